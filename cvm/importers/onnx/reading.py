@@ -51,8 +51,21 @@ def check(proto: Any) -> None:
 
     if not proto.HasField("graph"):
         raise ValueError("it has no graph")
+    if any(isinstance(t, bytes) for t in texts(proto)):  # which protobuf gives where a text cannot be decoded
+        raise ValueError("a name in it is not UTF-8")
     if proto.ByteSize() < 1 << 28:
         onnx.checker.check_model(proto)
+
+
+def texts(message: Any) -> Iterator[Any]:
+    """All texts of a message of protobuf, and of the messages in it."""
+    for field, value in message.ListFields():
+        values = value if hasattr(value, "append") else [value]
+        if field.type == field.TYPE_STRING:
+            yield from values
+        elif field.type == field.TYPE_MESSAGE:
+            for part in values:
+                yield from texts(part)
 
 
 def tensors(graph: Any) -> Iterator[Any]:

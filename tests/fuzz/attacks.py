@@ -1,0 +1,230 @@
+"""The attacks. Each has inputs to begin with, a mutation, and what has to hold of every input: a result or a `cvm.Error`."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from cvm.jit.cache import disk_cache
+from cvm.parser.format import format_text
+
+import cvm
+from cvm.commands.levels import holds_kernels, read_kernels
+from cvm.importers.cvm_runtime import program_text, read_model
+
+from .mutate import mutate_bytes, mutate_text
+
+ROOT = Path(__file__).parents[2]
+OPERATIONS = 40  # of a mutated program that is compiled and called
+ELEMENTS = 1 << 16  # of an argument it is called with
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`run` raises where something does not hold; a `cvm.Error` inside is what users see, and holds."""
+
+    run: Callable[[bytes], None]
+    corpus: Callable[[], Sequence[bytes]]
+    mutate: Callable[[bytes, random.Random], bytes] = mutate_bytes
+
+
+@cache
+def programs() -> list[bytes]:
+    """The programs of the filetests and examples, without their expectations."""
+    files = [*(ROOT / "tests" / "filetests").rglob("*.cvm"), *(ROOT / "examples").rglob("*.cvm")]
+    texts = [p.read_bytes() for p in sorted(files)]
+    return [b"".join(x for x in t.splitlines(True) if not x.startswith(b"//")) for t in texts if len(t) < 8000]
+
+
+def text(data: bytes) -> None:
+    """Text is a module or mistakes with places in it; a module prints as text that parses to the same text."""
+    if holds_kernels(data):
+        read_kernels(data.decode("utf-8", "replace"), "fuzz")
+        return
+    module = cvm.parse(data)
+    printed = str(module)
+    assert str(cvm.parse(printed)) == printed
+    format_text(data)
+    for name, function in module.functions.items():
+        types = [a.known_type for a in function.arguments]
+        sizes = [int(np.prod([d for d in t.array_shape if isinstance(d, int)], dtype=object)) for t in types]
+        if len(function.operations) <= OPERATIONS and max(sizes, default=0) <= ELEMENTS:
+            cvm.compile(module, name, "reference").lower("formulas")
+
+
+def mix(data: bytes, chance: random.Random) -> bytes:
+    """Mutated tokens, some from another program."""
+    return mutate_text(data, chance, chance.choice(programs()))
+
+
+def npz(data: bytes) -> None:
+    """Constants come out of a file as declared, or the program is refused."""
+    program = 'func @main() -> tensor<3xi32> {\n  %c = const file("w.npz", "w") : tensor<3xi32>\n  return %c\n}\n'
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "w.npz").write_bytes(data)
+        (Path(folder) / "p.cvm").write_text(program)
+        found = cvm.compile(cvm.load(Path(folder) / "p.cvm"), target="reference")()
+        assert isinstance(found, np.ndarray) and found.shape == (3,) and found.dtype == np.int32
+
+
+def archives() -> list[bytes]:
+    found = []
+    for save in (np.savez, np.savez_compressed):
+        for array in (np.arange(3, dtype=np.int32), np.zeros((2, 2)), np.array(["a"])):
+            file = io.BytesIO()
+            save(file, w=array)
+            found.append(file.getvalue())
+    return found
+
+
+def cached(data: bytes) -> None:
+    """A changed cache entry is not loaded, and what is compiled instead is right."""
+    program = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"
+    folder = disk_cache.folder()
+    assert folder is not None and str(folder).startswith(tempfile.gettempdir()), (
+        "CVM_CACHE_DIR of the attack is not set"
+    )
+    cvm.compile(program)
+    for path in folder.iterdir():
+        before = path.read_bytes()
+        at = data[0] % 16 if data else 0
+        path.write_bytes(before[: len(before) * at // 16] + data + before[len(before) * at // 16 + len(data) :])
+    x = np.arange(4, dtype=np.int32)
+    np.testing.assert_array_equal(cvm.compile(program)(x), x + 1)
+
+
+def arguments(data: bytes) -> None:
+    """Any arguments give the result or a CallError."""
+    chance = random.Random(data)
+    f = callee()
+    given = [argument(chance) for _ in range(chance.choice((1, 2, 2, 2, 3)))]
+    out = argument(chance) if chance.random() < 0.3 else None
+    found = f(*given) if out is None else f(*given, out=out)
+    x, y = map(np.asarray, given)
+    np.testing.assert_array_equal(found, x * 2 + y)
+
+
+@cache
+def callee() -> Callable[..., object]:
+    return cvm.compile(
+        "func @main(%x: tensor<?N x 3 x i32> {range = [-9, 9]}, %y: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n"
+        "  %z = dali.expr(%x * 2 + %y)\n  return %z\n}\n"
+    )
+
+
+def argument(chance: random.Random) -> object:
+    """An array, most often one that is right but for one thing."""
+    shape = chance.choice(((4, 3), (4, 3), (0, 3), (1, 3), (4,), (), (4, 4), (2, 2, 3)))
+    array: np.ndarray = np.full(shape, chance.choice((0, 9, -9, 9, 10, -(2**31))), np.int32)
+    match chance.randrange(12):
+        case 0:
+            return array.astype(
+                chance.choice((np.int64, np.int8, np.uint32, np.float32, ">i4", bool, object, "U1", "M8[s]"))
+            )
+        case 1:
+            return np.asfortranarray(array)
+        case 2:
+            return np.broadcast_to(array[:1], array.shape) if array.ndim else array
+        case 3:
+            return array[::-1] if array.ndim else array
+        case 4:
+            return np.frombuffer(bytes(1 + array.nbytes), np.uint8)[1:].view(np.int32).reshape(array.shape)
+        case 5:
+            return np.ma.masked_array(array)
+        case 6:
+            return chance.choice((None, 3, "x", [[1, 2, 3]], [[1], [2, 3]], array.tolist(), {}, b"abc", float("nan")))
+        case 7:
+            array.flags.writeable = False
+    return array
+
+
+def read_tflite(data: bytes) -> None:
+    cvm.from_tflite(data)
+
+
+def read_tosa(data: bytes) -> None:
+    cvm.from_tosa(data)
+
+
+def read_onnx(data: bytes) -> None:
+    cvm.from_onnx(data)
+
+
+def read_runtime(data: bytes) -> None:
+    """A model of CVM-Runtime: its graph as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "symbol").write_bytes(data)
+        (Path(folder) / "params").write_bytes(b"")
+        program_text(read_model(Path(folder)), None)
+
+
+def files(pattern: str) -> list[bytes]:
+    return [p.read_bytes() for p in sorted((ROOT / "tests" / "models").rglob(pattern)) if p.stat().st_size < 1 << 19]
+
+
+def graphs() -> list[bytes]:
+    return [
+        json.dumps({"nodes": [], "arg_nodes": [], "heads": [], "attrs": {}}).encode(),
+        *files("symbol*"),
+        *files("*.json"),
+    ]
+
+
+def nodes() -> list[bytes]:
+    """Node tests of ONNX, and nothing where onnx is not installed."""
+    try:
+        from onnx_node_tests import node_tests
+    except ImportError:
+        return []
+    return [case.model.SerializeToString() for case in node_tests()]
+
+
+def tosa_graphs() -> list[bytes]:
+    """A random graph of each operator, and nothing where flatbuffers is not installed."""
+    if find_spec("flatbuffers") is None:
+        return []
+    from tosa_graphs import make
+
+    from cvm.importers.tosa.flatbuffer import write
+
+    return [write(make(n)[1].graph) for n in range(60)]
+
+
+def generated(target: str, data: bytes) -> None:
+    """Random programs and graphs: the same on the target, however it is compiled for, as by the reference."""
+    from . import differential
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        differential.compare(int.from_bytes(data[:8], "little"), target)
+
+
+def seeds() -> list[bytes]:
+    return [n.to_bytes(8, "little") for n in range(16)]
+
+
+def reseed(data: bytes, chance: random.Random) -> bytes:
+    return chance.randbytes(8)
+
+
+ATTACKS = {
+    "text": Attack(text, programs, mix),
+    "npz": Attack(npz, archives),
+    "cache": Attack(cached, seeds),
+    "arguments": Attack(arguments, seeds, reseed),
+    "onnx": Attack(read_onnx, nodes),
+    "tflite": Attack(read_tflite, partial(files, "*.tflite")),
+    "tosa": Attack(read_tosa, tosa_graphs),
+    "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
+    "programs": Attack(partial(generated, "cpu"), seeds, reseed),
+    "cuda": Attack(partial(generated, "cuda-sim"), seeds, reseed),
+}

@@ -1,0 +1,75 @@
+"""Each attack of tests/fuzz finds nothing in a few inputs, and finds what is planted."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.fuzz.attacks import ATTACKS  # noqa: E402
+from tests.fuzz.mutate import mutate_bytes, mutate_text  # noqa: E402
+
+TIMES = {"programs": 3, "cuda": 2, "cache": 5}
+PLANTED = """
+import sys
+sys.argv = ["tests.fuzz", "--attack", "text", "--inside", sys.argv[1], "--times", "50"]
+sys.path[:0] = [{root!r}, {root!r} + "/tests/support"]
+from cvm.parser import decode
+from cvm.dialect.program import verify
+real = verify.check
+def check(module):
+    if any(len(f.operations) == 2 for f in module.functions.values()):
+        raise {error}
+    return real(module)
+verify.check = check
+from tests.fuzz.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "onnx" else n for n in ATTACKS])
+def test_an_attack_finds_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not ATTACKS[name].corpus():
+        pytest.skip("a package is not installed")
+    if name == "cuda" and not pytest.importorskip("cvm.jit.cuda.nvrtc").available():
+        pytest.skip("needs nvidia-cuda-nvrtc")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz",
+        "--attack",
+        name,
+        "--times",
+        str(TIMES.get(name, 60)),
+        "--seconds",
+        "200",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0 and "nothing found" in done.stdout, done.stdout + done.stderr
+    assert f"{name}: {TIMES.get(name, 60)} inputs" in done.stdout
+
+
+@pytest.mark.parametrize("error", ["KeyError(1)", "SystemExit(os.kill(os.getpid(), 11))"])
+def test_a_planted_fault_is_found(error: str, tmp_path: Path) -> None:
+    program = PLANTED.format(root=str(ROOT), error=error).replace("import sys\n", "import os, sys\n", 1)
+    (tmp_path / "input").write_bytes(bytes(8))
+    known = {**os.environ, "CVM_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", program, str(tmp_path / "input")]
+    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, timeout=280)
+    assert done.returncode != 0
+    assert len((tmp_path / "input").read_bytes()) > 8
+
+
+def test_mutations_are_repeatable_and_change_something() -> None:
+    data = b"func @main(%x: tensor<4xi32>) { return %x }"
+    for mutate in (mutate_bytes, mutate_text):
+        found = [mutate(data, random.Random(n)) for n in range(200)]
+        assert found == [mutate(data, random.Random(n)) for n in range(200)]
+        assert sum(f != data for f in found) > 150 and len(set(found)) > 100
