@@ -12,8 +12,9 @@ its own thresholds, in the order of the pipeline, so that the first that changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import isfinite
+from typing import Any
 
 from ..dialect.notation.expressions import Expr, Index
 from ..dialect.notation.loops import For, If, Kernel, statements
@@ -24,6 +25,7 @@ from .contraction.channel_lanes import match_channel_lanes
 from .contraction.strategies import Choice, Problem, lower_by_strategy
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
+from .passes import Pass
 from .pipeline import nests
 from .processor import processor
 from .reductions.blocked_sums import blocked_sums, reduction_accumulators
@@ -35,7 +37,7 @@ from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
 
 # the reduction passes in the order of the pipeline, and what each requires
-REDUCTIONS: tuple[tuple[Callable[[Kernel], object], str], ...] = (
+REDUCTIONS: tuple[tuple[Pass[Any, Any], str], ...] = (
     (partition_reduction, "needs many rows, reduced in any order, for threads to share"),
     (split_reduction, "needs few results, each of many terms, for threads to share"),
     (bool_reduction, "needs truth values reduced by and, or, xor"),
@@ -116,7 +118,7 @@ def _reduction(kernel: Kernel) -> Iterator[str]:
     for reduce, needs in REDUCTIONS:
         changed = reduce(kernel) not in (None, kernel)
         why = "" if changed and not taken else f"{taken} comes first" if changed else needs
-        yield f"  {'taken' if changed and not taken else 'not':6}{reduce.__name__:20}{why}".rstrip()
-        taken = taken or (reduce.__name__ if changed else "")
+        yield f"  {'taken' if changed and not taken else 'not':6}{reduce.name:20}{why}".rstrip()
+        taken = taken or (reduce.name if changed else "")
     if not taken:
         yield "  taken in the order of its terms"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,16 +25,10 @@ from ...dialect.notation.traverse import walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
-from .channel_lanes import (
-    ChannelLanes,
-    channel_lanes_cost,
-    lower_channel_lanes,
-    match_channel_lanes,
-    why_not_channel_lanes,
-)
+from .channel_lanes import channel_lanes_cost, lower_channel_lanes, match_channel_lanes, why_not_channel_lanes
 from .depthwise import lower_depthwise
 from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
-from .few_rows import FewRows, lower_few_rows, match_few_rows, why_not_few_rows, why_not_panels
+from .few_rows import few_rows_cost, lower_few_rows, match_few_rows, why_not_few_rows, why_not_panels
 from .k_packing import extent_of, is_plain, only_read, size_of
 from .m_vectorized import lower_m_vectorized, m_vectorized_cost
 from .match import Contraction, LoweredContraction, match_contraction, windowed
@@ -46,6 +41,7 @@ from .winograd import lower_winograd, winograd_products
 from .winograd_transforms import F2X2_3X3, F4X4_3X3, WinogradTransform
 
 Constants = Mapping[Tensor, np.ndarray]
+T = TypeVar("T")
 
 TOO_FEW = "too few rows, columns, terms or products for packing to pay"
 FLAT = 1.25  # ratio of lanes computed to lanes needed from which the lines of a window are joined to one
@@ -191,7 +187,9 @@ def _lowered(
     if isinstance(large, Expr):
         plain = replace(kernel, name=f"{kernel.name}.small")
         rows = match_few_rows(plain, constants)
-        few = rows is not None and rows.weights[0].size < MIN_TERMS and not why_not_panels(rows)
+        few = (
+            rows is not None and rows.known is not None and rows.known[0].size < MIN_TERMS and not why_not_panels(rows)
+        )
         small = lower_few_rows(plain, rows) if rows is not None and few else LoweredContraction((plain,), {})
         return _after(sizes, made).only(large).beside(small.only(~large))
     return _after(sizes, made)
@@ -399,37 +397,21 @@ def _direct(problem: Problem) -> Version | None:
     return lower_direct(problem.kernel, _pixels(problem), problem.constants), True
 
 
-def _few_rows(problem: Problem) -> FewRows | None:
-    return match_few_rows(problem.kernel, problem.constants)
+def _matched(
+    name: str,
+    match: Callable[[Problem], T | None],
+    why_not: Callable[[T | None], str],
+    cost: Callable[[T], float],
+    build: Callable[[Problem, T], LoweredContraction],
+) -> Strategy:
+    """A strategy for nests that a function of its own finds."""
 
+    def found(problem: Problem) -> T:
+        nest = match(problem)
+        assert nest is not None
+        return nest
 
-def _few_rows_cost(problem: Problem) -> float:
-    found = _few_rows(problem)
-    assert found is not None
-    vectors = found.weights.size / processor().lanes * found.accumulator.element.bytes / 4
-    return (found.count or 1) * vectors * processor().fma_cycles
-
-
-def _by_few_rows(problem: Problem) -> Version | None:
-    found = _few_rows(problem)
-    assert found is not None
-    return lower_few_rows(problem.kernel, found), True
-
-
-def _channels(problem: Problem) -> ChannelLanes | None:
-    return match_channel_lanes(problem.kernel)
-
-
-def _by_channel_lanes(problem: Problem) -> Version | None:
-    found = _channels(problem)
-    assert found is not None
-    return lower_channel_lanes(problem.kernel, found, problem.constants), True
-
-
-def _channel_lanes_cost(problem: Problem) -> float:
-    found = _channels(problem)
-    assert found is not None
-    return channel_lanes_cost(found)
+    return Strategy(name, lambda p: why_not(match(p)), lambda p: cost(found(p)), lambda p: (build(p, found(p)), True))
 
 
 def _windows(problem: Problem) -> str:
@@ -477,8 +459,20 @@ STRATEGIES = (
         _panel_cost(lambda: FMA),
         _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
     ),
-    Strategy("few_rows", lambda p: why_not_few_rows(_few_rows(p)), _few_rows_cost, _by_few_rows),
+    _matched(
+        "few_rows",
+        lambda p: match_few_rows(p.kernel, p.constants),
+        why_not_few_rows,
+        few_rows_cost,
+        lambda p, found: lower_few_rows(p.kernel, found),
+    ),
     Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)) * processor().fma_cycles, _direct),
-    Strategy("channel_lanes", lambda p: why_not_channel_lanes(_channels(p)), _channel_lanes_cost, _by_channel_lanes),
+    _matched(
+        "channel_lanes",
+        lambda p: match_channel_lanes(p.kernel),
+        why_not_channel_lanes,
+        channel_lanes_cost,
+        lambda p, found: lower_channel_lanes(p.kernel, found, p.constants),
+    ),
     Strategy("depthwise", _windows, lambda p: 0, _depthwise),
 )

@@ -65,3 +65,28 @@ def test_rows_known_only_by_a_call(rows: int) -> None:
     compiled = cvm.compile(opened)
     assert "small.tiles" in compiled.lower("schedule")
     np.testing.assert_array_equal(compiled(x, b), cvm.compile(opened, optimize=0)(x, b), strict=True)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("rows, columns, terms", [(1, 48, 64), (1, 150, 43), (2, 129, 33), (3, 37, 130), (5, 77, 1021)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_given_weights(
+    rows: int, columns: int, terms: int, transposed: bool, dtype: str, processor: str, compile_for: Callable[..., None]
+) -> None:
+    compile_for(**PROCESSORS[processor])
+    random = np.random.default_rng(rows)
+    shapes = ((rows, terms), (columns, terms) if transposed else (terms, columns))
+    x, w = (random.standard_normal(s).astype(dtype) for s in shapes)
+    element = f"f{8 * x.itemsize}"
+    order = "[0, 1]" if transposed else "[1, 0]"
+    program = f"""func @main(%x: tensor<{rows}x{terms}x{element}>, %w: tensor<{w.shape[0]}x{w.shape[1]}x{element}>) {{
+  %v = theano.dimshuffle %w {{new_order = {order}}}
+  %y = cvm.dense %x, %v
+  return %y
+}}
+"""
+    legal(program)
+    f = cvm.compile(program)
+    assert ("taken few_rows" in " ".join(f.lower("strategies").split())) == (transposed or rows > 1)
+    np.testing.assert_array_equal(f(x, w), cvm.compile(program, optimize=0)(x, w), strict=True)
