@@ -10,8 +10,9 @@ import numpy as np
 
 from ..ir.types import I32, I64, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, example_program, operator
-from .cvm_operator import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
+from .cvm_operator import CvmOperator, Elementwise, exactly, i32, modulo_2_32, numbers, rounded, within
 
 
 @operator
@@ -175,7 +176,7 @@ class ElementwisePair(CvmOperator[T]):
     scalar: ClassVar[str]  # OP as a scalar function
     exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
-    constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)))
+    constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)))
 
     def infer(self: ElementwisePair[TensorType]) -> TensorType:
         return self.a
