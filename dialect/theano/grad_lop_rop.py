@@ -17,6 +17,7 @@ def tangent_type(type: Any) -> TensorType:
 
 
 def fits(seed: Type, value: Type) -> bool:
+    """Test whether a seed has the shape of the value whose cotangent or tangent it is."""
     return same_shape(seed.array_shape, value.array_shape)
 
 
