@@ -19,6 +19,7 @@ from cvm.dialect.program.printer import Names, operation_text, written_attribute
 from cvm.layered_layout import Box, Route, place
 
 LETTER, LINE, PAD = 7.3, 16.0, 9.0  # width of a letter, height of a line, padding of a box, in pixels
+TYPE_LETTER = 6.4  # of the types at edges
 LONGEST = 44  # letters of a line
 MARGIN = 20.0
 
@@ -44,6 +45,7 @@ class Sketch:
     title: str
     boxes: list[Shown] = field(default_factory=list)
     edges: list[tuple[Box, Box]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)  # of the edges, a value's type at the first of its edges
     fed: list[tuple[Box, Box]] = field(default_factory=list)
 
 
@@ -58,6 +60,7 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         for n, (a, b) in enumerate(sketch.fed):
             drawn.append(_back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n))
         drawn += [_box(box) for box in sketch.boxes]
+        drawn += [_label(route, text) for route, text in zip(routes, sketch.labels, strict=True) if text]
         title = f'<text class="title" x="0" y="12">{escape(sketch.title)}</text>'
         group = f'<g transform="translate(0 {LINE * 2:g})">\n' + "\n".join(drawn) + "\n</g>"
         parts.append(f'<g transform="translate({MARGIN:g} {y:g})">\n{title}\n{group}\n</g>')
@@ -65,7 +68,7 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         y += high + LINE * 2 + 2 * MARGIN
     size = f"{width + 2 * MARGIN:.0f}", f"{y:.0f}"
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" width="{size[0]}" height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}">\n'
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<polygon points="0,0 8,4 0,8" fill="#8c959f"/></marker></defs>\n'
     )
@@ -86,6 +89,16 @@ def sketched(module: Module, function: Function) -> Sketch:
     names = Names(function.arguments)
     made: dict[Value, Shown] = {}
     constants: dict[Value, str] = {}
+    labelled: set[Value] = set(function.arguments)
+
+    def connect(value: Value, box: Shown) -> None:
+        sketch.edges.append((made[value], box))
+        text = f"{names.of(value)}: {str(value.known_type).partition('<')[2][:-1]}"
+        sketch.labels.append("" if value in labelled else text)
+        if value not in labelled:
+            made[value].label = max(made[value].label, len(text) * TYPE_LETTER + 8)
+        labelled.add(value)
+
     for a in function.arguments:
         box = Shown(lines=[names.of(a), str(a.known_type)], kind="argument", whole=f"{names.of(a)}: {a.known_type}")
         made[a] = box
@@ -100,13 +113,15 @@ def sketched(module: Module, function: Function) -> Sketch:
             box = _operation(operation, names, constants, text)
             sketch.boxes.append(box.sized())
             made.update((r, box) for r in operation.results)
-            sketch.edges += [(made[v], box) for v in _distinct(operation) if v in made and made[v] is not box]
+            for v in _distinct(operation):
+                if v in made and made[v] is not box:
+                    connect(v, box)
     for n, r in enumerate(function.results):
         text = f"return {names.of(r) if not isinstance(r, Literal) else r.value}"
         box = Shown(lines=[text, str(r.known_type)], kind="result", whole=f"result {n}: {r.known_type}").sized()
         sketch.boxes.append(box)
         if r in made:
-            sketch.edges.append((made[r], box))
+            connect(r, box)
     return sketch
 
 
@@ -120,7 +135,6 @@ def _operation(operation: Operation, names: Names, constants: dict[Value, str], 
     lines = [operator.name, *attributes]
     known = [v for v in _distinct(operation) if isinstance(v, Literal) or v in constants]
     lines += [str(v.value) if isinstance(v, Literal) else constants[v] for v in known]
-    lines += [f"{names.of(r)}: {r.known_type}" for r in operation.results]
     where = f"line {operation.span.line}: " if operation.span.source.text else ""
     kind = "state" if operator.labelled else "operation"
     return Shown(lines=[_short(line) for line in lines], kind=kind, whole=where + text)
@@ -141,6 +155,11 @@ def _box(box: Shown) -> str:
     ]
     rect = f'<rect x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="5"/>'
     return f'<g class="box {box.kind}"><title>{escape(box.whole)}</title>{rect}{"".join(lines)}</g>'
+
+
+def _label(route: Route, text: str) -> str:
+    """The type of a value, beside the beginning of its edge."""
+    return f'<text class="type" x="{route[0][0] + 8:.1f}" y="{route[0][1] + 17:.1f}">{escape(text)}</text>'
 
 
 def _edge(route: Route) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, TargetError
+from cvm.dialect.ir.extensions import PLACED
+from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.ir.types import F32, F64, I1, I8, I16, I32, I64, TensorType, Type
 from cvm.dialect.notation.expressions import (
     Apply,
@@ -67,10 +69,11 @@ __all__ = [
 register_target = register
 
 
-def register_pass(level: Level = "loops") -> Callable[[F], F]:
+def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
     """Declare a function from Kernel to Kernel, or, of the level graph, from Function to Function, as the pass of its name.
 
-    A further parameter `context` gets the Context; others with a default are options of the pass.
+    A further parameter `context` gets the Context; others with a default are options of the pass. With `after` it runs in every
+    compilation that has the pass of that name, after it.
     """
 
     def declared(function: F) -> F:
@@ -79,8 +82,13 @@ def register_pass(level: Level = "loops") -> Callable[[F], F]:
             raise Error(f"pass {name}: expected one of the levels {', '.join(UNITS)}, got {level!r}")
         if name in PASSES or name in REGISTERED:
             raise Error(f"pass {name}: there is a pass of this name already")
+        if after and (after not in PASSES or PASSES[after].unit not in (UNITS[level], Plan)[: 1 + (level != "graph")]):
+            known = [n for n, p in PASSES.items() if p.unit is UNITS[level]]
+            raise Error(f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}")
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        REGISTERED[name] = replace(declare(level, UNITS[level])(function), summary=summary)
+        made = declare(level, UNITS[level])(function)
+        REGISTERED[name] = replace(made, summary=summary, after=after)
+        PLACED.extend([name] * bool(after))
         return function
 
     return declared

@@ -39,6 +39,11 @@ class CvmLexer(Lexer):
         for token in scanner().tokens(text, keep=True):
             kind = TYPES.get(token.type)
             if kind is None:
-                sign = Operator if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text) else Punctuation
-                kind = Text if token.text.isspace() else sign
+                kind = (
+                    Text
+                    if token.text.isspace()
+                    else Operator
+                    if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text)
+                    else Punctuation
+                )
             yield token.start, kind, token.text

@@ -122,7 +122,7 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
     corner = f"{x(10.0**low):.1f},{y(roof.attainable(10.0**low)):.1f} {x(roof.ridge):.1f},{y(roof.operations):.1f} {right:.1f},{y(roof.operations):.1f}"
     parts.append(f'<polyline class="roof" points="{corner}"/>')
     parts.append(
-        text((right, y(roof.operations) - 8), f"{rate_text(roof.operations)}op/s, {roof.threads} threads", "end")
+        text((right, y(roof.operations) - 8), f"{rate_text(roof.operations)}op/s of f32, {roof.threads} threads", "end")
     )
     parts.append(text(((LEFT + right) / 2, HEIGHT - 6), "operations per byte"))
     middle = math.sqrt(10.0**low * roof.ridge)

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from ..dialect.ir.compilation_context import check_time
+from ..dialect.ir.extensions import PLACED
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
 from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
@@ -33,7 +34,8 @@ class Pass(Generic[P, R]):
 
     `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
     parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
-    `options` are the further arguments of the function, with their values.
+    `options` are the further arguments of the function, with their values. A pass of another package runs in every
+    compilation `after` the pass of that name, if it names one.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Pass(Generic[P, R]):
     function: Callable[P, R]
     on_scheduled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    after: str = ""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -90,6 +93,15 @@ gpu_pass = declare("gpu", Kernel)
 scheduled_gpu_pass = declare("gpu", Kernel, on_scheduled=True)
 
 REGISTERED: dict[str, Pass[..., Any]] = {}  # passes of other packages, by name
+
+
+def placed(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
+    """The passes of a target with those of other packages at their places; those for a GPU stand among passes for a GPU."""
+    if not PLACED:
+        return passes
+    of_gpu = any(p.level == "gpu" for p in passes)
+    added = [p for p in REGISTERED.values() if p.after and (of_gpu or p.level != "gpu")]
+    return [p for one in passes for p in (one, *(a for a in added if a.after == one.name))]
 
 
 Watch = Callable[[Pass[..., Any], Any, Any], None]

@@ -7,7 +7,8 @@ Every pass stands in the file of its name, with the rewrite it does, when it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..dialect.notation.formulas import Formulas
 from ..dialect.notation.loops import Kernel
@@ -56,7 +57,7 @@ from .loops.unroll import unroll
 from .loops.unswitch_broadcast import unswitch_broadcast
 from .loops.vectorize import vectorize
 from .pass_context import Context
-from .passes import run_passes
+from .passes import Pass, placed, run_passes
 from .processor import Processor, compiling_for
 from .reductions.blocked_sums import blocked_sums
 from .reductions.bool_reduction import bool_reduction
@@ -183,20 +184,26 @@ def step_context(module: Module, clockwork: StepAndObserve) -> Context:
     return Context(module, clockwork.advance, overwritten=dict(enumerate(moving)))
 
 
+def _run(
+    passes: Sequence[Pass[..., Any]], item: Any, context: Context, ready: Callable[[Kernel], None] = lambda kernel: None
+) -> Any:
+    return run_passes(placed(passes), item, context, ready)
+
+
 def to_formulas(module: Module, function: Function, optimize: int = 2) -> Formulas:
     """The function's formulas, fused, or one for each operation that some result needs where nothing is optimized."""
-    passes = (*GRAPH, *TO_FORMULAS) if optimize else UNOPTIMIZED_FORMULAS
+    passes = placed((*GRAPH, *TO_FORMULAS)) if optimize else UNOPTIMIZED_FORMULAS
     return run_passes(passes, function, context_of(module, function))
 
 
 def unscheduled(module: Module, function: Function) -> Plan:
     """The function as plain nests, before any pass that is for one kind of processor."""
-    return run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS), function, context_of(module, function))
+    return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS), function, context_of(module, function))
 
 
 def nests(module: Module, function: Function) -> Plan:
     """The function as plain nests for a CPU."""
-    return run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS), function, context_of(module, function))
+    return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS), function, context_of(module, function))
 
 
 def schedule(
@@ -204,7 +211,7 @@ def schedule(
 ) -> Plan:
     """The plain nests scheduled for a CPU; `ready` is told each kernel as soon as it is."""
     with compiling_for(processor):
-        return run_passes(CPU_SCHEDULE, plan, Context(), ready)
+        return _run(CPU_SCHEDULE, plan, Context(), ready)
 
 
 def unoptimized(module: Module, function: Function) -> Plan:
@@ -219,16 +226,16 @@ def lower(module: Module, function: Function, processor: Processor | None = None
 
 def schedule_for_gpu(plan: Plan) -> Plan:
     """The plain nests scheduled for a GPU."""
-    return run_passes(GPU_SCHEDULE, plan, Context())
+    return _run(GPU_SCHEDULE, plan, Context())
 
 
 def lower_for_gpu(module: Module, function: Function, optimize: int = 2) -> Plan:
     """The function as a GPU runs it."""
-    passes = GPU if optimize else UNOPTIMIZED_GPU
+    passes = placed(GPU) if optimize else UNOPTIMIZED_GPU
     return run_passes(passes, function, context_of(module, function))
 
 
 def lower_step(module: Module, clockwork: StepAndObserve, scheduled: bool = True) -> StepPlan:
     """The tick of a graph as a CPU runs it; not `scheduled`, as plain nests."""
     passes = STEP if scheduled else (*GRAPH, *TO_FORMULAS, *STEP_LOOPS)
-    return run_passes(passes, clockwork.advance, step_context(module, clockwork))
+    return _run(passes, clockwork.advance, step_context(module, clockwork))

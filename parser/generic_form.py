@@ -11,8 +11,10 @@ from .scope import Report
 from .syntax_tree import ArgumentNode, AttributeNode, FunctionNode, GraphNode, Item, Mistake, QuotedNode, Token
 
 WORDS = {'"func.func"': "function", '"cog.graph"': "graph"}
-# the type says what the arguments and the return say already
-ATTRIBUTES = {"function": ("sym_name", "function_type", "arg_attrs"), "graph": ("sym_name",)}
+ATTRIBUTES = {  # the type says what the arguments and the return say already
+    "function": ("sym_name", "function_type", "arg_attrs"),
+    "graph": ("sym_name",),
+}
 
 
 def unquoted(report: Report, node: QuotedNode) -> FunctionNode | GraphNode:
@@ -50,8 +52,9 @@ def add_attributes(report: Report, node: QuotedNode, item: Item) -> None:
     elif (
         not isinstance(value, tuple) or len(value) != len(node.arguments) or not all(isinstance(v, dict) for v in value)
     ):
-        message = f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"
-        report.at(item, "parse.generic", message)
+        report.at(
+            item, "parse.generic", f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"
+        )
     else:
         for argument, attributes in zip(node.arguments, value, strict=True):
             if isinstance(argument, ArgumentNode):

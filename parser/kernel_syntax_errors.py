@@ -18,8 +18,8 @@ MARKS = {
     "SIZE": "?N",
 }  # fmt: skip
 WORDS = (
-    "alloc", "assert", "else", "for", "if", "in", "kernel", "let", "of", "overlap", "prefetch", "scheduled", "streaming",
-    "sums",
+    "alloc", "assert", "constant", "else", "for", "formulas", "if", "in", "kernel", "let", "loop", "nest", "of", "overlap",
+    "prefetch", "return", "scheduled", "streaming", "sums", "view", "where",
 )  # fmt: skip
 GROUPS = (  # tokens that mean one thing together
     ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),

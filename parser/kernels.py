@@ -52,9 +52,9 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], 
     places: Places = {}
     mistakes: list[Diagnostic] = []
     for start, end in pairwise(bounds):
-        reader = _Reader(source, start)
+        reader = KernelReader(source, start)
         try:
-            kernels += [reader.kernel(tree) for tree in _language().parse(text[start:end], start="start").children]
+            kernels += [reader.kernel(tree) for tree in language().parse(text[start:end], start="start").children]
         except UnexpectedInput as e:
             mistakes.append(explain(e, source, start, end))
         except ParseError as e:
@@ -68,21 +68,22 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], 
 
 
 @cache
-def _language() -> Any:
+def language() -> Any:
+    """The parser of kernels, formulas and sizes."""
     from lark import Lark
 
-    start = ["start", "size_sum"]
+    start = ["start", "size_sum", "formulas"]
     return Lark(read("loops.lark"), parser="lalr", start=start, maybe_placeholders=True, propagate_positions=True)
 
 
-class _Reader:
+class KernelReader:
     """The symbol table of one kernel."""
 
     def __init__(self, source: Source, base: int) -> None:
         self.source = source
         self.base = base  # where the text that is read begins
         self.places: Places = {}
-        self.names: dict[str, ex.Index | ex.Var | ex.Tensor] = {}
+        self.names: dict[str, ex.Expr | ex.Tensor] = {}  # a name of a formula stands for any expression
         self.anonymous: dict[str, Size] = {}
 
     def mistake(self, message: str, token: Any) -> ParseError:
@@ -127,8 +128,9 @@ class _Reader:
 
     def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
         value, type = tree.children
-        inner = str(type)[len("tensor<") : -1]
-        *dims, element = inner.split(" x ") if " x " in inner else inner.split("x")
+        parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
+        shape, apart, element = parts.groups() if parts else (None, "", "")
+        dims = [] if shape is None else shape.split(apart)
         try:
             shape = tuple(self.dim(d) for d in dims)
             return self.name(ex.Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
@@ -140,7 +142,7 @@ class _Reader:
         return e
 
     def dim(self, text: str) -> Dim:
-        return self.size(_language().parse(text.strip("[]"), start="size_sum"))
+        return self.size(language().parse(text.strip("[]"), start="size_sum"))
 
     def block(self, tree: Any) -> Block:
         made = []
@@ -186,7 +188,7 @@ class _Reader:
         return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
 
     def assert_(self, condition: Any, message: Any) -> Statement:
-        return Assert(self.typed(condition, I1), _unquoted(str(message)), self.span(message))
+        return Assert(self.typed(condition, I1), unquoted(str(message)), self.span(message))
 
     def prefetch(self, name: Any, at: Any) -> Statement:
         return Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
@@ -210,8 +212,9 @@ class _Reader:
 
     def expression(self, tree: Any, expected: ElementType | None) -> ex.Expr | None:
         """The expression; None if it is made of literals and no type is expected."""
-        if tree.data == "type_name":
-            raise self.mistake(f"expected an operand, got the name {tree.children[0]}", tree)
+        if tree.data in ("type_name", "text"):
+            kind = "the name " if tree.data == "type_name" else ""
+            raise self.mistake(f"expected an operand, got {kind}{tree.children[0]}", tree)
         return getattr(self, f"read_{tree.data}")(expected, *tree.children)
 
     def literal(self, token: Any, type: ElementType | None, sign: str = "") -> ex.Expr | None:
@@ -233,7 +236,7 @@ class _Reader:
     def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> ex.Expr | None:
         return self.expression(value, self.element(type))
 
-    def read_read(self, _: ElementType | None, name: Any, at: Any) -> ex.Expr:
+    def read_read(self, expected: ElementType | None, name: Any, at: Any) -> ex.Expr:
         found = self.known(self.names, name, "value")
         return ex.Read(found, self.indices(at)) if isinstance(found, ex.Tensor) else found
 
@@ -259,6 +262,9 @@ class _Reader:
         if len(arguments) != self.known(SCALARS, name, "function").arity:
             raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
         return self.applied(function, list(arguments), expected)
+
+    def read_reduction(self, expected: ElementType | None, name: Any, *parts: Any) -> ex.Expr | None:
+        raise self.mistake("kernels reduce by loops; reductions stand in formulas", name)
 
     def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> ex.Expr:
         match [(a.data, *a.children) for a in arguments]:
@@ -321,5 +327,6 @@ class _Reader:
         raise TypeError(f"no size: {tree.data}")
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
+    """The text of a string in quotes."""
     return ast.literal_eval(re.sub(r"\\u\{([0-9a-f]+)\}", lambda m: f"\\U{int(m[1], 16):08x}", text))

@@ -14,6 +14,7 @@ from cvm.commands.verify import certificate
 from cvm.diagnostic_output import as_json, as_sarif, counted, show
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.diagnostics import Source, Span
+from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.unused_values import unused_values
@@ -39,7 +40,10 @@ def check(options: Namespace) -> int:
             continue
         if not isinstance(module, Module):
             if options.format == "text":
-                print(f"{name}: ok, {counted(len(module.kernels), 'kernel')}")
+                parts = (
+                    (len(module.steps), "formula") if isinstance(module, Formulas) else (len(module.kernels), "kernel")
+                )
+                print(f"{name}: ok, {counted(*parts)}")
             continue
         if not module.functions:
             mistakes.append(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))

@@ -26,7 +26,7 @@ def cost(options: Namespace) -> int:
     if suffix not in KINDS or (options.output and not suffix):
         raise Usage(f"-o is a picture, .svg, or a page, .html; got {options.output}")
     program = read_level(options.program)
-    costs = counted(program, options.entry, CompileOptions(options.optimize), _sizes(options.size))
+    costs = counted(program, options.entry, CompileOptions(options.optimize), parsed_sizes(options.size))
     here = roofline()
     text = "\n".join(table(costs, here))
     if options.json:
@@ -48,7 +48,7 @@ def counted(program: Level, entry: str, options: CompileOptions, sizes: Mapping[
     return {by: f.cost(by, **sizes) for by in kinds}
 
 
-def _sizes(given: Sequence[str]) -> dict[str, int]:
+def parsed_sizes(given: Sequence[str]) -> dict[str, int]:
     found = {}
     for item in given:
         name, _, value = item.partition("=")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import STDIN, load, read
+from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.suggest import did_you_mean
+from cvm.dialect.notation.formulas import Formulas
+from cvm.dialect.notation.loops import Kernel, Statement
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function
 from cvm.dialect.program.module import Module
@@ -19,29 +22,41 @@ from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import DEFAULT, CompileOptions
 
-Level: TypeAlias = Module | Plan
+Level: TypeAlias = Module | Formulas | Plan
 
 
 def read_level(name: str, data: bytes | None = None) -> Level:
     """The verified program of a file, or of standard input; `data` is its content, if it has been read already."""
     data = read(name) if data is None else data
-    if not holds_kernels(data):
+    below = {"kernel": read_kernels, "formulas": read_formulas}.get(head_of(data))
+    if below is None:
         return load(name, data)
-    return read_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+    return below(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
 
 
-def holds_kernels(data: bytes) -> bool:
-    """Test whether a text begins with a kernel, after blanks and comments."""
-    return re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is not None
+def head_of(data: bytes) -> str:
+    """The word that a text begins with, after blanks and comments, which tells its level."""
+    found = re.match(rb"(?:\s|//[^\n]*\n)*(\w+)", data)
+    return found[1].decode("ascii", "replace") if found else ""
 
 
-def read_kernels(text: str, filename: str) -> Plan:
-    """The verified kernels of a text, linked by the names of their arrays; raises with a mistake of each."""
+def read_formulas(text: str, filename: str) -> Formulas:
+    """The verified formulas of a text; raises with a mistake of each."""
+    from cvm.lowering.loops.build_loops import build_loops
+    from cvm.lowering.pass_context import Context
+    from cvm.lowering.passes import run_passes
+    from cvm.parser.formulas import parse_formulas
+
+    formulas = parse_formulas(text, filename)
+    if mistakes := _illegal(run_passes([build_loops], formulas, Context()).all_kernels, {}):
+        raise cvm.VerifyError(mistakes)
+    return formulas
+
+
+def _illegal(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> list[cvm.Diagnostic]:
+    """The mistake of each kernel that is not legal."""
     from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
-    from cvm.lowering.loops.link_kernels import link_kernels
-    from cvm.parser.kernels import read_kernels as parse
 
-    kernels, places = parse(text, filename)
     mistakes = []
     for kernel in kernels:
         try:
@@ -49,7 +64,16 @@ def read_kernels(text: str, filename: str) -> Plan:
         except LoweringError as e:
             place = kernel.span if e.statement is None else places.get(e.statement, kernel.span)
             mistakes.append(cvm.Diagnostic(e.message, place, "kernel.illegal"))
-    if mistakes:
+    return mistakes
+
+
+def read_kernels(text: str, filename: str) -> Plan:
+    """The verified kernels of a text, linked by the names of their arrays; raises with a mistake of each."""
+    from cvm.lowering.loops.link_kernels import link_kernels
+    from cvm.parser.kernels import read_kernels as parse
+
+    kernels, places = parse(text, filename)
+    if mistakes := _illegal(kernels, places):
         raise cvm.VerifyError(mistakes)
     return link_kernels(kernels)
 
@@ -65,7 +89,13 @@ def compiled(
     """A function, or the kernels, compiled for a target."""
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
+    from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference
     from cvm.jit.functions.kernel_function import KernelFunction
+
+    if isinstance(program, Formulas) and target in ("cpu", "reference"):
+        return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)
+    if isinstance(program, Formulas):
+        raise cvm.TargetError(f"formulas run on the targets cpu and reference, not on {target}")
     from cvm.lowering.loops.link_kernels import check_names
 
     check_names(program)
@@ -76,7 +106,7 @@ def compiled(
 
 def signature(program: Level) -> Function:
     """The arguments and results of kernels, as a function without operations."""
-    assert isinstance(program, Plan)
+    assert not isinstance(program, Module)
     found = compiled(program, program.name).function
     assert isinstance(found, Function)
     return found

@@ -21,7 +21,7 @@ def lower(options: Namespace) -> int:
         raise Usage(f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}")
     program = read_level(options.program)
     if options.ranges and not isinstance(program, Module):
-        raise Usage("--ranges shows the ranges of a program's values, and these are kernels")
+        raise Usage("--ranges shows the ranges of a program's values, and this program is below them")
     f: Any = compiled(program, options.entry, "reference", CompileOptions(options.optimize))
     text = print_ranges(f.module) if options.ranges else f.lower(options.to)
     write(options.output, text.encode())

@@ -23,7 +23,7 @@ from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.analysis.verify_kernel import LoweringError
 from cvm.lowering.pass_context import Context
-from cvm.lowering.passes import LEVELS, REGISTERED, Pass, run_passes
+from cvm.lowering.passes import LEVELS, REGISTERED, Pass, placed, run_passes
 from cvm.lowering.pipeline import DOWN, DOWN_TO_TICK, PASSES, PIPELINES, TARGETS, context_of, step_context
 from cvm.lowering.step_plan import StepPlan
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
@@ -85,14 +85,14 @@ def _passes(pipeline: str, target: str | None) -> Sequence[Pass]:
 def _of_target(target: str) -> Sequence[Pass]:
     if target not in TARGETS:
         raise Usage(f"there are no passes for the target {target}; there are for {', '.join(TARGETS)}")
-    return TARGETS[target]
+    return placed(TARGETS[target])
 
 
 def _text_after(program: Level, chosen: Sequence[Pass], target: str | None, watch: Watch) -> str:
-    passes, form = _complete(chosen, "loops" if isinstance(program, Plan) else "graph")
+    passes, form = _complete(chosen, FORM_OF.get(type(program), "graph"))
     if watch.generic and form != "graph":
         raise Usage("--generic is a form of the graph, and this pipeline ends below it")
-    if isinstance(program, Plan):
+    if not isinstance(program, Module):
         return text_of(run_passes(watch.over(passes, program.name), program, Context()))
     if form == "graph":
         made = dict(program.functions)

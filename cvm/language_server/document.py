@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from cvm.commands.levels import holds_kernels, read_kernels
+from cvm.commands.levels import head_of, read_formulas, read_kernels
 from cvm.commands.ops import page, summary
 from cvm.dialect.builtin import Const
 from cvm.dialect.cog.clocked import warnings
@@ -161,11 +161,12 @@ class Document:
 
 
 def _read(text: str, filename: str, folder: Path | None) -> tuple[Module, list[Diagnostic]]:
-    """The module of a text and its mistakes; a text of kernels has no functions."""
-    if not holds_kernels(text.encode()):
+    """The module of a text and its mistakes; a text of formulas or kernels has no functions."""
+    below = {"kernel": read_kernels, "formulas": read_formulas}.get(head_of(text.encode()))
+    if below is None:
         return check(text, filename, folder)
     try:
-        read_kernels(text, filename)
+        below(text, filename)
     except Error as e:
         return Module({}), list(e.diagnostics)
     return Module({}), []

@@ -37,7 +37,14 @@ FUNCTIONS = {
 
 
 # Theano's names of functions that have the same derivative, where they differ
-DERIVATIVES = {name: f"arc{name[1:]}" for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")}
+DERIVATIVES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+}
 
 
 def _function(name: str, text: str) -> type[Unary[Any]]:

@@ -11,6 +11,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 from .diagnostics import Error
 
+PLACED: list[str] = []  # passes of other packages in every compilation, whose code is not kept on disk
+
 
 @cache
 def offered(group: str) -> dict[str, EntryPoint]:

@@ -25,7 +25,7 @@ PRECEDENCE = (
 )
 _LEVELS = {symbol: level for level, symbols in enumerate(PRECEDENCE, 1) for symbol in symbols}
 _UNARY = len(PRECEDENCE) + 1
-_REDUCTIONS = {"add": "sum", "mul": "product"}
+REDUCTIONS = {"add": "sum", "mul": "product"}
 _SIZES = {"//": "floordiv", "*": "mul", "max": "max", "min": "min"}
 
 
@@ -86,10 +86,10 @@ def expression_text(e: ex.Expr, names: Names, expected: ElementType | None = Non
         case ex.When(condition, then, otherwise):
             return f"when({sub(condition, I1)}, {sub(then, expected)}, {sub(otherwise, expected)})"
         case ex.Reduce(function, over, body):
-            which = ", ".join(names.of(i) for i in over)
-            return f"{_REDUCTIONS.get(function, function)}[{which}]({sub(body, expected)})"
-        case ex.Check(condition, value, _, _):
-            return f"check({sub(condition, I1)}, {sub(value, expected)})"
+            which = ", ".join(f"{names.of(i)} in 0..{size_text(i.extent, names)}" for i in over)
+            return f"{REDUCTIONS.get(function, function)}[{which}]({sub(body, expected)})"
+        case ex.Check(condition, value, message, _):
+            return f"check({sub(condition, I1)}, {sub(value, expected)}, {quoted(message)})"
         case ex.Apply(function, operands, _):
             inner = operand_type(function, operands, expected)
             return _apply(function, [partial(sub, o, inner) for o in operands], operands, names, level)
@@ -186,15 +186,16 @@ def kernel_text(kernel: Kernel) -> str:
         head.append(f"sums {kernel.sum_order}")
     if isinstance(kernel, Loop):
         head[0] = f"loop {head[0].partition(' ')[2]}"
-        head.append(_steps_text(kernel.steps, names))
+        head.append(steps_text(kernel.steps, names))
         inner = kernels_text(kernel.plan.kernels).rstrip("\n").split("\n")
         return "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"]) + "\n"
     if kernel.scheduled:
         head.append("scheduled")
-    return "\n".join([" ".join([*head, "{"]), *_block(kernel.body, names, 1), "}"]) + "\n"
+    return "\n".join([" ".join([*head, "{"]), *block_lines(kernel.body, names, 1), "}"]) + "\n"
 
 
-def _steps_text(steps: Steps, names: Names) -> str:
+def steps_text(steps: Steps, names: Names) -> str:
+    """The steps of a loop over a program."""
     if steps.trips is None:
         return f"while carry {steps.carry}"
     return f"steps {size_text(steps.trips, names)} carry {steps.carry} scan {steps.scan}{' reverse' * steps.reverse}"
@@ -205,7 +206,8 @@ def statement_text(s: Statement) -> str:
     return "\n".join(_statement(s, Names(), 0))
 
 
-def _block(block: Block, names: Names, depth: int) -> list[str]:
+def block_lines(block: Block, names: Names, depth: int) -> list[str]:
+    """The statements of a block, indented."""
     with names.scope():
         return [line for s in block for line in _statement(s, names, depth)]
 
@@ -219,11 +221,11 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
     match s:
         case For():
             with names.scope():
-                return [f"{pad}for {_range(s, names)} {{", *_block(s.body, names, depth + 1), f"{pad}}}"]
+                return [f"{pad}for {_range(s, names)} {{", *block_lines(s.body, names, depth + 1), f"{pad}}}"]
         case If(condition, then, otherwise):
-            lines = [f"{pad}if {text(condition, I1)} {{", *_block(then, names, depth + 1)]
+            lines = [f"{pad}if {text(condition, I1)} {{", *block_lines(then, names, depth + 1)]
             if otherwise:
-                lines += [f"{pad}}} else {{", *_block(otherwise, names, depth + 1)]
+                lines += [f"{pad}}} else {{", *block_lines(otherwise, names, depth + 1)]
             return [*lines, f"{pad}}}"]
         case Let(var, value):
             shown = text(value, var.type)

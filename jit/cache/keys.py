@@ -15,6 +15,7 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from ...dialect.ir.extensions import PLACED
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
 from ...lowering.processor import requested
@@ -36,18 +37,18 @@ def environment() -> tuple[str, ...]:
 
 def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:
     """The key of a function of a program's text in a folder; None if it is not cached."""
-    if disk_cache.folder() is None:
+    if disk_cache.folder() is None or PLACED:
         return None
     where = "" if folder is None else os.path.abspath(folder)
     return disk_cache.key("text", entry, where, options.key, *environment(), hashlib.sha256(text).hexdigest())
 
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
-    """The key of a function; None where operators of other packages decide what it computes."""
+    """The key of a function; None where operators or passes of other packages decide its code."""
     from ...dialect.spec.op import OPERATORS
 
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
-    if any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations):
+    if PLACED or any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations):
         return None
     texts = {f.span.source.text: None for f in functions}
     parts = [function.name, options.key, *environment(), *texts]

@@ -6,6 +6,7 @@ The kernels run as they are, in their order; LLVM optimizes each. To schedule th
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -49,17 +50,17 @@ class KernelFunction(NativeFunction):
     def _computed_in_place(self) -> frozenset[int]:
         return frozenset(self.overwritten)
 
-    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+    def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         if not hasattr(self, "_made"):
             check_runs_here(self.options.cpu)
             self._serve(self._compile())
-        super()._run(arrays, outputs)
+        return super()._called(arguments, out)
 
     def _call_directly(self) -> None:
         """Calls stay in Python: they are checked here."""
 
     def _scheduled(self, plain: Plan, ready: Callable[[Kernel], None]) -> Plan:
-        for kernel in plain.kernels:
+        for kernel in plain.all_kernels:
             ready(kernel)
         return plain
 

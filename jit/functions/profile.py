@@ -60,8 +60,11 @@ def _runner(
 ) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
     text = emit(_alone(plan, n), optimize=passes)
-    code, wanted = object_code(text.module, passes=passes), imports() if text.module.is_parallel else {}
-    library = Library([code], {"entry": ENTRY}, imports=wanted)
+    library = Library(
+        [object_code(text.module, passes=passes)],
+        {"entry": ENTRY},
+        imports=imports() if text.module.is_parallel else {},
+    )
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
 

@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, conjunction
-from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import walk
+from .evaluate_expressions import Evaluation
 
 MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
 
@@ -50,23 +50,11 @@ def points_where(tests: Iterable[Expr], extents: Mapping[Index, int]) -> np.ndar
     their values, in which numbers are weights.
     """
     shape = tuple(extents.values())
-    points = {
+    points: dict[Expr, np.ndarray] = {
         i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(shape))])
         for at, (i, n) in enumerate(extents.items())
     }
     holds = np.broadcast_to(True, shape)
     for test in tests:
-        holds = holds * np.broadcast_to(_values(test, points), shape)
+        holds = holds * np.broadcast_to(Evaluation().values(test, points), shape)
     return holds
-
-
-def _values(e: Expr, points: dict[Index, np.ndarray]) -> np.ndarray:
-    match e:
-        case Index():
-            return points[e]
-        case Const(value, _):
-            return np.array(value, e.type.dtype)
-        case Apply(function, operands, _):
-            with np.errstate(all="ignore"):
-                return np.asarray(SCALARS[function].numpy(*(_values(o, points) for o in operands)))
-    raise TypeError(f"no values of {type(e).__name__}")

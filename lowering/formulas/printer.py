@@ -1,43 +1,54 @@
-"""Print formulas for people to read. Their text does not parse back."""
+"""Print formulas as text that parses back (`parser.formulas`): a line for each array, and one for each subexpression that is
+used twice. The values of constants are not part of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from ...dialect.ir.diagnostics import Span
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.formulas import Formulas, LoopNest, Nest, View
-from ...dialect.notation.printer import Names, expression_text, size_text, tensor_text
+from ...dialect.notation.printer import Names, block_lines, expression_text, steps_text, tensor_text
 from .share_subexpressions import named
 
 
 def formulas_text(program: Formulas) -> str:
-    """Index notation: a line for each array, and one for each subexpression that is used twice."""
+    """The text of formulas."""
+    return "".join(f"{line}\n" for line, _ in formula_lines(program))
+
+
+def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
+    """The lines of the text, each with the places of the operations that it is computed for."""
     names = Names()
 
     def declared(tensors: Iterable[Tensor]) -> str:
         return ", ".join(tensor_text(t, names) for t in tensors)
 
-    lines = [f"// @{program.name}({declared(program.arguments)})"]
-    lines += [f"{tensor_text(t, names)} = constant" for t in program.constants]
+    yield f"formulas @{program.name}({declared(program.arguments)}) {{", ()
+    for t in program.constants:
+        yield f"  {tensor_text(t, names)} = constant", ()
     for step in program.steps:
         match step:
-            case LoopNest(tensors, operands) if isinstance(step.program, Formulas):
-                callee = step.program.name
-                lines.append(f"{declared(tensors)} = loop of @{callee}({', '.join(map(names.of, operands))})")
-                inner = [f"  {line}" for line in formulas_text(step.program).splitlines()]
-                lines += inner
-            case Nest(tensors, operands, _):
-                lines.append(f"{declared(tensors)} = nest({', '.join(map(names.of, operands))})")
-            case View(tensor, of, _):
-                lines.append(f"{tensor_text(tensor, names)} = view of {names.of(of)}")
+            case Nest(tensors, operands, body, span):
+                given, made = ", ".join(map(names.of, operands)), declared(tensors)
+                if isinstance(step, LoopNest) and isinstance(step.program, Formulas):
+                    yield f"  {made} = loop {steps_text(step.steps, names)} of ({given})", (span,)
+                    yield from ((f"    {line}", (span,)) for line, _ in formula_lines(step.program))
+                else:
+                    yield f"  {made} = nest({given}) {{", (span,)
+                    yield from ((line, (span,)) for line in block_lines(body, names, 2))
+                    yield "  }", (span,)
+            case View(tensor, of, formula):
+                yield f"  {tensor_text(tensor, names)} = view of {names.of(of)}", (formula.span,)
             case _:
-                local = Names()
-                local.given, local.used = dict(names.given), set(names.used)
-                shape = "x".join([*(size_text(d, names) for d in step.tensor.shape), step.tensor.element.name])
-                head = f"{names.of(step.tensor)}[{', '.join(local.of(i) for i in step.indices)}]: {shape}"
-                lets, value = named(step.value)
-                lines.append(f"{head} = {expression_text(value, local, step.tensor.element)}")
-                for let in lets:
-                    lines.append(f"  where {local.of(let.var)} = {expression_text(let.value, local, let.var.type)}")
-    lines.append(f"return {', '.join(map(names.of, program.results))}")
-    return "\n".join(lines) + "\n"
+                tensor, spans = tensor_text(step.tensor, names).partition(": "), step.spans or (step.span,)
+                with names.scope():
+                    head = f"{tensor[0]}[{', '.join(map(names.of, step.indices))}]: {tensor[2]}"
+                    lets, value = named(step.value)
+                    yield f"  {head} = {expression_text(value, names, step.tensor.element)}", spans
+                    for let in lets:
+                        text = expression_text(let.value, names, let.var.type)
+                        yield f"    where {names.of(let.var)}: {let.var.type} = {text}", spans
+    yield f"  return {', '.join(map(names.of, program.results))}", ()
+    yield "}", ()

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import count
 
-from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Var, When
+from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Reduce, Var, When
 from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions
 from ...dialect.notation.traverse import children, over, rebuild
 
@@ -23,7 +23,7 @@ def share_subexpressions(kernel: Kernel) -> Kernel:
 
 
 def named(value: Expr) -> tuple[list[Let], Expr]:
-    """An expression with its shared subexpressions named, definitions before uses; reductions stay as they are."""
+    """An expression with its shared subexpressions named, definitions before uses; the bodies of reductions stay as they are."""
     lets: list[Statement] = []
     (changed,) = _Sharing().changed((value,), lets)
     return [s for s in lets if isinstance(s, Let)], changed
@@ -64,7 +64,7 @@ class _Sharing:
 
         def named(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             new = over(e, parts)
-            if uses[id(e)] > 1 and isinstance(e, (Apply, Cast, Bitcast)):
+            if uses[id(e)] > 1 and isinstance(e, (Apply, Cast, Bitcast, Reduce)):
                 var = Var(f"t{next(self.names)}", e.type)
                 lets.append(Let(var, new))
                 return var

@@ -274,7 +274,7 @@ def test_opt_applies_passes_by_name(command: Command) -> None:
 
 def test_opt_goes_down_the_levels(command: Command) -> None:
     said = command("opt", "-", "--pipeline", "cse,fuse", stdin=TWICE)
-    assert said.status == 0 and "%c[%i0]: 4xi32 = %t0 + %t0" in said.out
+    assert said.status == 0 and "%c[%i0]: tensor<4xi32> = %t0 + %t0" in said.out
     loops = command("opt", "-", "--pipeline", "cse,fuse,inline_lets", stdin=TWICE).out
     assert loops.startswith("kernel @main.0(")
     assert command("opt", "-", "--pipeline", "unroll,vectorize", stdin=loops) == command(

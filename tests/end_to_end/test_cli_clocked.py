@@ -152,7 +152,7 @@ def test_pictures(program, capsys, tmp_path):
 def test_opt_shows_what_a_graph_computes(program, capsys):
     assert main(["opt", program, "--pipeline", "cse,fuse"]) == 0
     formulas = capsys.readouterr().out
-    assert "// @counter.advance(%n: tensor<f32>)\n%next[]: f32 = %n[] + 1.0\nreturn %next\n" in formulas
-    assert "// @counter.observe(" in formulas
+    assert "formulas @counter.advance(%n: tensor<f32>) {\n  %next[]: tensor<f32> = %n[] + 1.0\n" in formulas
+    assert "formulas @counter.observe(" in formulas
     assert main(["opt", program, "--pipeline", "schedule"]) == 0
     assert "kernel @counter.advance.0(" in capsys.readouterr().out

@@ -165,3 +165,39 @@ def test_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
     folder = tmp_path / "fresh_dialect"
     assert "4 passed" in said([python, "-m", "pytest", "-q", "--color=no"], folder, 0, None)
     assert "fresh.squared_distance" in said([str(environment / "bin" / "cvm"), "ops", "fresh"], folder, 0, None)
+
+
+PLACED = """from cvm.extending import Kernel, register_pass
+
+
+@register_pass({declared})
+def swapped(kernel: Kernel) -> Kernel:
+    \"\"\"Report each kernel that it sees.\"\"\"
+    print("swapped sees", kernel.name)
+    return kernel
+"""
+LAYER = "func @main(%x: tensor<4xi32>) {\n  %y = cvm.relu %x\n  return %y\n}\n"
+
+
+def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
+    (package / "p.cvm").write_text(LAYER)
+    (package / "placed.py").write_text(PLACED.format(declared='after="collapse"'))
+    inputs = ["--input", "x=[1, -2, 3, 4]"]
+    for _ in range(2):  # nothing is recalled from the disk
+        assert "swapped sees main.0" in run(package, "run", "--load", "placed", "p.cvm", *inputs)
+    assert "swapped" not in run(package, "run", "p.cvm", *inputs)
+    order = run(package, "opt", "--load", "placed", "p.cvm", "--target", "cpu", "--print-after-all")
+    heads = [line.split(":")[0] for line in order.splitlines() if line.startswith("// after ")]
+    assert heads[heads.index("// after collapse") + 1] == "// after swapped"
+    assert "swapped sees" not in run(package, "opt", "--load", "placed", "p.cvm", "--pipeline", "collapse")
+    (package / "gpu.py").write_text(PLACED.format(declared='"gpu", after="collapse"'))
+    assert "swapped sees" not in run(package, "run", "--load", "gpu", "p.cvm", *inputs)
+    assert "swapped sees" in run(package, "lower", "--load", "gpu", "p.cvm", "--to", "cuda")
+
+
+@pytest.mark.parametrize(("level", "after"), [("loops", "colapse"), ("graph", "collapse"), ("loops", "fuse")])
+def test_a_pass_follows_one_of_its_level(package: Path, level: str, after: str) -> None:
+    (package / "placed.py").write_text(PLACED.format(declared=f'"{level}", after="{after}"'))
+    said = run(package, "opt", "--load", "placed", "--list", status=1)
+    assert f"pass swapped: there is no pass {after} that it could follow" in said
+    assert ("did you mean collapse" in said) == (after == "colapse")

@@ -32,7 +32,7 @@ def test_every_stage_is_shown():
     assert np.array_equal(cvm.compile(module, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
     assert str(module) == text and repr(module) == f"<Module {__file__}: @normalise>"
     assert np.array_equal(cvm.compile(text, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
-    assert normalise.lower("formulas").count("\n") == 3
+    assert normalise.lower("formulas").count("\n") == 4
 
 
 def test_out_is_written():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .memory import LOCAL, SHARED, SPACE
 from .ptx import Entry, Unsupported
-from .ptx_types import Array, dtype
+from .ptx_types import dtype
 
+Array = np.ndarray[Any, Any]
 Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbers, a slice where they are neighbours
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .memory import WARP, Fault
-from .ptx_types import Array
+
+Array = np.ndarray[Any, Any]
 
 
 def shuffle_source(mode: str, lanes: Array, by: Array, clamp: Array) -> tuple[Array, Array]:

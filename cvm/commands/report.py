@@ -1,0 +1,202 @@
+"""`cvm report`: one page with the drawing of a function, its stages side by side, and what its kernels cost and how long they take."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm import diagram
+from cvm.cli import Usage
+from cvm.commands.cost import as_json, parsed_sizes
+from cvm.commands.inputs import random_arrays
+from cvm.commands.io import load, page, write
+from cvm.commands.levels import bind_sizes
+from cvm.dialect.ir.diagnostics import Span
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.notation.plan import Plan
+from cvm.dialect.notation.printer import Names, kernel_text, size_text, tensor_text
+from cvm.dialect.program.function import Function, Graph
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.printer import print_function
+from cvm.jit.compile import compile_program
+from cvm.jit.functions.profile import profile
+from cvm.jit.options import CompileOptions
+from cvm.lowering.explain_strategies import strategies_text
+from cvm.lowering.formulas.overflow_warnings import Analysis
+from cvm.lowering.formulas.printer import formula_lines
+from cvm.lowering.pipeline import lower_for_gpu, to_formulas, unscheduled
+from cvm.lowering.processor import compiling_for
+from cvm.roofline import Point, roofline, svg
+
+LONGEST = 20_000  # lines of a stage that are shown
+HEADS = re.compile(
+    r"^(?:define .*@|.* )?(?:kernel_(\d+)\b.*[({:]|(entry)\b.*[({:])"
+)  # of a function, in code of any kind
+Line = tuple[str, Iterable[str]]  # with what it belongs to: lines of the source, l7, and kernels, k0, or g0 on a GPU
+
+
+def report(options: Namespace) -> int:
+    if Path(options.output).suffix.lower() != ".html" and options.output != "-":
+        raise Usage(f"-o is a page, .html; got {options.output}")
+    module = load(options.program)
+    if sizes := parsed_sizes(options.size):
+        bound = bind_sizes(module, sizes)
+        assert isinstance(bound, Module)
+        module = bound
+    f: Any = compile_program(module, options.entry, "cpu", CompileOptions())
+    function: Function = f.graph if isinstance(module.functions[options.entry], Graph) else f.function
+    with compiling_for(f.options.cpu if isinstance(function, Graph) else f.compiled_for):
+        data = collected(module, function, f)
+    data["title"] = f"{Path(options.program).name} · @{options.entry}"
+    roof = roofline()
+    timed = {t["kernel"]: t["rate"] for t in data["times"]}
+    points = [Point(k["name"], k["intensity"], timed.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]
+    data["machine"] = {**vars(roof), "ridge": roof.ridge}
+    text = json.dumps(data).replace("</", "<\\/")
+    drawn = diagram.svg(module, [function])
+    write(
+        options.output,
+        page("report.html", TITLE=escape(data["title"]), DRAWING=drawn, ROOFLINE=svg(roof, points), DATA=text).encode(),
+    )
+    return 0
+
+
+def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
+    """All that the page shows of a function, or of the tick of a graph."""
+    clocked = isinstance(function, Graph)
+    lowered: Function = f.clockwork.advance if clocked else f.computed
+    plan: Plan = f.step_plan.plan if clocked else f.plan
+    analysis = Analysis(module)
+    analysis.function(function)
+    ranges = [
+        (f"%{v.name}", str(v.known_type), r.low, r.high, v.known_type.element.limits)
+        for v, r in analysis.ranges.items()
+    ]
+    arrays = [] if clocked else random_arrays(function, 0)
+    shapes = [(a.known_type.array_shape, x.shape) for a, x in zip(function.arguments, arrays, strict=not clocked)]
+    sizes = {
+        d.name: n
+        for shape, known in shapes
+        for d, n in zip(shape, known, strict=True)
+        if isinstance(d, Size) and d.name
+    }
+    return {
+        "stages": {name: paned(lines) for name, lines in stages(module, function, lowered, f, plan)},
+        "strategies": strategies_text(module, lowered),
+        "memory": [*buffers(plan)],
+        "kernels": [k.name for k in plan.kernels],
+        "ranges": ranges,
+        "costs": {by: as_json(f.cost(by, **sizes)) for by in ("operation", "kernel")},
+        "sizes": sizes,
+        "times": [] if clocked else measured(f, arrays),
+        "tick": tick_seconds(f) if clocked else None,
+    }
+
+
+def stages(
+    module: Module, function: Function, lowered: Function, f: Any, plan: Plan
+) -> Iterator[tuple[str, list[Line]]]:
+    """The stages of a function, line by line."""
+    source = function.span.source.text.splitlines()
+    if source:
+        yield "source", [(line, [f"l{n}"]) for n, line in enumerate(source, 1)]
+    text = print_function(function).splitlines()
+    first = next(n for n, line in enumerate(text) if line.endswith("{")) + 1
+    places = {first + n: o.span for n, o in enumerate(function.operations)}
+    yield "graph", [(line, keys([places[n]]) if n in places else []) for n, line in enumerate(text)]
+    yield "formulas", [(line, keys(spans)) for line, spans in formula_lines(to_formulas(module, lowered))]
+    yield "loops", [*of_kernels(unscheduled(module, lowered).kernels)]
+    yield "schedule", [*of_kernels(plan.kernels, "k")]
+    for name in ("llvm", "asm"):
+        yield name, [*of_code(f.lower(name), plan.kernels, "k")]
+    try:
+        yield "cuda", [*of_code(f.lower("cuda"), lower_for_gpu(module, lowered).kernels, "g")]
+    except cvm.Error:  # a target that cannot compile it
+        return
+
+
+def keys(spans: Iterable[Span], more: str = "") -> list[str]:
+    """The source's lines of these places, after a kernel."""
+    return [*filter(None, [more]), *dict.fromkeys(f"l{s.line}" for s in spans if s.source.text)]
+
+
+def of_kernels(kernels: Sequence[Kernel], mark: str = "") -> Iterator[Line]:
+    for n, kernel in enumerate(kernels):
+        found = keys(kernel.spans or (kernel.span,), f"{mark}{n}" if mark else "")
+        yield from ((line, found) for line in kernel_text(kernel).splitlines())
+
+
+def of_code(text: str, kernels: Sequence[Kernel], mark: str) -> Iterator[Line]:
+    """The code of functions called kernel_0, kernel_1, ..."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if head := HEADS.match(line):
+            n = int(head[1] or len(kernels))
+            found = keys(kernels[n].spans or (kernels[n].span,), f"{mark}{n}") if n < len(kernels) else []
+        yield line.expandtabs(4), found
+
+
+def paned(lines: Sequence[Line]) -> dict[str, Any]:
+    """The lines of a stage, and their keys, each set of keys once."""
+    sets: dict[tuple[str, ...], int] = {}
+    shown = lines[:LONGEST]
+    of = [sets.setdefault(tuple(found), len(sets)) for _, found in shown]
+    more = [f"… {len(lines) - LONGEST:,} more lines"] if len(lines) > LONGEST else []
+    return {"lines": [*(line for line, _ in shown), *more], "of": of, "sets": [*sets]}
+
+
+def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
+    """The arrays of a plan: kind, type, bytes, place, and the kernels between which it is alive."""
+    kinds = {
+        plan.arguments: "argument",
+        tuple(plan.constants): "constant",
+        plan.results: "result",
+        tuple(plan.offsets): "workspace",
+    }
+    for tensors, kind in kinds.items():
+        for t in tensors:
+            used = [n for n, k in enumerate(plan.kernels) if any(plan.home[p] is t for p in k.parameters)]
+            offset = plan.offsets.get(t)
+            size = 1
+            for d in t.shape:
+                size = size * d
+            yield {
+                "kind": kind,
+                "name": f"%{t.name}",
+                "type": tensor_text(t, Names()).partition(": ")[2],
+                "bytes": size_text(size * t.element.bytes, Names()),
+                "offset": None if offset is None else size_text(offset, Names()),
+                "used": used,
+            }
+
+
+def measured(f: Any, arrays: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """The median time of each kernel."""
+    spent = profile(f, arrays)
+    return [
+        {
+            "kernel": s.kernel,
+            "seconds": s.seconds,
+            "rate": s.cost.operations / s.seconds,
+            "bytes": s.cost.bytes / s.seconds,
+        }
+        for s in spent
+    ]
+
+
+def tick_seconds(g: Any, ticks: int = 20) -> float:
+    """The seconds of a tick, on average."""
+    g.step(ticks)
+    began = time.perf_counter()
+    g.step(ticks)
+    return (time.perf_counter() - began) / ticks

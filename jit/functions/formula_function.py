@@ -1,0 +1,77 @@
+"""Formulas that were given as text: compiled for a CPU, or evaluated as they are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...dialect.ir.diagnostics import TargetError
+from ...dialect.notation.expressions import Expr, Tensor
+from ...dialect.notation.formulas import Formula, Formulas, View
+from ...dialect.notation.printer import kernels_text
+from ...lowering.analysis.evaluate_expressions import Evaluation
+from ...lowering.formulas.printer import formulas_text
+from ...lowering.pass_context import Context
+from ...lowering.passes import run_passes
+from ...lowering.pipeline import CPU_LOOPS, CPU_SCHEDULE, FORMULAS, LOOPS
+from ...lowering.processor import compiling_for
+from ..calls.arguments import size_place
+from ..calls.dispatch_table import atoms_of
+from ..host_processor import host_processor
+from ..options import DEFAULT, CompileOptions
+from .compiled_function import CompiledFunction
+from .kernel_function import KernelFunction
+
+
+class FormulaFunction(KernelFunction):
+    """Formulas as native code."""
+
+    def __init__(self, formulas: Formulas, options: CompileOptions = DEFAULT) -> None:
+        self.formulas = formulas
+        self.unscheduled = run_passes((*FORMULAS, *LOOPS), formulas, Context())
+        with compiling_for(options.cpu or host_processor()):
+            plan = run_passes((*CPU_LOOPS, *CPU_SCHEDULE), self.unscheduled, Context())
+        super().__init__(plan, options)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.formulas, self.options)
+
+    def lower(self, stage: str = "loops") -> str:
+        """The formulas, their loops, these scheduled for a CPU, or a target's text for them."""
+        shown = {"formulas": lambda: formulas_text(self.formulas)}
+        shown["loops"] = lambda: kernels_text(self.unscheduled.kernels)
+        shown["schedule"] = lambda: kernels_text(self.plan.kernels)
+        return shown[stage]() if stage in shown else super().lower(stage)
+
+
+class FormulaReference(FormulaFunction):
+    """Formulas evaluated in NumPy, sums in the order of their terms."""
+
+    target = "reference"
+    _called = CompiledFunction._called  # nothing is compiled
+
+    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
+        return 0
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        program = self.formulas
+        places = {atom: size_place(self.head, atom) for atom in atoms_of(self.head.argument_types)}
+        known: dict[Tensor, np.ndarray] = dict(zip(program.arguments, arrays, strict=True))
+        evaluation = Evaluation(known, {atom: arrays[n].shape[axis] for atom, (n, axis) in places.items()})
+        for step in program.steps:
+            match step:
+                case Formula(tensor, indices, value):
+                    shape = evaluation.shape(tensor)
+                    mesh: dict[Expr, np.ndarray] = dict(
+                        zip(indices, np.ogrid[tuple(slice(0, n) for n in shape)], strict=True)
+                    )
+                    known[tensor] = np.broadcast_to(evaluation.values(value, mesh), shape)
+                case View(tensor, of, _):
+                    known[tensor] = known[of].reshape(evaluation.shape(tensor))
+                case _:
+                    raise TargetError(
+                        "the reference evaluates formulas; loops and nests of statements run on the target cpu"
+                    )
+        for output, result in zip(outputs, program.results, strict=True):
+            output[...] = known[result]

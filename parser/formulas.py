@@ -1,0 +1,213 @@
+"""Parse printed formulas (`lowering.formulas.printer`).
+
+    formulas @f(%x: tensor<4xi32>) { %y[%i]: tensor<4xi32> = %x[%i] + 1  return %y }
+
+The values of constants are not in the text: they are further arguments. Types of literals follow from their context, as in kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from lark import Tree
+from lark.exceptions import UnexpectedInput
+
+from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
+from ..dialect.ir.sizes import product, same_size
+from ..dialect.ir.suggest import did_you_mean
+from ..dialect.ir.types import I1, ElementType
+from ..dialect.notation import expressions as ex
+from ..dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
+from ..dialect.notation.loops import NO_STEPS, Steps
+from ..dialect.notation.printer import REDUCTIONS
+from ..dialect.notation.scalar_functions import SCALARS
+from ..dialect.notation.traverse import walk
+from .kernel_syntax_errors import CODE, explain
+from .kernels import KernelReader, language, unquoted
+
+_FUNCTIONS = {shown: name for name, shown in REDUCTIONS.items()}
+_REDUCING = [REDUCTIONS.get(name, name) for name, row in SCALARS.items() if row.identity is not None]
+
+
+def parse_formulas(text: str, filename: str = "<formulas>") -> Formulas:
+    """The formulas of a text, not yet verified; raises ParseError with a mistake of each formula that has one."""
+    source = Source(filename, text)
+    try:
+        return _Reader(source, 0).formulas(*language().parse(text, start="formulas").children)
+    except UnexpectedInput as e:
+        raise ParseError(explain(e, source, 0, len(text))) from None
+    except RecursionError:
+        raise ParseError(
+            Diagnostic("the formulas are nested too deeply to be read", Span(source, 0, 0), CODE)
+        ) from None
+
+
+class _Reader(KernelReader):
+    """The symbol table of the formulas of a function, or of the body of a loop."""
+
+    def formulas(self, name: Any, arguments: Any, *rest: Any, slices: Steps | None = None) -> Formulas:
+        """The formulas of a function, or of the body of a loop with these steps."""
+        *steps, results = rest
+        trees = [t for t in arguments.children if t is not None]
+        named = [str(t.children[0]) for t in trees], [str(r) for r in results.children]
+        self.sliced = set() if slices is None else {*slices.sliced(*named)}  # these begin at any address
+        given = [self.tensor(t) for t in trees]
+        self.constants: list[ex.Tensor] = []
+        self.mistakes: list[Diagnostic] = []
+        made = [m for s in steps for m in self.step(s)]
+        returned: tuple[ex.Tensor, ...] = ()
+        try:
+            returned = tuple(map(self.tensor_named, results.children))
+        except ParseError as e:
+            self.mistakes += e.diagnostics
+        if self.mistakes:
+            raise ParseError(self.mistakes)
+        checks = tuple(r for m in made for r in _requirements(m))
+        return Formulas(str(name)[1:], (*given, *self.constants), returned, {}, tuple(made), checks, slices=slices)
+
+    def step(self, tree: Any) -> Sequence[Step]:
+        """One definition. After a mistake in it what it defines is known, so that those who read it go on."""
+        known = dict(self.names)
+        try:
+            return getattr(self, tree.data)(*tree.children)
+        except ParseError as e:
+            self.mistakes += e.diagnostics
+            self.names = known
+            first, *more = tree.children
+            tensors = [(first, more[1])] if tree.data == "formula" else [t.children for t in first.children]
+            for name, type in tensors:
+                with suppress(ParseError):
+                    self.named(name, type)
+            return ()
+
+    # definitions
+
+    def named(self, name: Any, type: Any) -> ex.Tensor:
+        """A tensor that a step defines."""
+        if str(name) in self.names:
+            raise self.mistake(f"{name} is defined twice", name)
+        return self.tensor(Tree("tensor", [name, type]), "slice" if str(name) in self.sliced else "heap")
+
+    def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
+        if tree is not None and str(tree.children[0]) in self.sliced and space == "argument":
+            space = "slice"
+        return super().tensor(tree, space)
+
+    def defined(self, tree: Any, count: int | None = None) -> tuple[ex.Tensor, ...]:
+        """The tensors that a step defines."""
+        if count is not None and len(tree.children) != count:
+            raise self.mistake(f"expected one array, got {len(tree.children)}", tree)
+        return tuple(self.named(*t.children) for t in tree.children)
+
+    def tensor_named(self, token: Any) -> ex.Tensor:
+        found = self.known(self.names, token, "array")
+        assert isinstance(found, ex.Tensor)
+        return found
+
+    def formula(self, name: Any, indices: Any, type: Any, value: Any, *wheres: Any) -> list[Step]:
+        known = dict(self.names)
+        tensor = self.named(name, type)
+        self.names = known.copy()  # without the array itself
+        if len(indices.children) != tensor.rank:
+            raise self.mistake(f"{name} has {tensor.rank} axes, got {len(indices.children)} indices", name)
+        at = tuple(self.name(ex.Index(str(i)[1:], d)) for i, d in zip(indices.children, tensor.shape, strict=True))
+        for where in wheres:
+            variable, element, meaning = where.children
+            self.names[str(variable)] = self.of_type(meaning, self.element(element), variable)
+        found = self.of_type(value, tensor.element, name)
+        self.names = {**known, str(name): tensor}
+        return [Formula(tensor, at, found, self.span(name), (self.span(name),))]
+
+    def of_type(self, tree: Any, element: ElementType, token: Any) -> ex.Expr:
+        found = self.typed(tree, element)
+        if found.type is not element:
+            raise self.mistake(f"{token} is {element}, its value {found.type}", token)
+        return found
+
+    def constant(self, defined: Any) -> list[Step]:
+        self.constants += self.defined(defined)
+        return []
+
+    def view(self, defined: Any, token: Any) -> list[Step]:
+        of = self.tensor_named(token)
+        (tensor,) = self.defined(defined, 1)
+        if tensor.element is not of.element or not same_size(product(tensor.shape), product(of.shape)):
+            raise self.mistake(f"{token} has other elements than a view of it", token)
+        at = ex.axes(tensor.shape)
+        value = of[ex.unflatten(ex.flat_index(at, tensor.shape), of.shape)]
+        return [View(tensor, of, Formula(tensor, at, value, self.span(token)))]
+
+    def nest(self, defined: Any, operands: Any, body: Any) -> list[Step]:
+        given = tuple(map(self.tensor_named, operands.children))
+        tensors = self.defined(defined)
+        known = dict(self.names)
+        block = self.block(body)
+        self.names = known
+        return [Nest(tensors, given, block, self.span(defined))]
+
+    def loop_over(self, defined: Any, steps: Any, operands: Any, program: Any) -> list[Step]:
+        given = tuple(map(self.tensor_named, operands.children))
+        known = NO_STEPS
+        match steps.children:
+            case [trips, carry, scan, reverse]:
+                known = Steps(int(carry), int(scan), self.size(trips), reverse is not None)
+            case [carry]:
+                known = Steps(int(carry))
+        inner = _Reader(self.source, self.base)
+        inner.anonymous = self.anonymous
+        inside = inner.formulas(*program.children, slices=known)
+        held = [
+            ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants
+        ]  # the same at every step
+        self.constants += held
+        given += tuple(held)
+        if len(given) != len(inside.arguments) + (known.trips is None):
+            raise self.mistake(f"the body takes {len(inside.arguments)} arrays, got {len(given)}", defined)
+        return [LoopNest(self.defined(defined), given, (), self.span(defined), inside, known)]
+
+    # expressions
+
+    def read_read(self, expected: ElementType | None, name: Any, at: Any) -> ex.Expr:
+        found = super().read_read(expected, name, at)
+        if isinstance(found, ex.Read) and len(found.indices) != found.tensor.rank:
+            raise self.mistake(f"{name} has {found.tensor.rank} axes, got {len(found.indices)} indices", name)
+        return found
+
+    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
+        match str(name), arguments:
+            case "when", (condition, *sides) if len(sides) == 2:
+                type = expected or next((e.type for t in sides if (e := self.expression(t, None)) is not None), None)
+                if type is None:
+                    return None
+                test, (then, otherwise) = self.typed(condition, I1), (self.of_type(t, type, name) for t in sides)
+                return ex.When(test, then, otherwise)
+            case "check", (condition, value, message) if message.data == "text":
+                found = self.expression(value, expected)
+                said = unquoted(str(message.children[0]))
+                return None if found is None else ex.Check(self.typed(condition, I1), found, said, self.span(name))
+            case ("when" | "check") as form, _:
+                shown = "when(condition, value, otherwise)" if form == "when" else 'check(condition, value, "message")'
+                raise self.mistake(f"expected {shown}", name)
+        return super().read_call(expected, name, *arguments)
+
+    def read_reduction(self, expected: ElementType | None, name: Any, *parts: Any) -> ex.Expr | None:
+        *ranges, body = parts
+        function = _FUNCTIONS.get(str(name), str(name))
+        if function not in SCALARS or SCALARS[function].identity is None:
+            raise self.mistake(f"there is no reduction {name}{did_you_mean(str(name), _REDUCING)}", name)
+        known = dict(self.names)
+        over = tuple(self.name(ex.Index(str(r.children[0])[1:], self.size(r.children[2]))) for r in ranges)
+        found = self.expression(body, expected)
+        self.names = known
+        return None if found is None else ex.Reduce(function, over, found)
+
+
+def _requirements(step: Step) -> Sequence[tuple[str, Span]]:
+    match step:
+        case LoopNest():
+            return step.program.requirements
+        case Formula():
+            return [(e.message, e.span) for e in walk(step.value) if isinstance(e, ex.Check)]
+    return ()
