@@ -90,11 +90,9 @@ class _Batch:
         return unflatten(form, iter([self._result(v, a) for v, a in found]))
 
     def _traced(self, tracer: Tracer, given: Any) -> TracedArray:
-        return (
-            given
-            if isinstance(given, TracedArray)
-            else TracedArray(tracer, tracer.constant(np.asarray(given), caller()))
-        )
+        if isinstance(given, TracedArray):
+            return given
+        return TracedArray(tracer, tracer.constant(np.asarray(given), caller()))
 
     def _enter(self, one: Value, stack: Value) -> None:
         self.values[one] = stack

@@ -83,10 +83,7 @@ _OF_EACH = "of A, and given again of B"
 COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "run": ("run a function or a graph of a program, or kernels, and show what it gives", [
         _arg("program", _ANY_LEVEL, metavar="PROG.cvm"),
-        _ENTRY,
-        _TARGET,
-        _CPU,
-        _OPTIMIZE,
+        _ENTRY, _TARGET, _CPU, _OPTIMIZE,
         _repeated("--input", "NAME=ARRAY",
                   f"{_ARRAY}: a file (.npy, .csv, .png, .jpg), or numbers such as 3 or [[1,2],[3,4]]"),
         _INPUTS,
@@ -117,8 +114,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "verify": ("check a certificate of exactness: the program, the verdicts and the results", [
         _arg("certificate", metavar="CERT.json"),
         _arg("model", "the .tflite, .tosa or .onnx file that it is of", metavar="MODEL"),
-        _TARGET,
-        _CPU,
+        _TARGET, _CPU,
     ]),
     "opt": ("apply passes to a program and show what they make of it", [
         _arg("program", _ANY_LEVEL, metavar="PROG.cvm", nargs="?"),
@@ -145,9 +141,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _arg("--to",
              "graph, mlir, formulas (the default), loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
              default="formulas", metavar="STAGE"),
-        _ENTRY,
-        _CPU,
-        _OPTIMIZE,
+        _ENTRY, _CPU, _OPTIMIZE,
         _flag("--ranges", "with --to graph: say in comments from where to where integers go"),
         _OUTPUT,
     ]),
@@ -231,9 +225,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "lsp": ("serve an editor: diagnostics, types, operators' pages, completion, renaming (pygls)", []),
     "cost": ("count the operations and bytes of a call, against what this machine can do", [
         _arg("program", "a program, or kernels", metavar="PROG.cvm"),
-        _ENTRY,
-        _CPU,
-        _OPTIMIZE,
+        _ENTRY, _CPU, _OPTIMIZE,
         _repeated("--size", "NAME=N", "an unknown size; 1 by default"),
         _flag("--json", "print the counts in JSON"),
         _arg("-o --output", "the roofline, .svg, or a page with the counts, .html", metavar="FILE"),

@@ -161,15 +161,13 @@ class _Body:
         """Test whether a carried value keeps its type; a Python number takes that of the next step's."""
         carried = self.carried[n]
         if found.type.key[1] != carried.type.key[1]:
-            fail(
-                f"{self.name} carries an array of shape {carried.shape}, the step's result {n} has shape {found.shape}"
-            )
+            which = f"the step's result {n} has shape {found.shape}"
+            fail(f"{self.name} carries an array of shape {carried.shape}, {which}")
         if found.dtype == carried.dtype or (found.weak and np.can_cast(found.dtype, carried.dtype, "same_kind")):
             return True
         if carried.weak is None:
-            fail(
-                f"{self.name} carries an array of {carried.dtype}, the step's result {n} is one of {found.dtype}: use astype"
-            )
+            which = f"the step's result {n} is one of {found.dtype}"
+            fail(f"{self.name} carries an array of {carried.dtype}, {which}: use astype")
         self.carried[n] = astype(carried, found.dtype)
         self.carried[n].weak = found.weak
         return False

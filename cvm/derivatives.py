@@ -18,7 +18,7 @@ from cvm.dialect.program.function import Function, Operation, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
-from cvm.dialect.theano.grad_lop_rop import Grad, LOp, ROp, same_shape
+from cvm.dialect.theano.grad_lop_rop import Grad, LOp, ROp, fits
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
@@ -139,7 +139,7 @@ class _Recorded:
         for seed, value in zip(found, values, strict=True):
             wanted, got = value.known_type, seed.value.known_type
             try:
-                alike = same_shape(got, wanted)
+                alike = fits(got, wanted)
             except Undecided:
                 continue
             if not alike:

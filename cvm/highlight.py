@@ -39,11 +39,6 @@ class CvmLexer(Lexer):
         for token in scanner().tokens(text, keep=True):
             kind = TYPES.get(token.type)
             if kind is None:
-                kind = (
-                    Text
-                    if token.text.isspace()
-                    else Operator
-                    if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text)
-                    else Punctuation
-                )
+                sign = Operator if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text) else Punctuation
+                kind = Text if token.text.isspace() else sign
             yield token.start, kind, token.text

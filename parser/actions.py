@@ -31,19 +31,18 @@ from .type_syntax import read_type
 MAX_DEPTH = 32  # of brackets inside brackets
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "nan": float("nan"), "inf": float("inf")}
 HABITS = {
-    "True": "true",
-    "False": "false",
-    "None": "none",
-    "null": "none",
-    "NaN": "nan",
-    "Inf": "inf",
-    "infinity": "inf",
-}
+    "True": "true", "False": "false", "None": "none", "null": "none", "NaN": "nan", "Inf": "inf", "infinity": "inf",
+}  # fmt: skip
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
 class Tree:
     """A method takes the parts of a rule; marks such as commas are not among them. Nothing is kept between calls."""
+
+    def listed(self, parts: list[Any]) -> list[Any]:
+        return parts
+
+    arguments = body = results = operands = attributes = one_type = types = listed
 
     # 1. programs
 
@@ -72,14 +71,8 @@ class Tree:
     def broken(self, parts: list[Any]) -> BrokenNode:
         return BrokenNode(parts[0])
 
-    def arguments(self, parts: list[Any]) -> list[Any]:
-        return parts
-
     def argument(self, parts: list[Any]) -> ArgumentNode:
         return ArgumentNode(parts[0], parts[1], parts[2] or [])
-
-    def body(self, parts: list[Any]) -> list[Any]:
-        return parts
 
     # 2. statements
 
@@ -91,9 +84,6 @@ class Tree:
 
     def return_(self, parts: list[Any]) -> ReturnNode:
         return ReturnNode(*parts)
-
-    def results(self, parts: list[Any]) -> list[Token]:
-        return parts
 
     def short(self, parts: list[Any]) -> OperationNode:
         name, operands, attributes, signature = parts
@@ -136,9 +126,6 @@ class Tree:
         name, _, *operands, closing = parts
         return ExpressionNode(name, operands, name.start, closing.end)
 
-    def operands(self, parts: list[Any]) -> list[Any]:
-        return parts
-
     def ascribed(self, parts: list[Any]) -> Item:
         literal, element = parts
         return literal._replace(element=element, end=element.end)
@@ -165,7 +152,7 @@ class Tree:
         digits = token.text[2:]
         if len(digits) != 16 or element.text[1:].strip() != "f64":
             message = f"the bits of a float are written as 16 hexadecimal digits : f64, got {token.text[:40]}"
-            return Item(Mistake("parse.float", message, token.start, token.end), token.start, token.end)
+            return wrong("parse.float", message, token)
         return Item(struct.unpack(">d", bytes.fromhex(digits))[0], token.start, element.end)
 
     def named(self, parts: list[Any]) -> Item:
@@ -180,15 +167,8 @@ class Tree:
             if isinstance(part.value, Mistake):
                 return part
             if not isinstance(part.value, (int, float)) or isinstance(part.value, bool):
-                return Item(
-                    Mistake("parse.complex", "the parts of a complex number are numbers", part.start, part.end),
-                    part.start,
-                    part.end,
-                )
+                return wrong("parse.complex", "the parts of a complex number are numbers", part)
         return Item(complex(real.value, imaginary.value), opening.start, closing.end)
-
-    def attributes(self, parts: list[Any]) -> list[Any]:
-        return parts
 
     def attribute(self, parts: list[Any]) -> AttributeNode:
         name, value = parts
@@ -210,13 +190,8 @@ class Tree:
         values: dict[Any, Any] = {}
         for key, item in entries:
             if key in values:
-                return Item(
-                    Mistake(
-                        "parse.key", f"a key stands once in a dictionary, but {key} is repeated", item.start, item.end
-                    ),
-                    opening.start,
-                    closing.end,
-                )
+                found = wrong("parse.key", f"a key stands once in a dictionary, but {key} is repeated", item)
+                return found._replace(start=opening.start, end=closing.end)
             values[key] = item.value
         return _nest(values, [item for _, item in entries], opening, closing)
 
@@ -244,38 +219,29 @@ class Tree:
     def type(self, parts: list[Any]) -> Token:
         return parts[0]
 
-    def one_type(self, parts: list[Any]) -> list[Any]:
-        return parts
-
-    def types(self, parts: list[Any]) -> list[Any]:
-        return parts
-
     def broken_types(self, parts: list[Any]) -> list[Any]:
         return [BrokenNode(parts[0])]
 
 
+def wrong(code: str, message: str, at: Token | Item) -> Item:
+    """An item that is a mistake."""
+    return Item(Mistake(code, message, at.start, at.end), at.start, at.end)
+
+
 def _integer(token: Token, start: int, sign: str) -> Item:
-    if len(token.text) > 24:
-        value: Any = Mistake(
-            "parse.integer", f"an integer fits 64 bits, got one of {len(token.text)} digits", start, token.end
-        )
-    else:
-        value = int(sign + token.text)
-        if not -(2**63) <= value < 2**64:
-            value = Mistake("parse.integer", f"an integer fits 64 bits, got {value}", start, token.end)
-    return Item(value, start, token.end)
+    value = int(sign + token.text) if len(token.text) <= 24 else None
+    if value is not None and -(2**63) <= value < 2**64:
+        return Item(value, start, token.end)
+    got = f"one of {len(token.text)} digits" if value is None else value
+    return wrong("parse.integer", f"an integer fits 64 bits, got {got}", Item(None, start, token.end))
 
 
 def _float(token: Token, start: int, sign: str) -> Item:
-    value: Any = float(sign + token.text)
-    if value in (float("inf"), -float("inf")):
-        value = Mistake(
-            "parse.float",
-            f"a float is at most 1.7976931348623157e308, or else written inf, got {sign}{token.text[:40]}",
-            start,
-            token.end,
-        )
-    return Item(value, start, token.end)
+    found = Item(float(sign + token.text), start, token.end)
+    if found.value not in (float("inf"), -float("inf")):
+        return found
+    message = f"a float is at most 1.7976931348623157e308, or else written inf, got {sign}{token.text[:40]}"
+    return wrong("parse.float", message, found)
 
 
 def _named(token: Token, start: int, negative: bool) -> Item:
@@ -283,21 +249,15 @@ def _named(token: Token, start: int, negative: bool) -> Item:
     if word in WORDS and not (negative and word in ("true", "false", "none")):
         return Item(-WORDS[word] if negative else WORDS[word], start, token.end)
     meant = f"; did you mean {HABITS[word]}" if word in HABITS else did_you_mean(word, WORDS)
-    return Item(
-        Mistake("parse.word", f"expected a value, got {'-' if negative else ''}{word[:80]}{meant}", start, token.end),
-        start,
-        token.end,
-    )
+    message = f"expected a value, got {'-' if negative else ''}{word[:80]}{meant}"
+    return wrong("parse.word", message, Item(None, start, token.end))
 
 
 def _nest(value: Any, items: list[Item], opening: Token, closing: Token) -> Item:
     depth = 1 + max((i.depth for i in items), default=0)
     if depth > MAX_DEPTH:
-        value = Mistake("parse.depth", f"brackets are nested at most {MAX_DEPTH} deep", opening.start, opening.end)
-    for item in items:
-        if isinstance(item.value, Mistake):
-            value = item.value
-            break
+        value = wrong("parse.depth", f"brackets are nested at most {MAX_DEPTH} deep", opening).value
+    value = next((i.value for i in items if isinstance(i.value, Mistake)), value)
     return Item(value, opening.start, closing.end, depth=depth)
 
 
@@ -322,16 +282,8 @@ def read_string(token: Token) -> Item:
             point = int(code, 16) if 0 < len(code) <= 6 and all(c in "0123456789abcdefABCDEF" for c in code) else -1
             if not 0 <= point < 0x110000 or 0xD800 <= point < 0xE000:
                 at = token.start + 1 + n
-                return Item(
-                    Mistake(
-                        "parse.escape",
-                        f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}',
-                        at,
-                        at + 2,
-                    ),
-                    token.start,
-                    token.end,
-                )
+                message = f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}'
+                return Item(Mistake("parse.escape", message, at, at + 2), token.start, token.end)
             out.append(chr(point))
             n = close + 1
     return Item("".join(out), token.start, token.end)

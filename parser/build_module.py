@@ -11,7 +11,7 @@ from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import Type
 from ..dialect.program.function import Function, Graph, Operation, Value
 from ..dialect.program.module import Module
-from .build_operation import build_operation
+from .build_operation import build_operation, stated_types
 from .generic_form import unquoted
 from .infix import build_infix
 from .scope import Report, Scope
@@ -148,10 +148,7 @@ def first_token(statement: StatementNode) -> Token:
 
 def declared_types(scope: Scope, tokens: Sequence[Token | BrokenNode] | None) -> tuple[Type, ...] | None:
     """The stated types, or None where one of them is not a type."""
-    if tokens is None:
-        return None
-    found = [None if isinstance(t, BrokenNode) else scope.type(t) for t in tokens]
-    return None if None in found else tuple(t for t in found if t is not None)
+    return None if tokens is None else stated_types(scope, tokens)
 
 
 def build_argument(scope: Scope, node: ArgumentNode) -> Value:

@@ -11,14 +11,13 @@ from ..dialect.ir.attributes import Symbol, conform
 from ..dialect.ir.constant_files import FileConstantError
 from ..dialect.ir.diagnostics import Span
 from ..dialect.ir.literal_types import fit, literal_type
-from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, FieldType, TensorType, Type
 from ..dialect.program.function import Literal, Operation, Value
-from ..dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
+from ..dialect.spec.op import OPERATORS, Field, Operator
 from .actions import read_string
 from .scope import Report, Scope
-from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, Token
-from .type_syntax import HABITS
+from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperationNode, Token
+from .type_syntax import unknown_element
 
 
 class Form(NamedTuple):
@@ -160,8 +159,7 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
         else:
             name = "".join(item.element.text[1:].split())
             if name not in ELEMENT_TYPES:
-                meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
-                scope.report.at(item.element, "parse.type", f"expected an element type, got {name[:80]}{meant}")
+                scope.report.at(item.element, "parse.type", unknown_element(name))
                 return None
             type = TensorType((), ELEMENT_TYPES[name])
             if operator.dialect == "cog":
@@ -192,13 +190,8 @@ def build_attributes(
     for name, item in node.attributes:
         field = form.attributes.get(name.text)
         if field is None or name.text in found:
-            report.at(
-                name,
-                code,
-                f"an attribute stands once, but {name.text} is repeated"
-                if field
-                else unknown_attribute(report, name.text, operator, form),
-            )
+            again = f"an attribute stands once, but {name.text} is repeated"
+            report.at(name, code, again if field else unknown_attribute(report, name.text, operator, form))
             good, misspelt = False, misspelt or field is None
             continue
         value = scope.attribute_value(item)
@@ -236,9 +229,8 @@ def build_labelled(
         if node.initial is not None:
             written["initial"] = scope.elements(DenseNode(node.initial, node.type))
     elif node.initial is not None:
-        report.at(
-            node.initial, f"{operator.name}.form", "an initial value is followed by its type, as in dense<0.0> : type"
-        )
+        message = "an initial value is followed by its type, as in dense<0.0> : type"
+        report.at(node.initial, f"{operator.name}.form", message)
         return None
     for name, value in written.items():
         place = places[name]
@@ -295,11 +287,8 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
         scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
         return None
     if scope.files is None:
-        scope.report.at(
-            node.path,
-            "const.file",
-            "a constant is read from a file beside the program, but this program is not in a file",
-        )
+        message = "a constant is read from a file beside the program, but this program is not in a file"
+        scope.report.at(node.path, "const.file", message)
         return None
     name = None if entry is None else entry.value
     try:
@@ -316,27 +305,17 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
     spans = {"op": report.span(node.name)}
     value = next((i for n, i in node.attributes if n.text == "value"), None)
     if value is None or len(node.attributes) != 1 or node.operands or not isinstance(value.value, DenseNode):
-        report.at(
-            node.name,
-            "const.attributes",
-            "a constant in the generic form has the attribute value = dense<...> : type and no operands",
-        )
+        message = "a constant in the generic form has the attribute value = dense<...> : type and no operands"
+        report.at(node.name, "const.attributes", message)
         return None
     found = scope.attribute_value(value)
     if not isinstance(found, Elements):
         return None
     stated = None if node.signature is None else stated_types(scope, node.signature.results)
     type = found.type
-    if (
-        stated is not None
-        and len(stated) == 1
-        and isinstance(stated[0], FieldType)
-        and stated[0].array_shape == type.array_shape
-    ):
-        type = stated[0]
+    match stated:
+        case (FieldType() as field,) if field.array_shape == type.array_shape:
+            type = field
     if node.signature is not None and node.signature.results:
         spans["types"] = report.span(node.signature.results[0])
     return Const(found.data, type), spans, stated, None
-
-
-__all__ = ["REQUIRED", "OperandNode", "build_operation"]

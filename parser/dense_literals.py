@@ -14,8 +14,8 @@ import numpy as np
 from ..dialect.builtin import Data
 from ..dialect.ir.literal_types import fit
 from ..dialect.ir.types import ElementType
+from ..dialect.spec.op import size_text
 from .syntax_tree import Mistake, Token
-from .type_syntax import shape_text
 
 _COMMENT = re.compile(r"//[^\n]*")
 _INTEGERS = re.compile(r"\s*-?[0-9]{1,18}\s*(?:,\s*-?[0-9]{1,18}\s*)*+", re.ASCII)
@@ -27,14 +27,8 @@ _NO_BRACKETS = str.maketrans("", "", "[]")
 _TOKEN = re.compile(
     r"\s*(?:([\[\](),])|(0x[0-9A-Fa-f]+|-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))", re.ASCII
 )
-_WORDS: dict[str, Any] = {
-    "true": True,
-    "false": False,
-    "nan": float("nan"),
-    "-nan": float("nan"),
-    "inf": float("inf"),
-    "-inf": -float("inf"),
-}
+_NAN, _INF = float("nan"), float("inf")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "nan": _NAN, "-nan": _NAN, "inf": _INF, "-inf": -_INF}
 
 
 class Wrong(Exception):
@@ -93,12 +87,8 @@ def _brackets(shape: tuple[int, ...]) -> str:
 def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
     if not body.strip():
         if 0 not in shape:
-            raise Wrong(
-                "const.shape",
-                f"expected elements for the shape {shape_text(shape)}, got none",
-                offset - 1,
-                offset + len(body) + 1,
-            )
+            message = f"expected elements for the shape {size_text(shape)}, got none"
+            raise Wrong("const.shape", message, offset - 1, offset + len(body) + 1)
         return Data(np.zeros(shape, element.dtype))
     if not body.lstrip().startswith("["):
         return _splat(body, offset, shape, element)
@@ -134,6 +124,10 @@ class Elements:
     def text(self) -> str:
         return "" if self.token is None else self.token[self.token.lastindex or 0]
 
+    @property
+    def got(self) -> str:
+        return self.text[:40] or "the end"
+
     def wrong(self, code: str, message: str) -> Wrong:
         if self.token is None:
             return Wrong(code, message, self.offset + len(self.body), self.offset + len(self.body) + 1)
@@ -145,43 +139,33 @@ class Elements:
         values: list[Any] = []
         counts: list[int] = []
         rank = len(self.shape)
+        nested = f"expected lists nested {rank} deep for the shape {size_text(self.shape)}"
         while True:
             if self.text == "[":
                 if len(counts) == rank:
-                    raise self.wrong(
-                        "const.shape",
-                        f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got another '['",
-                    )
+                    raise self.wrong("const.shape", f"{nested}, got another '['")
                 counts.append(0)
                 self.next()
                 if self.text != "]":
                     continue
             else:
                 if len(counts) != rank:
-                    raise self.wrong(
-                        "const.shape",
-                        f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got {self.text[:40] or 'the end'} at depth {len(counts)}",
-                    )
+                    raise self.wrong("const.shape", f"{nested}, got {self.got} at depth {len(counts)}")
                 values.append(self.value())
                 if not rank:
                     break
                 counts[-1] += 1
             while counts and self.text == "]":
                 if counts[-1] != (wanted := self.shape[len(counts) - 1]):
-                    raise self.wrong(
-                        "const.shape", f"expected {wanted} elements in dimension {len(counts) - 1}, got {counts[-1]}"
-                    )
+                    message = f"expected {wanted} elements in dimension {len(counts) - 1}, got {counts[-1]}"
+                    raise self.wrong("const.shape", message)
                 counts.pop()
                 if counts:
                     counts[-1] += 1
                 self.next()
             if not counts:
                 break
-            if self.text != ",":
-                raise self.wrong(
-                    "const.syntax", f"expected ',' or ']' between elements, got {self.text[:40] or 'the end'}"
-                )
-            self.next()
+            self.pass_over(",", "expected ',' or ']' between elements")
         if self.token is not None:
             raise self.wrong("const.syntax", f"expected the end of the constant, got {self.text[:40]}")
         return values
@@ -191,25 +175,22 @@ class Elements:
             opened = self.token
             self.next()
             real = self.number()
-            if self.text != ",":
-                raise self.wrong(
-                    "const.syntax",
-                    f"expected ',' between the parts of a complex number, got {self.text[:40] or 'the end'}",
-                )
-            self.next()
+            self.pass_over(",", "expected ',' between the parts of a complex number")
             imaginary = self.number()
             if self.text != ")":
-                raise self.wrong(
-                    "const.syntax", f"expected ')' after a complex number, got {self.text[:40] or 'the end'}"
-                )
+                raise self.wrong("const.syntax", f"expected ')' after a complex number, got {self.got}")
             self.token, after = opened, self.at
             value = self.fitting(complex(real, imaginary))
             self.at = after
         else:
-            number = self.number(advance=False)
-            value = self.fitting(number)
+            value = self.fitting(self.number(advance=False))
         self.next()
         return value
+
+    def pass_over(self, mark: str, expected: str) -> None:
+        if self.text != mark:
+            raise self.wrong("const.syntax", f"{expected}, got {self.got}")
+        self.next()
 
     def fitting(self, value: Any) -> Any:
         try:
@@ -221,9 +202,8 @@ class Elements:
         """A float written as its bits, as MLIR does."""
         width = self.element.bits // (2 if self.element.kind == "complex" else 1)
         if self.element.kind not in ("float", "complex") or len(self.text) != 2 + width // 4:
-            raise self.wrong(
-                "const.element", f"the bits of a float are {width // 4} hexadecimal digits, got {self.text[:40]}"
-            )
+            message = f"the bits of a float are {width // 4} hexadecimal digits, got {self.text[:40]}"
+            raise self.wrong("const.element", message)
         return float(np.frombuffer(bytes.fromhex(self.text[2:])[::-1], f"<f{width // 8}")[0])
 
     def number(self, advance: bool = True) -> Any:
@@ -235,7 +215,7 @@ class Elements:
         elif text in _WORDS:
             value = _WORDS[text]
         else:
-            raise self.wrong("const.syntax", f"expected a number, got {text[:40] or 'the end'}")
+            raise self.wrong("const.syntax", f"expected a number, got {self.got}")
         if isinstance(value, float) and np.isinf(value) and text not in _WORDS and "x" not in text:
             raise self.wrong("const.range", f"{self.element} does not hold {text[:40]}; write inf")
         if advance:

@@ -11,10 +11,8 @@ from .scope import Report
 from .syntax_tree import ArgumentNode, AttributeNode, FunctionNode, GraphNode, Item, Mistake, QuotedNode, Token
 
 WORDS = {'"func.func"': "function", '"cog.graph"': "graph"}
-ATTRIBUTES = {  # the type says what the arguments and the return say already
-    "function": ("sym_name", "function_type", "arg_attrs"),
-    "graph": ("sym_name",),
-}
+# the type says what the arguments and the return say already
+ATTRIBUTES = {"function": ("sym_name", "function_type", "arg_attrs"), "graph": ("sym_name",)}
 
 
 def unquoted(report: Report, node: QuotedNode) -> FunctionNode | GraphNode:
@@ -52,9 +50,8 @@ def add_attributes(report: Report, node: QuotedNode, item: Item) -> None:
     elif (
         not isinstance(value, tuple) or len(value) != len(node.arguments) or not all(isinstance(v, dict) for v in value)
     ):
-        report.at(
-            item, "parse.generic", f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"
-        )
+        message = f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"
+        report.at(item, "parse.generic", message)
     else:
         for argument, attributes in zip(node.arguments, value, strict=True):
             if isinstance(argument, ArgumentNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from ..dialect.ir.diagnostics import Source
@@ -70,42 +71,31 @@ def skip_argument(ahead: Ahead, taken: list[Token]) -> int | None:
         depth += DEPTH.get(token.type, 0)
         if depth < 0:
             return None
-    n = 0
-    while True:
-        token = ahead[n]
-        if token.type in ("COMMA", "RPAR") and depth <= 0:
+    for n in count():
+        kind = ahead[n].type
+        if kind in ("COMMA", "RPAR") and depth <= 0:
             return n
-        if token.type in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (
-            token.type == "LBRACE" and ahead.begins_body(n)
-        ):
-            return None
-        depth += DEPTH.get(token.type, 0)
-        n += 1
+        if kind in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (kind == "LBRACE" and ahead.begins_body(n)):
+            break
+        depth += DEPTH.get(kind, 0)
+    return None
 
 
 def skip_head(ahead: Ahead, taken: list[Token]) -> int | None:
-    n = 0
-    while True:
-        token = ahead[n]
-        if token.type == "LBRACE" and ahead.begins_body(n):
+    for n in count():
+        if ahead[n].type == "LBRACE" and ahead.begins_body(n):
             return n
-        if token.type in (END, *HEADS, "RESULT", "RETURN", "RBRACE"):
-            return None
-        n += 1
+        if ahead[n].type in (END, *HEADS, "RESULT", "RETURN", "RBRACE"):
+            break
+    return None
 
 
 def skip_item(ahead: Ahead, taken: list[Token]) -> int | None:
-    n = 0
-    while ahead[n].type != END and not (ahead[n].type in HEADS and (n or taken)):
-        n += 1
-    return n
+    return next(n for n in count() if ahead[n].type == END or (ahead[n].type in HEADS and (n or taken)))
 
 
 def skip_rest(ahead: Ahead, taken: list[Token]) -> int | None:
-    n = 0
-    while ahead[n].type != END:
-        n += 1
-    return n
+    return next(n for n in count() if ahead[n].type == END)
 
 
 SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {

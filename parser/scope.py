@@ -19,7 +19,7 @@ from ..dialect.ir.types import Type
 from ..dialect.program.function import Value
 from .dense_literals import read_dense
 from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, StatementNode, Token
-from .type_syntax import read_type, shape_text
+from .type_syntax import read_type
 
 SUGGESTED = 200  # mistakes for which the word that was meant is looked for
 _NAMES = re.compile(r"%([A-Za-z0-9_.$]+)")
@@ -68,12 +68,8 @@ class Scope:
         value = Value(token.name, type, self.report.span(token), attributes)
         first = self.values.pop(token.name, None)
         if first is not None:
-            self.report.at(
-                token,
-                "value.redefined",
-                f"a value is defined once, but {token.text} is defined twice",
-                [Note("first defined here", first.span)],
-            )
+            message = f"a value is defined once, but {token.text} is defined twice"
+            self.report.at(token, "value.redefined", message, [Note("first defined here", first.span)])
             self.forgiven[token.name] = value
         elif token.name in self.forgiven:
             value.type = None
@@ -162,11 +158,7 @@ class Scope:
             return found
         shape = [d for d in found.array_shape if isinstance(d, int)]
         if len(shape) < len(found.array_shape):
-            return Mistake(
-                "const.type", f"the sizes of a constant are known, got {found}", node.type.start, node.type.end
-            )
+            message = f"the sizes of a constant are known, got {found}"
+            return Mistake("const.type", message, node.type.start, node.type.end)
         data = read_dense(node.body, tuple(shape), found.element)
         return data if isinstance(data, Mistake) else Elements(data, found)
-
-
-__all__ = ["Report", "Scope", "shape_text"]

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..dialect.ir.sizes import Dim, Shape, Size
+from ..dialect.ir.sizes import Dim, Size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, MAX_RANK, MAX_SIZE, ElementType, FieldType, TensorType, Type
 from .syntax_tree import Mistake, Token
@@ -154,9 +154,14 @@ def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
     if name not in ELEMENT_TYPES:
         if name.partition("x")[2] in ELEMENT_TYPES:
             raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
-        meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
-        raise Wrong(f"expected an element type, got {name[:80]}{meant}", found.start(), found.end())
+        raise Wrong(unknown_element(name), found.start(), found.end())
     return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())
+
+
+def unknown_element(name: str) -> str:
+    """A message about a word that should be an element type."""
+    meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
+    return f"expected an element type, got {name[:80]}{meant}"
 
 
 def _refuse_dim(cursor: Cursor) -> None:
@@ -175,7 +180,3 @@ def _refuse_dim(cursor: Cursor) -> None:
     if word and word[0].isdigit():
         raise Wrong(f"expected 'x' after a size, got {word[:80]}", start, end)
     raise Wrong("expected a size or an element type, as in tensor<2x3xf32>", start, end)
-
-
-def shape_text(shape: Shape) -> str:
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -109,9 +109,9 @@ class Table:
 def absent(kind: str, default: float) -> Any:
     if kind.startswith("["):
         return np.zeros(0, NUMBERS[kind[1:-1]]) if kind[1:-1] in NUMBERS else []
-    return (
-        None if kind not in NUMBERS else bool(default) if kind == "bool" else default if kind == "f32" else int(default)
-    )
+    if kind not in NUMBERS:
+        return None
+    return bool(default) if kind == "bool" else default if kind == "f32" else int(default)
 
 
 def options(table: Table | None, kind: str, schema: Schema) -> Table:

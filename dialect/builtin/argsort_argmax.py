@@ -6,13 +6,13 @@ NaN is above all numbers, as in NumPy's order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..ir.sizes import Dim
 from ..ir.types import I1, I64, TensorType
-from ..notation.expressions import Expr, Index, Tensor, Var, as_index, axes, constant, minimum
+from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
 from ..spec.op import C, Operator, T, example_program, operator
 from .pad_slice_reshape import nested
@@ -20,9 +20,10 @@ from .pad_slice_reshape import nested
 PASSES = 40  # of merging, which is enough for every size that an axis can have
 
 
-def above(a: Expr, b: Expr) -> Expr:
-    """Test whether a comes after b in ascending order."""
-    return (a > b) | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else a > b
+def beyond(a: Expr, b: Expr, compare: str = "gt") -> Expr:
+    """Test whether a is above b, or below, or else is NaN and b is not."""
+    found = apply(compare, a, b)
+    return found | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ class Argsort(Along[T]):
         k = Index("k", n)
         a, b = Var("a", I64), Var("b", I64)
         later, sooner = self.x[self.at(d, a)], self.x[self.at(d, b)]
-        swapped = above(sooner, later) if self.descending else above(later, sooner)
+        swapped = beyond(sooner, later) if self.descending else beyond(later, sooner)
         compare = (Let(a, y[self.at(d, i[()])]), Let(b, y[self.at(d, j[()])]), Store(first, (), ~swapped))
         choose = If(
             i[()] < middle,
@@ -126,30 +127,25 @@ class Extreme(Along[T]):
 
     last: bool = False
 
+    numpy: ClassVar[Any]
+    compare: ClassVar[str]
     constraints = (*Along.constraints, C(3, "n >= 1 elements to choose from", lambda o: o.x.array_shape[o.axis] >= 1))
     symbols = {"n": lambda o: o.x.array_shape[o.axis]}
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.others(self.x.array_shape), I64)
 
-    def place(self: Any, x: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-    def better(self: Any, a: Expr, b: Expr) -> Expr:
-        """Test whether a is more extreme than b; NaN is."""
-        raise NotImplementedError
-
     def reference(self: Extreme[np.ndarray]) -> np.ndarray:
         if not self.last:
-            return np.asarray(self.place(self.x))
-        return np.asarray(self.x.shape[self.axis] - 1 - self.place(np.flip(self.x, self.axis)))
+            return np.asarray(self.numpy(self.x, self.axis))
+        return np.asarray(self.x.shape[self.axis] - 1 - self.numpy(np.flip(self.x, self.axis), self.axis))
 
     def nest(self: Extreme[Tensor], *results: Tensor) -> Block:
         (y,) = results
         d, k = axes(y.shape, "d"), Index("k", self.x.shape[self.axis])
         best, at = accumulator("best", self.x.element), accumulator("at", I64)
         x = self.x[self.at(d, k)]
-        better = ~self.better(best[()], x) if self.last else self.better(x, best[()])
+        better = ~beyond(best[()], x, self.compare) if self.last else beyond(x, best[()], self.compare)
         body = (
             Alloc(best),
             Store(best, (), self.x[self.at(d, as_index(0))]),
@@ -166,12 +162,8 @@ class Argmax(Extreme[T]):
     """Y[d..., e...] = the place of the largest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
 
     example = example_program("%y = builtin.argmax %x {axis = 1}", "%x: 2 x ?N x f32", "2xi64")
-
-    def place(self: Argmax[np.ndarray], x: np.ndarray) -> np.ndarray:
-        return np.argmax(x, self.axis)
-
-    def better(self: Any, a: Expr, b: Expr) -> Expr:
-        return above(a, b)
+    numpy = staticmethod(np.argmax)
+    compare = "gt"
 
 
 @operator
@@ -179,9 +171,5 @@ class Argmin(Extreme[T]):
     """Y[d..., e...] = the place of the smallest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
 
     example = example_program("%y = builtin.argmin %x {axis = 1}", "%x: 2 x ?N x f32", "2xi64")
-
-    def place(self: Argmin[np.ndarray], x: np.ndarray) -> np.ndarray:
-        return np.argmin(x, self.axis)
-
-    def better(self: Any, a: Expr, b: Expr) -> Expr:
-        return (a < b) | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else a < b
+    numpy = staticmethod(np.argmin)
+    compare = "lt"

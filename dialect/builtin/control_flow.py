@@ -49,9 +49,6 @@ class Loop(Calling[T]):
         "T": lambda o: o.count,
     }
 
-    def steps(self: Any) -> Steps:
-        raise NotImplementedError
-
     @property
     def carried(self: Any) -> tuple[Any, ...]:
         return self.arguments[: self.carry]

@@ -16,7 +16,7 @@ from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType
 from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axes, cast, maximum, minimum, select
 from ..notation.loops import Assert, Block, Let, Statement, Store
 from ..notation.scalar_functions import SCALARS
-from ..spec.broadcasting import all_of
+from ..spec.broadcasting import all_of, same_shape
 from ..spec.op import C, Operator, T, Unmet, example_program, operator
 from .pad_slice_reshape import nested
 
@@ -53,10 +53,7 @@ def axes_ascend(o: Any) -> bool:
 
 def same_shapes(o: Any) -> bool:
     first = o.indices[0].array_shape
-    others = [t.array_shape for t in o.indices[1:]]
-    return all(len(s) == len(first) for s in others) and all_of(
-        (lambda m=m, n=n: m == n) for s in others for m, n in zip(s, first, strict=True)
-    )
+    return all_of((lambda t=t: same_shape(t.array_shape, first)) for t in o.indices[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,10 +187,7 @@ class Scatter(Indexing[T]):
 
     def fits(self: Any) -> bool:
         wanted = self.chosen_shape(self.x.array_shape, self.indices[0].array_shape)
-        given = self.updates.array_shape
-        return len(wanted) == len(given) and all_of(
-            (lambda m=m, n=n: m == n) for m, n in zip(given, wanted, strict=True)
-        )
+        return same_shape(self.updates.array_shape, wanted)
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)

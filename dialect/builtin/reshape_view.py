@@ -9,6 +9,7 @@ import numpy as np
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
 from ..notation.expressions import Bitcast as BitcastExpr
 from ..notation.expressions import Element, Expr, Tensor, axes, cast
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, Operator, T, example_program, operator
 
 
@@ -22,7 +23,7 @@ class View(Operator[T]):
     type: Type
 
     constraints = (
-        C(1, "type has the array of type(x)", lambda o: o.type.element is o.x.element and same_array(o.type, o.x),
+        C(1, "type has the array of type(x)", lambda o: o.type.element is o.x.element and same_shape(o.type.array_shape, o.x.array_shape),
             at="type"),
     )  # fmt: skip
     view = True
@@ -45,12 +46,6 @@ class View(Operator[T]):
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         return tangents
-
-
-def same_array(a: Type, b: Type) -> bool:
-    if len(a.array_shape) != len(b.array_shape):
-        return False
-    return all(m == n for m, n in zip(a.array_shape, b.array_shape, strict=True))
 
 
 BITS = {8: I8, 16: I16, 32: I32, 64: I64}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, larger, product, same_size, smaller
+from ..ir.sizes import Dim, Shape, bounded, larger, product, same_size, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
 from ..notation.index_bounds import inside
@@ -27,8 +27,17 @@ class Like(Operator[T]):
     x: T
     like: T
 
+    transpose: ClassVar[str]  # the operator that is the transpose of this one
+
     def infer(self: Any) -> TensorType:
         return TensorType(self.like.array_shape, self.x.element)
+
+    def simplified(self: Any, definition: Any) -> Any:
+        return self.x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply(self.transpose, g, self.x), None]
 
 
 @operator
@@ -36,6 +45,7 @@ class ReshapeLike(Like[T]):
     """Y has the elements of X in row-major order, and the shape of like. What goes back through a reshape."""
 
     view = True
+    transpose = "builtin.reshape_like"
     constraints = (
         C(1, "product(n) = product(m), n and m being the shapes of x and like",
             lambda o: product(o.x.array_shape) == product(o.like.array_shape)),
@@ -50,13 +60,6 @@ class ReshapeLike(Like[T]):
 
     def element(self: ReshapeLike[Tensor], y: Tensor) -> Element:
         return reshape_element(self.x, y)
-
-    def simplified(self: Any, definition: Any) -> Any:
-        return self.x
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.builder.apply("builtin.reshape_like", g, self.x), None]
 
 
 # Elements apart
@@ -76,6 +79,7 @@ class Apart(Operator[T]):
     begin: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
 
+    transpose: ClassVar[str]  # the operator that is the transpose of this one
     constraints = (
         C(1, "rank(x) = rank(like)", lambda o: len(o.x.array_shape) == len(o.like.array_shape)),
         C(2, "axes is in [0, rank(x)), without repeating", lambda o: o.axes_exist(), at="axes"),
@@ -100,18 +104,14 @@ class Apart(Operator[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.sizes(self.x.array_shape, self.like.array_shape), self.x.element)
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), places = cotangents, {"axes": self.axes, "begin": self.begin, "strides": self.strides}
+        return [g.builder.apply(self.transpose, g, self.x, **places), None]
+
     def steps(self, shape: Shape) -> dict[int, tuple[Dim, int]]:
         """b and the stride of every axis, for sizes between which the elements are apart."""
-        given = zip_longest(self.along(len(shape)), self.begin, self.strides)
-        return {
-            j: (first(b or 0, 1 if s is None else bounded(s), shape[j]), 1 if s is None else bounded(s))
-            for j, b, s in given
-        }
-
-
-def bounded(value: int) -> int:
-    """An entry of begin, end or strides; beyond any size, all mean the same."""
-    return max(-(2**62), min(2**62, value))
+        given = zip_longest(self.along(len(shape)), self.begin, map(bounded, self.strides))
+        return {j: (first(b or 0, s or 1, shape[j]), s or 1) for j, b, s in given}
 
 
 def first(begin: int, stride: int, n: Dim) -> Dim:
@@ -128,6 +128,7 @@ class StridedScatterLike(Apart[T]):
     What goes back through a slice.
     """
 
+    transpose = "builtin.strided_slice_like"
     example = example_program(
         "%y = builtin.strided_scatter_like %x, %like {begin = [-2, 1], strides = [1, 2]}",
         "%x: 2x3xf32, %like: ?N x 7 x f32",
@@ -152,20 +153,12 @@ class StridedScatterLike(Apart[T]):
             conditions.append((past % abs(s)).eq(0) if abs(s) > 1 else True)
         return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [
-            g.builder.apply(
-                "builtin.strided_slice_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides
-            ),
-            None,
-        ]
-
 
 @operator
 class StridedSliceLike(Apart[T]):
     """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
 
+    transpose = "builtin.strided_scatter_like"
     example = example_program(
         "%y = builtin.strided_slice_like %x, %like {begin = [-2, 1], strides = [1, 2]}",
         "%x: ?N x 7 x f32, %like: 2x3xf32",
@@ -188,15 +181,6 @@ class StridedSliceLike(Apart[T]):
             conditions.append(inside(at[j], self.x.shape[j]))
         return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [
-            g.builder.apply(
-                "builtin.strided_scatter_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides
-            ),
-            None,
-        ]
-
 
 def placed(steps: dict[int, Any], u: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(steps[j][0] + i * steps[j][1] if j in steps else i for j, i in enumerate(u))
@@ -212,6 +196,7 @@ class BroadcastLike(Like[T]):
     NumPy's broadcasting; shapes are aligned on the right.
     """
 
+    transpose = "builtin.sum_like"
     constraints = (
         C(1, "rank(x) <= rank(like)", lambda o: len(o.x.array_shape) <= len(o.like.array_shape)),
         C(2, "sizes of x are those of like, or 1", lambda o: repeats(o.x.array_shape, o.like.array_shape)),
@@ -227,13 +212,6 @@ class BroadcastLike(Like[T]):
         at = axes(y.shape)
         return Element(at, self.x[source(at, self.x)])
 
-    def simplified(self: Any, definition: Any) -> Any:
-        return self.x
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.builder.apply("builtin.sum_like", g, self.x), None]
-
 
 @operator
 class SumLike(Like[T]):
@@ -242,6 +220,7 @@ class SumLike(Like[T]):
     What goes back through a repetition.
     """
 
+    transpose = "builtin.broadcast_like"
     constraints = (
         C(1, "rank(x) >= rank(like)", lambda o: len(o.x.array_shape) >= len(o.like.array_shape)),
         C(2, "sizes of like are those of x, or 1", lambda o: repeats(o.like.array_shape, o.x.array_shape)),
@@ -267,10 +246,3 @@ class SumLike(Like[T]):
             over.append(k)
             at.append(k if is_one(i.extent) else i + k)
         return Element(d, total(tuple(over), self.x[tuple(at)]))
-
-    def simplified(self: Any, definition: Any) -> Any:
-        return self.x
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.builder.apply("builtin.broadcast_like", g, self.x), None]

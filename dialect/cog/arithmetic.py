@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, cast
+from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, example_program, operator
 from .cog_operator import (
     COMPATIBLE,
@@ -175,6 +176,7 @@ class RealBinary(Binary[T]):
     """An operation that complex fields do not have."""
 
     numpy: ClassVar[Callable[..., Any]]
+    scalar: ClassVar[str]
     constraints = (fields("a", "b"), COMPATIBLE, real(2, "a", "b"))
 
     def reference(self: RealBinary[np.ndarray]) -> np.ndarray:
@@ -185,7 +187,7 @@ class RealBinary(Binary[T]):
         return pointwise(self, y, self.combine)
 
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        raise NotImplementedError
+        return apply(self.scalar, a, b)
 
 
 @operator
@@ -193,54 +195,52 @@ class Mod(RealBinary[T]):
     """Y = A % B, C's fmod: the sign of A; NaN where B is 0   (Field operators, modulo)"""
 
     numpy = np.fmod
+    scalar = "rem"
     example = example("mod")
-
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        return apply("rem", a, b)
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
         return g, -(a / b).scalar("trunc") * g
 
 
+class Extreme(RealBinary[T]):
+    """The family of Y = A where it compares so with B, else B."""
+
+    compare: ClassVar[str]
+
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        first = a.scalar(self.compare, b)
+        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
+
+
 @operator
-class Max(RealBinary[T]):
+class Max(Extreme[T]):
     """Y = the larger of A and B; B where they do not compare"""
 
-    numpy = lambda a, b: np.where(a > b, a, b)  # noqa: E731
+    numpy = SCALARS["max"].numpy
+    scalar, compare = "max", "gt"
     example = example("max")
-
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        return apply("max", a, b)
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        first = a.scalar("gt", b)
-        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
 
 
 @operator
-class Min(RealBinary[T]):
+class Min(Extreme[T]):
     """Y = the smaller of A and B; B where they do not compare"""
 
-    numpy = lambda a, b: np.where(a < b, a, b)  # noqa: E731
+    numpy = SCALARS["min"].numpy
+    scalar, compare = "min", "lt"
     example = example("min")
 
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        return apply("min", a, b)
 
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        first = a.scalar("lt", b)
-        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
-
-
-def _comparison(name: str, symbol: str, numpy: Callable[..., Any]) -> type[RealBinary[Any]]:
-    """A comparison as an operator: 1.0 where it holds, else 0.0, also where an operand is NaN (for ne, 1.0)."""
+class Comparison(RealBinary[T]):
+    """The family of comparisons: 1.0 where one holds, else 0.0, also where an operand is NaN (for ne, 1.0)."""
 
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        return cast(apply(name, a, b), F32)
+        return cast(apply(self.scalar, a, b), F32)
 
+
+def _comparison(name: str, symbol: str, numpy: Callable[..., Any]) -> type[Comparison[Any]]:
     doc = f"Y = 1.0 where A {symbol} B, else 0.0, per point and tensor element   (Field operators, comparisons)"
-    members = {"__doc__": doc, "__module__": __name__, "numpy": numpy, "combine": combine, "example": example(name)}
-    return operator(type(name.capitalize(), (RealBinary,), members))
+    members = {"__doc__": doc, "__module__": __name__, "numpy": numpy, "scalar": name, "example": example(name)}
+    return operator(type(name.capitalize(), (Comparison,), members))
 
 
 Lt = _comparison("lt", "<", np.less)

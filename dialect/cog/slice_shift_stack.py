@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -216,20 +218,28 @@ class Expand(CogOperator[T]):
         return [g]
 
 
-AMOUNT = C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount")
-
-
-@operator
-class Shift(CogOperator[T]):
-    """Y[i] = X[i - amount], 0 where X has no such point"""
+@dataclass(frozen=True, eq=False)
+class Moving(CogOperator[T]):
+    """The family of shifts of points by `amount` along the axes."""
 
     x: T
     amount: tuple[int, ...]
-    constraints = (fields("x"), AMOUNT)
-    example = _example("shift %x {amount = [1, -1]}")
 
-    def infer(self: Shift[FieldType]) -> FieldType:
+    constraints = (fields("x"), C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount"))
+
+    def infer(self: Moving[FieldType]) -> FieldType:
         return self.x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), shape = cotangents, self.types["x"].shape
+        return [g.builder.apply(self.name, self.field(g, shape), amount=tuple(-a for a in self.amount))]
+
+
+@operator
+class Shift(Moving[T]):
+    """Y[i] = X[i - amount], 0 where X has no such point"""
+
+    example = _example("shift %x {amount = [1, -1]}")
 
     def reference(self: Shift[np.ndarray]) -> np.ndarray:
         y = np.zeros_like(self.x)
@@ -244,22 +254,12 @@ class Shift(CogOperator[T]):
         there = ex.both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
         return ex.Element((*grid, *tensor), ex.when(there, self.x[(*moved, *tensor)], zero(self.x)))
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), shape = cotangents, self.types["x"].shape
-        return [g.builder.apply("cog.shift", self.field(g, shape), amount=tuple(-a for a in self.amount))]
-
 
 @operator
-class ShiftCyclic(CogOperator[T]):
+class ShiftCyclic(Moving[T]):
     """Y[i] = X[(i - amount) mod size]: points that leave on one side come back on the other"""
 
-    x: T
-    amount: tuple[int, ...]
-    constraints = (fields("x"), AMOUNT)
     example = _example("shift_cyclic %x {amount = [1, -1]}")
-
-    def infer(self: ShiftCyclic[FieldType]) -> FieldType:
-        return self.x
 
     def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
         return np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
@@ -268,10 +268,6 @@ class ShiftCyclic(CogOperator[T]):
         grid, tensor = result_axes(y, self.grid("x"))
         shape = self.x.shape[: len(grid)]
         return ex.Element((*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)])
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), shape = cotangents, self.types["x"].shape
-        return [g.builder.apply("cog.shift_cyclic", self.field(g, shape), amount=tuple(-a for a in self.amount))]
 
 
 def around(i: ex.Index, amount: int, n: Dim) -> ex.Expr:
@@ -298,6 +294,14 @@ ALIKE = (  # of xs: some fields of one type
 )
 
 
+def chosen(k: ex.Expr, values: Sequence[ex.Expr]) -> ex.Expr:
+    """The k-th of the values."""
+    *others, found = values
+    for n, value in reversed([*enumerate(others)]):
+        found = ex.when(k.eq(n), value, found)
+    return found
+
+
 @operator
 class Stack(CogOperator[T]):
     """Y[k, i...] = X_k[i...]: fields of one type as one field with a dimension more"""
@@ -316,10 +320,7 @@ class Stack(CogOperator[T]):
 
     def element(self: Stack[ex.Tensor], y: ex.Tensor) -> ex.Element:
         at, _ = result_axes(y, y.rank)
-        value: ex.Expr = self.xs[-1][at[1:]]
-        for k in range(len(self.xs) - 2, -1, -1):
-            value = ex.when(at[0].eq(k), self.xs[k][at[1:]], value)
-        return ex.Element(at, value)
+        return ex.Element(at, chosen(at[0], [x[at[1:]] for x in self.xs]))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), own = cotangents, self.types["xs[0]"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import FieldType, TensorType
-from ..notation.expressions import Element, Expr, Tensor, as_index, when
+from ..notation.expressions import Element, Tensor, as_index
 from ..spec.op import C, T, example_program, operator
 from .cog_operator import CogOperator, fields, result_axes
-from .slice_shift_stack import ALIKE
+from .slice_shift_stack import ALIKE, chosen
 
 
 @operator
@@ -69,7 +69,4 @@ class Vector(CogOperator[T]):
 
     def element(self: Vector[Tensor], y: Tensor) -> Element:
         at, _ = result_axes(y, y.rank)
-        value: Expr = self.xs[-1][at[:-1]]
-        for k in range(len(self.xs) - 2, -1, -1):
-            value = when(at[-1].eq(k), self.xs[k][at[:-1]], value)
-        return Element(at, value)
+        return Element(at, chosen(at[-1], [x[at[:-1]] for x in self.xs]))

@@ -3,16 +3,4 @@
 Operators that mean the same of floats take f32 and f64 as well, so that networks can be trained.
 """
 
-from . import broadcast, elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision
-
-__all__ = [
-    "broadcast",
-    "elementwise",
-    "nn",
-    "reduce",
-    "reshape",
-    "slice",
-    "take_where",
-    "transpose_tile_concatenate",
-    "vision",
-]
+from . import broadcast, elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision  # noqa: F401

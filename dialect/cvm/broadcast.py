@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.sizes import Dim
+from ..ir.sizes import Dim, certainly
 from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
 from ..notation.scalar_functions import SCALARS
-from ..spec.broadcasting import aligned, all_of, broadcast, certainly, fits, source
+from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
 from ..spec.op import C, T, example_program, operator
 from .cvm_operator import CvmOperator, exactly, greatest, i32, numbers, rounded
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Shape
 from ..ir.types import F32, F64, I32, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes
-from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T
 
 MIN_ATTR = 0
@@ -88,10 +86,6 @@ def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
         return all(low <= v < high for v in (value if isinstance(value, tuple) else (value,)))
 
     return C(number, f"{symbols} in [{low}, {high})", holds, at)
-
-
-def equal_shapes(a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
 
 
 def greatest(element: ElementType) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..ir.types import I32, I64, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, example_program, operator
-from .cvm_operator import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
+from .cvm_operator import CvmOperator, Elementwise, exactly, i32, modulo_2_32, numbers, rounded, within
 
 
 @operator
@@ -103,66 +104,75 @@ PRECISION = within(1, "precision", 1, 33, at="precision")
 SHIFT_BIT = within(2, "shift_bit", 1, 33, at="shift_bit")
 
 
-@operator
-class CvmClip(Elementwise[T]):
-    """Y = clip(X, a_min=-α, a_max=α), where α = 2^(precision-1) - 1   (Elemwise Operators, cvm_clip)"""
+@dataclass(frozen=True, eq=False)
+class ToPrecision(Elementwise[T]):
+    """The family of Y = clip(T, a_min=-α, a_max=α), where T is exact and α = 2^(precision-1) - 1."""
 
     precision: int
+
+    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+        """T, of an i64 array."""
+        raise NotImplementedError(self.name)
+
+    def reference(self: ToPrecision[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(np.clip(self.exact(self.x.astype(np.int64)), -alpha(self.precision), alpha(self.precision)))
+
+    def clipped(self, t: Expr) -> Expr:
+        return clipped(t, -alpha(self.precision), alpha(self.precision))
+
+
+@operator
+class CvmClip(ToPrecision[T]):
+    """Y = clip(X, a_min=-α, a_max=α), where α = 2^(precision-1) - 1   (Elemwise Operators, cvm_clip)"""
 
     constraints = (i32("x"), PRECISION)
     example = example_program("%y = cvm.cvm_clip %x {precision = 8}", "%x: 2x3xi32", "2x3xi32")
 
-    def reference(self: CvmClip[np.ndarray]) -> np.ndarray:
-        return modulo_2_32(np.clip(self.x.astype(np.int64), -alpha(self.precision), alpha(self.precision)))
+    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+        return x
 
     def formula(self: Any, x: Expr) -> Expr:
-        return clipped(x, -alpha(self.precision), alpha(self.precision))
+        return self.clipped(x)
 
 
 @operator
-class CvmRightShift(Elementwise[T]):
+class CvmRightShift(ToPrecision[T]):
     """Y = clip(T, a_min=-α, a_max=α), where T = ⌊(⌊X / 2^(shift_bit-1)⌋ + 1) / 2⌋ and α = 2^(precision-1) - 1
 
     X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)
     """
 
-    precision: int
     shift_bit: int
 
     constraints = (i32("x"), PRECISION, SHIFT_BIT)
     example = example_program("%y = cvm.cvm_right_shift %x {precision = 8, shift_bit = 4}", "%x: 2x3xi32", "2x3xi32")
 
-    def reference(self: CvmRightShift[np.ndarray]) -> np.ndarray:
-        t = (self.x.astype(np.int64) // 2 ** (self.shift_bit - 1) + 1) // 2
-        return modulo_2_32(np.clip(t, -alpha(self.precision), alpha(self.precision)))
+    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+        return (x // 2 ** (self.shift_bit - 1) + 1) // 2
 
     def formula(self: Any, x: Expr) -> Expr:
         # ⌊(h + 1) / 2⌋ = ⌊h / 2⌋ + (h mod 2), which stays within i32; shifts beyond 31 leave the sign, as 31 does
         half = x >> (self.shift_bit - 1)
-        t = (x >> min(self.shift_bit, 31)) + (half & 1)
-        return clipped(t, -alpha(self.precision), alpha(self.precision))
+        return self.clipped((x >> min(self.shift_bit, 31)) + (half & 1))
 
 
 @operator
-class CvmLeftShift(Elementwise[T]):
+class CvmLeftShift(ToPrecision[T]):
     """Y = clip(T, a_min=-α, a_max=α), where T = X * 2^shift_bit and α = 2^(precision-1) - 1
 
     The product is exact.   (Elemwise Operators, cvm_left_shift)
     """
 
-    precision: int
     shift_bit: int
 
     constraints = (i32("x"), PRECISION, SHIFT_BIT)
     example = example_program("%y = cvm.cvm_left_shift %x {precision = 16, shift_bit = 4}", "%x: 2x3xi32", "2x3xi32")
 
-    def reference(self: CvmLeftShift[np.ndarray]) -> np.ndarray:
-        t = self.x.astype(np.int64) * 2**self.shift_bit
-        return modulo_2_32(np.clip(t, -alpha(self.precision), alpha(self.precision)))
+    def exact(self: Any, x: np.ndarray) -> np.ndarray:
+        return x * 2**self.shift_bit
 
     def formula(self: Any, x: Expr) -> Expr:
-        t = cast(x, I64) << self.shift_bit
-        return cast(clipped(t, -alpha(self.precision), alpha(self.precision)), I32)
+        return cast(self.clipped(cast(x, I64) << self.shift_bit), I32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +185,7 @@ class ElementwisePair(CvmOperator[T]):
     scalar: ClassVar[str]  # OP as a scalar function
     exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
-    constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)))
+    constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)))
 
     def infer(self: ElementwisePair[TensorType]) -> TensorType:
         return self.a

@@ -6,18 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, larger, smaller
+from ..ir.sizes import Dim, Shape, bounded, larger, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, example_program, operator
 from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
-
-
-def bounded(value: int) -> int:
-    """An entry of begin, end or strides; beyond any size, all mean the same."""
-    return max(-(2**62), min(2**62, value))
 
 
 @operator

@@ -9,8 +9,9 @@ import numpy as np
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import I64, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, example_program, operator
-from .cvm_operator import CvmOperator, equal_shapes, i32, numbers
+from .cvm_operator import CvmOperator, i32, numbers
 
 
 @operator
@@ -111,7 +112,7 @@ class Where(CvmOperator[T]):
 
     constraints = (
         numbers("a", "b", also="cond"),
-        C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)),
+        C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
         C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)", lambda o: _decides(o)),
     )
     example = example_program("%y = cvm.where %cond, %a, %b", "%cond: 2xi32, %a: 2x3xi32, %b: 2x3xi32", "2x3xi32")
@@ -136,4 +137,4 @@ class Where(CvmOperator[T]):
 
 
 def _decides(o: Any) -> bool:
-    return equal_shapes(o.cond.shape, o.a.shape if o.cond.rank == o.a.rank else o.a.shape[:1])
+    return same_shape(o.cond.shape, o.a.shape if o.cond.rank == o.a.rank else o.a.shape[:1])

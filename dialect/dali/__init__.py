@@ -1,5 +1,3 @@
 """NVIDIA DALI's expressions: element by element, with its type promotion and broadcasting."""
 
-from . import arithmetic, bitwise, compare, functions, where
-
-__all__ = ["arithmetic", "bitwise", "compare", "functions", "where"]
+from . import arithmetic, bitwise, compare, functions, where  # noqa: F401

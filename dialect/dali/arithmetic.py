@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,8 +33,7 @@ class Pos(Unary[T], kind="sign", symbol="+"):
 class Neg(Unary[T], kind="sign", symbol="-"):
     """-x, in x's type: of unsigned integers, too, modulo 2^width."""
 
-    derivative = "neg"
-    scalar = "neg"
+    scalar = derivative = "neg"
     exact = staticmethod(np.negative)
 
 
@@ -58,8 +57,7 @@ class Abs(Unary[T], kind="sign"):
 class Add(Binary[T], kind="arithmetic", symbol="+"):
     """a + b"""
 
-    derivative = "add"
-    scalar = "add"
+    scalar = derivative = "add"
     exact = staticmethod(np.add)
 
 
@@ -67,8 +65,7 @@ class Add(Binary[T], kind="arithmetic", symbol="+"):
 class Sub(Binary[T], kind="arithmetic", symbol="-"):
     """a - b"""
 
-    derivative = "sub"
-    scalar = "sub"
+    scalar = derivative = "sub"
     exact = staticmethod(np.subtract)
 
 
@@ -156,7 +153,7 @@ def _checked(b: Expr, value: Expr) -> Expr:
 class Power(Binary[T]):
     """The family of a to the power of b."""
 
-    scalar = "pow"
+    scalar = derivative = "pow"
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -174,49 +171,37 @@ class Power(Binary[T]):
 class Pow(Power[T], kind="arithmetic", symbol="**"):
     """a to the power of b: modulo 2^width for integers, 0 where b is negative, 0 ** 0 being 1; C's pow for floats."""
 
-    derivative = "pow"
-
 
 @operator
 class Fpow(Power[T], kind="quotient"):
     """a to the power of b as floats: C's pow."""
 
-    derivative = "pow"
 
+class Extreme(Binary[T]):
+    """The family of a if it compares so with b, else b."""
 
-def _chosen(first: Any, g: Any) -> tuple[Any, Any]:
-    """The cotangents of two operands of which one is the result."""
-    return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
+    compare: ClassVar[str]
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        a, b = operands
+        first = a.scalar(self.compare, b)
+        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
 
 
 @operator
-class Min(Binary[T], kind="arithmetic"):
+class Min(Extreme[T], kind="arithmetic"):
     """a if a < b, else b: b where either is NaN."""
 
-    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
-        a, b = operands
-        return _chosen(a.scalar("lt", b), g)
-
-    scalar = "min"
-
-    @staticmethod
-    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(a < b, a, b)
+    scalar, compare = "min", "lt"
+    exact = staticmethod(SCALARS["min"].numpy)
 
 
 @operator
-class Max(Binary[T], kind="arithmetic"):
+class Max(Extreme[T], kind="arithmetic"):
     """a if a > b, else b: b where either is NaN."""
 
-    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
-        a, b = operands
-        return _chosen(a.scalar("gt", b), g)
-
-    scalar = "max"
-
-    @staticmethod
-    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(a > b, a, b)
+    scalar, compare = "max", "gt"
+    exact = staticmethod(SCALARS["max"].numpy)
 
 
 @operator

@@ -43,49 +43,14 @@ class Comparison(Binary[T]):
         return select(signed[0] < zero, below, apply(self.scalar, cast(a, UI64), cast(b, UI64)))
 
 
-@operator
-class Eq(Comparison[T], kind="comparison", symbol="=="):
-    """a = b"""
-
-    scalar = "eq"
-    compare = staticmethod(python.eq)
+def _comparison(name: str, symbol: str, text: str) -> type[Comparison[Any]]:
+    members = {"__doc__": text, "__module__": __name__, "scalar": name, "compare": staticmethod(getattr(python, name))}
+    return operator(type(name.capitalize(), (Comparison,), members, kind="comparison", symbol=symbol))
 
 
-@operator
-class Ne(Comparison[T], kind="comparison", symbol="!="):
-    """a ≠ b"""
-
-    scalar = "ne"
-    compare = staticmethod(python.ne)
-
-
-@operator
-class Lt(Comparison[T], kind="comparison", symbol="<"):
-    """a < b"""
-
-    scalar = "lt"
-    compare = staticmethod(python.lt)
-
-
-@operator
-class Le(Comparison[T], kind="comparison", symbol="<="):
-    """a ≤ b"""
-
-    scalar = "le"
-    compare = staticmethod(python.le)
-
-
-@operator
-class Gt(Comparison[T], kind="comparison", symbol=">"):
-    """a > b"""
-
-    scalar = "gt"
-    compare = staticmethod(python.gt)
-
-
-@operator
-class Ge(Comparison[T], kind="comparison", symbol=">="):
-    """a ≥ b"""
-
-    scalar = "ge"
-    compare = staticmethod(python.ge)
+Eq = _comparison("eq", "==", "a = b")
+Ne = _comparison("ne", "!=", "a ≠ b")
+Lt = _comparison("lt", "<", "a < b")
+Le = _comparison("le", "<=", "a ≤ b")
+Gt = _comparison("gt", ">", "a > b")
+Ge = _comparison("ge", ">=", "a ≥ b")

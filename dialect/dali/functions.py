@@ -37,14 +37,7 @@ FUNCTIONS = {
 
 
 # Theano's names of functions that have the same derivative, where they differ
-DERIVATIVES = {
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-    "asinh": "arcsinh",
-    "acosh": "arccosh",
-    "atanh": "arctanh",
-}
+DERIVATIVES = {name: f"arc{name[1:]}" for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")}
 
 
 def _function(name: str, text: str) -> type[Unary[Any]]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.cast_arrays import converted
-from ..ir.sizes import Dim, Shape
+from ..ir.sizes import Shape
 from ..ir.types import BY_DTYPE, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast
 from ..notation.scalar_functions import SCALARS
@@ -164,9 +164,5 @@ def few_groups(*shapes: Shape) -> bool:
 
 def groups(*shapes: Shape) -> int:
     """The number of runs of axes on which the same operands have size 1, without axes where all have."""
-    repeats = [tuple(map(_repeated, dims)) for dims in aligned(*shapes)]
+    repeats = [tuple(dim == 1 for dim in dims) for dims in aligned(*shapes)]
     return sum(1 for _ in groupby(r for r in repeats if not all(r)))
-
-
-def _repeated(dim: Dim) -> bool:
-    return dim == 1

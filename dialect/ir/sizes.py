@@ -275,6 +275,19 @@ def same_size(a: Dim, b: Dim) -> bool:
     )
 
 
+def certainly(condition: Callable[[], bool]) -> bool:
+    """Test whether a predicate on sizes holds in every call."""
+    try:
+        return condition()
+    except Undecided:
+        return False
+
+
+def bounded(value: int) -> int:
+    """An index or a stride of a slice; beyond any size, all mean the same."""
+    return max(-(2**62), min(2**62, value))
+
+
 def larger(a: Dim, b: Dim) -> Dim:
     """The maximum of two sizes, symbolic where it has to be."""
     try:

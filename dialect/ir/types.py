@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -79,20 +79,20 @@ I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, F32, F64, C64, C128 = ELEMENT
 BY_DTYPE: dict[np.dtype, ElementType] = {e.dtype: e for e in ELEMENT_TYPES.values()}
 
 
+def element_of(x: Any) -> ElementType:
+    """The type of the elements of an array, a type or a tensor of index notation."""
+    return BY_DTYPE[x.dtype] if isinstance(x, np.ndarray) else x.element
+
+
 @dataclass(frozen=True, eq=False)
-class TensorType:
-    """A dense row-major array: its shape and the type of its elements."""
+class ShapedType:
+    """The type of a value that an array holds."""
 
     shape: Shape
-    element: ElementType
 
     @property
     def rank(self) -> int:
         return len(self.shape)
-
-    @property
-    def size(self) -> Dim:
-        return product(self.shape)
 
     @property
     def array_shape(self) -> Shape:
@@ -100,8 +100,30 @@ class TensorType:
         return self.shape
 
     @property
+    def size(self) -> Dim:
+        return product(self.array_shape)
+
+    @property
     def is_static(self) -> bool:
-        return all(isinstance(d, int) for d in self.shape)
+        return all(isinstance(d, int) for d in self.array_shape)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """A key of the type's structure, comparable without deciding sizes."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, ShapedType) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorType(ShapedType):
+    """A dense row-major array: its shape and the type of its elements."""
+
+    element: ElementType
 
     def with_shape(self, *shape: Dim) -> TensorType:
         return TensorType(shape, self.element)
@@ -116,12 +138,6 @@ class TensorType:
     def key(self) -> tuple[object, ...]:
         return "tensor", tuple(d if isinstance(d, int) else d.key for d in self.shape), self.element.name
 
-    def __eq__(self, other: object) -> bool:
-        return self.key == other.key if isinstance(other, (TensorType, FieldType)) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
     def __str__(self) -> str:
         if any(isinstance(d, Size) and d.name for d in self.shape):
             return f"tensor<{' x '.join([*map(str, self.shape), self.element.name])}>"
@@ -129,15 +145,10 @@ class TensorType:
 
 
 @dataclass(frozen=True, eq=False)
-class FieldType:
+class FieldType(ShapedType):
     """A Cog field: a grid of up to three dimensions whose points are tensors of order up to two."""
 
-    shape: Shape
     tensor: TensorType
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
 
     @property
     def element(self) -> ElementType:
@@ -146,14 +157,6 @@ class FieldType:
     @property
     def array_shape(self) -> Shape:
         return (*self.shape, *self.tensor.shape)
-
-    @property
-    def size(self) -> Dim:
-        return product(self.array_shape)
-
-    @property
-    def is_static(self) -> bool:
-        return all(isinstance(d, int) for d in self.array_shape)
 
     def with_element(self, element: ElementType) -> FieldType:
         return FieldType(self.shape, self.tensor.with_element(element))
@@ -164,12 +167,6 @@ class FieldType:
     @property
     def key(self) -> tuple[object, ...]:
         return "field", tuple(d if isinstance(d, int) else d.key for d in self.shape), self.tensor.key
-
-    def __eq__(self, other: object) -> bool:
-        return self.key == other.key if isinstance(other, (TensorType, FieldType)) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
     def __str__(self) -> str:
         point = self.tensor if self.tensor.rank else self.tensor.element

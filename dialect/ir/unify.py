@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .sizes import OPERATIONS, Dim, Size, Undecided, larger, same_size, smaller
+from .sizes import OPERATIONS, Dim, Size, certainly, larger, same_size, smaller
 from .types import Type
 
 
@@ -26,16 +26,9 @@ def size_conflict(declared: Sequence[Type], actual: Sequence[Type]) -> str | Non
         for stated, given in zip(d.array_shape, a.array_shape, strict=False):
             if isinstance(stated, Size) and stated.is_atom:
                 first = bound[stated.terms[0][0]]
-                if _certainly(lambda first=first, given=given: first != given):
+                if certainly(lambda first=first, given=given: first != given):
                     return f"{stated} is one size, but it is {first} and {given}"
     return None
-
-
-def _certainly(condition: Callable[[], bool]) -> bool:
-    try:
-        return condition()
-    except Undecided:
-        return False
 
 
 def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:
@@ -103,7 +96,7 @@ def agree(stated: Type, inferred: Type) -> bool:
     if type(stated) is not type(inferred) or stated.element is not inferred.element or stated.rank != inferred.rank:
         return False
     a, b = stated.array_shape, inferred.array_shape
-    return len(a) == len(b) and not any(_certainly(lambda x=x, y=y: x != y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and not any(certainly(lambda x=x, y=y: x != y) for x, y in zip(a, b, strict=True))
 
 
 def refine(inferred: Type, stated: Type) -> Type:

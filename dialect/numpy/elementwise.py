@@ -10,8 +10,9 @@ from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
+from ..spec.broadcasting import aligned
 from ..spec.op import C, Operator, T, Unmet, example_program, operator
-from ..theano.dimensions import aligned, first_clash, joined, sizes_agree, source
+from ..theano.dimensions import first_clash, joined, sizes_agree, source
 from ..theano.scalar_op import SCALAR_OPS
 from .arithmetic import NEGATIVE_POWER
 from .logical_where_astype import astype, in_range

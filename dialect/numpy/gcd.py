@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.types import ELEMENT_TYPES, ElementType, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
-from ..spec.broadcasting import all_of
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, Operator, T, example_program, operator
 
 
@@ -23,7 +23,7 @@ class Gcd(Operator[T]):
     constraints = (
         C(1, "element(x) = element(y), an integer type", lambda o: o.x.element is o.y.element and o.x.element.is_integer),
         C(2, "rank(x) = rank(y)", lambda o: len(o.x.array_shape) == len(o.y.array_shape)),
-        C(3, "shape(x) = shape(y)", lambda o: all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape, o.y.array_shape, strict=True))),
+        C(3, "shape(x) = shape(y)", lambda o: same_shape(o.x.array_shape, o.y.array_shape)),
     )  # fmt: skip
     example = example_program("%z = numpy.gcd %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32")
 

@@ -77,9 +77,7 @@ class Names:
 
 def _short_function(function: Function, notes: Notes) -> str:
     names = Names(function.arguments)
-    arguments = [
-        f"{names.of(a)}: {a.type}{_dictionary(_argument_attributes(a.attributes))}" for a in function.arguments
-    ]
+    arguments = [f"{names.of(a)}: {a.type}{_dictionary(a.attributes)}" for a in function.arguments]
     outcome = _outcome(function)
     head = f"func @{function.name}({', '.join(arguments)}){outcome} {{"
     if len(head) > WIDTH:
@@ -169,10 +167,6 @@ def _operand(value: Value, dialect: str, names: Names) -> str:
 def written_attributes(operator: Operator[Any]) -> dict[str, Any]:
     """The attributes that differ from their defaults."""
     return {f.name: v for f, v in operator.attributes() if f.required or attribute_text(v) != attribute_text(f.default)}
-
-
-def _argument_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in attributes.items()}
 
 
 def _dictionary(attributes: dict[str, Any]) -> str:

@@ -1,5 +1,3 @@
 """Quantised operators: integers that stand for (q - zero point) * scale, with every rounding declared."""
 
-from . import contractions, elementwise, fixed_point, pooling, requantize
-
-__all__ = ["contractions", "elementwise", "fixed_point", "pooling", "requantize"]
+from . import contractions, elementwise, fixed_point, pooling, requantize  # noqa: F401

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..ir.sizes import Dim
-from ..ir.types import I32, I64, ElementType, TensorType
+from ..ir.types import I32, I64, ElementType, TensorType, element_of
 from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, constant, indices, total, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, example_program, operator
-from .quant_operator import QuantOperator, along_axis, at_place, element_of, parameter, quantised
+from .quant_operator import QuantOperator, along_axis, at_place, parameter, quantised
 
 MOST = 4096  # of strides, dilations and paddings
 LAYOUTS = {"NHWC": (0, 3, 1, 2), "NCHW": (0, 1, 2, 3)}  # the axes of batch, channels, rows and columns

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..ir.sizes import Dim
-from ..ir.types import I32, I64, TensorType
+from ..ir.types import I32, I64, TensorType, element_of
 from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, example_program, operator
 from .contractions import FITS, LAYOUTS, Windowed, attributes_within
-from .quant_operator import QuantOperator, clamped, element_of, in_limits, parameter, quantised
+from .quant_operator import QuantOperator, clamped, in_limits, parameter, quantised
 from .rounding import ROUNDINGS
 
 

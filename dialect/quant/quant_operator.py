@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, I32, ElementType
+from ..ir.types import I32, ElementType
 from ..notation.expressions import Expr, Tensor, cast, maximum, minimum
 from ..spec.op import C, Operator, T
 from .rounding import ROUNDINGS
@@ -45,11 +45,6 @@ def parameter(number: int, name: str, size: str) -> C:
 
     shapes = f"in {{(), ({size},)}}" if size else "= ()"
     return C(number, f"shape({name}) {shapes}, element({name}) in {{i8, ui8, i16, ui16, i32}}", holds)
-
-
-def element_of(x: Any) -> ElementType:
-    """The type of the elements of an array, a type or a tensor of index notation."""
-    return BY_DTYPE[x.dtype] if isinstance(x, np.ndarray) else x.element
 
 
 def at_place(p: Tensor, place: Expr) -> Expr:

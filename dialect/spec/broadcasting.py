@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
-from ..ir.sizes import Dim, Given, Shape, Undecided, same_size, smaller
+from ..ir.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
 from ..notation.expressions import ZERO, Expr, Index, Tensor, select
 
 # Three-valued predicates
@@ -32,13 +32,6 @@ def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
 def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:
     """The disjunction: true if one condition is certainly true, Undecided if none is and one is undecided."""
     return not all_of((lambda c=c: not c()) for c in conditions)
-
-
-def certainly(condition: Callable[[], bool]) -> bool:
-    try:
-        return condition()
-    except Undecided:
-        return False
 
 
 def same_shape(a: Shape, b: Shape) -> bool:

@@ -1,6 +1,6 @@
 """Theano's tensor.elemwise: scalar operations on tensors, rearranged dimensions, reductions, and derivatives of all."""
 
-from . import (
+from . import (  # noqa: F401
     arithmetic,
     bessel,
     compare_select_cast,
@@ -15,19 +15,3 @@ from . import (
     typed_reductions,
 )
 from . import grad_lop_rop as grad_lop_rop
-
-__all__ = [
-    "arithmetic",
-    "bessel",
-    "compare_select_cast",
-    "dimshuffle",
-    "elementary_functions",
-    "elemwise",
-    "error_functions",
-    "gamma",
-    "grad_lop_rop",
-    "incomplete_gamma",
-    "product_of_others",
-    "reduce",
-    "typed_reductions",
-]

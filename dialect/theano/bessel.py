@@ -14,7 +14,7 @@ from .bessel_orders import iv, jv
 from .bessel_reference import exact_of_order
 from .error_functions import in_f64
 from .formula_blocks import INF, polynomial
-from .scalar_op import UNKNOWN, row
+from .scalar_op import UNKNOWN, of_one, row
 
 
 def _small(x: Expr, table: tuple[float, ...]) -> Expr:
@@ -84,10 +84,6 @@ def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
     return g * near.scalar("switch", value, elsewhere)
 
 
-def _f(derivative: Any) -> Any:
-    return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
-
-
 def _order_gradient(name: str) -> Any:
     def gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
         v, x = (o.cast(y.element) for o in xs)
@@ -98,13 +94,13 @@ def _order_gradient(name: str) -> Any:
 
 
 row("j0", 1, "float real", by_element(lambda x: exact_of_order(0, x, -1)), in_f64(j0), "the Bessel function of order 0",
-    gradient=_f(lambda g, x, y: -(g * x.scalar("j1"))))  # fmt: skip
+    gradient=of_one(lambda g, x, y: -(g * x.scalar("j1"))))  # fmt: skip
 row("j1", 1, "float real", by_element(lambda x: exact_of_order(1, x, -1)), in_f64(j1), "the Bessel function of order 1",
-    gradient=_f(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("j0") - y / x)))  # fmt: skip
+    gradient=of_one(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("j0") - y / x)))  # fmt: skip
 row("i0", 1, "float real", by_element(lambda x: exact_of_order(0, x, 1)), in_f64(i0),
-    "the modified Bessel function of order 0", gradient=_f(lambda g, x, y: g * x.scalar("i1")))  # fmt: skip
+    "the modified Bessel function of order 0", gradient=of_one(lambda g, x, y: g * x.scalar("i1")))  # fmt: skip
 row("i1", 1, "float real", by_element(lambda x: exact_of_order(1, x, 1)), in_f64(i1), "the modified Bessel function of order 1",
-    gradient=_f(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("i0") - y / x)))  # fmt: skip
+    gradient=of_one(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("i0") - y / x)))  # fmt: skip
 row("jv", 2, "float real", by_element(lambda v, x: exact_of_order(v, x, -1)), in_f64(jv),
     "the Bessel function of order x", gradient=_order_gradient("jv"))  # fmt: skip
 row("iv", 2, "float real", by_element(lambda v, x: exact_of_order(v, x, 1)), in_f64(iv), "the modified Bessel function of order x",

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from ..ir.sizes import Dim, Given, Shape, Undecided, same_size
 from ..notation.expressions import ZERO, Expr, Index
-from ..spec.broadcasting import all_of
+from ..spec.broadcasting import aligned, all_of
 
 
 def is_broadcastable(dim: Dim) -> bool:
     """Test whether a size was declared to be 1; a size that is 1 at run time only does not count."""
     return same_size(dim, 1) and not isinstance(dim, Given)
-
-
-def aligned(*shapes: Shape) -> list[tuple[Dim, ...]]:
-    """The sizes that meet on each axis: the shapes aligned on the right, shorter ones filled with 1."""
-    return list(zip_longest(*map(reversed, shapes), fillvalue=1))[::-1]
 
 
 def joined(*sizes: Dim) -> Dim:

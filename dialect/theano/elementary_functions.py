@@ -14,7 +14,7 @@ from ..notation.scalar_functions import SCALARS
 from . import complex_functions as c
 from .complex_arithmetic import angle
 from .formula_blocks import LN2, LN10, by_table
-from .scalar_op import ByParts, row
+from .scalar_op import ByParts, of_one, row
 
 
 def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,14 +55,9 @@ def _root(x: Any) -> Any:
     return x.scalar("sqrt")
 
 
-def _enter() -> None:
-    for name, (real, on_complex, derivative) in _FUNCTIONS.items():
-        _, formula = by_table(real)
-        row(name, 1, "float", _exactly(getattr(np, name)), formula, f"{name} of x", on_complex=on_complex,
-            gradient=lambda g, xs, y, d=derivative: (d(g, xs[0].cast(y.element), y),))  # fmt: skip
-
-
-_enter()
+for _name, (_real, _on_complex, _derivative) in _FUNCTIONS.items():
+    row(_name, 1, "float", _exactly(getattr(np, _name)), by_table(_real)[1], f"{_name} of x",
+        on_complex=_on_complex, gradient=of_one(_derivative))  # fmt: skip
 
 
 def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
@@ -81,7 +76,7 @@ row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.p
 row("sigmoid", 1, "float real", *by_table("sigmoid"), "1 / (1 + exp(-x))",
     gradient=lambda g, xs, y: (g * y * (1 - y),))  # fmt: skip
 row("softplus", 1, "float real", *by_table("softplus"), "log(1 + exp(x))",
-    gradient=lambda g, xs, y: (g * xs[0].cast(y.element).scalar("sigmoid"),))  # fmt: skip
+    gradient=of_one(lambda g, x, y: g * x.scalar("sigmoid")))  # fmt: skip
 
 
 # Polar coordinates

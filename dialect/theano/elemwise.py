@@ -11,10 +11,11 @@ from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
+from ..spec.broadcasting import aligned
 from ..spec.op import C, Operator, T, example_program, operator
 from .algebraic_identities import simplified
 from .compare_select_cast import cast_to
-from .dimensions import aligned, first_clash, is_broadcastable, joined, sizes_agree, source
+from .dimensions import first_clash, is_broadcastable, joined, sizes_agree, source
 from .scalar_op import SCALAR_OPS, ScalarOp
 
 

@@ -16,7 +16,7 @@ from ..notation.traverse import substitute
 from . import polynomial_coefficients as k
 from .complex_arithmetic import Z
 from .formula_blocks import INF, by_table, polynomial
-from .scalar_op import row
+from .scalar_op import of_one, row
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 HALF_ROOT_PI = math.sqrt(math.pi) / 2
@@ -153,25 +153,22 @@ def _exact_complex_erf(z: np.ndarray) -> np.ndarray:
     return np.asarray(found * (2 / np.sqrt(np.longdouble(np.pi)))).astype(z.dtype)
 
 
-def _real_or(real: Any, on_complex: Any) -> Any:
-    return lambda x: on_complex(x) if x.dtype.kind == "c" else real(x)
-
-
-def _f(derivative: Callable[[Any, Any, Any], Any]) -> Any:
-    return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
+def real_or(of_reals: Callable[..., Any], of_complex: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy meaning of a function of real and of complex numbers."""
+    return lambda x: of_complex(x) if x.dtype.kind == "c" else of_reals(x)
 
 
 def _bell(x: Any) -> Any:
     return (-(x * x)).scalar("exp")
 
 
-row("erf", 1, "float", _real_or(SCALARS["erf"].numpy, _exact_complex_erf), lambda x: apply("erf", x),
-    "the error function", on_complex=complex_erf, gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
+row("erf", 1, "float", real_or(SCALARS["erf"].numpy, _exact_complex_erf), lambda x: apply("erf", x),
+    "the error function", on_complex=complex_erf, gradient=of_one(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
 row("erfc", 1, "float real", *by_table("erfc"), "1 - erf(x)",
-    gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
+    gradient=of_one(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
 row("erfcx", 1, "float real", *by_table("erfcx"), "exp(x²) erfc(x)",
-    gradient=_f(lambda g, x, y: g * (x * y * 2 - TWO_OVER_ROOT_PI)))  # fmt: skip
+    gradient=of_one(lambda g, x, y: g * (x * y * 2 - TWO_OVER_ROOT_PI)))  # fmt: skip
 row("erfinv", 1, "float real", by_element(_exact_erfinv), in_f64(erfinv), "the inverse of erf",
-    gradient=_f(lambda g, x, y: g * HALF_ROOT_PI * (y * y).scalar("exp")))  # fmt: skip
+    gradient=of_one(lambda g, x, y: g * HALF_ROOT_PI * (y * y).scalar("exp")))  # fmt: skip
 row("erfcinv", 1, "float real", by_element(_exact_erfcinv), in_f64(erfcinv), "the inverse of erfc",
-    gradient=_f(lambda g, x, y: g * -HALF_ROOT_PI * (y * y).scalar("exp")))  # fmt: skip
+    gradient=of_one(lambda g, x, y: g * -HALF_ROOT_PI * (y * y).scalar("exp")))  # fmt: skip

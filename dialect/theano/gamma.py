@@ -14,9 +14,9 @@ from . import complex_arithmetic as c
 from . import complex_functions
 from . import polynomial_coefficients as k
 from .complex_arithmetic import Z
-from .error_functions import in_f64
+from .error_functions import in_f64, real_or
 from .formula_blocks import INF, polynomial, sine_of_pi
-from .scalar_op import row
+from .scalar_op import of_one, row
 
 HALF_LOG_2PI = math.log(2 * math.pi) / 2
 # B_2n / (2n (2n - 1)), of Stirling's series
@@ -224,20 +224,16 @@ def _exact_complex_psi(z: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(wide.real < 0.5, found - np.pi / np.tan(np.pi * wide), found)).astype(z.dtype)
 
 
-def _f(derivative: Any) -> Any:
-    return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
-
-
 def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
     if x.element.kind == "complex":
         raise NotImplementedError("theano.elemwise of psi of complex numbers")
     return g * x.scalar("tri_gamma")
 
 
-row("gamma", 1, "float", lambda x: _exact_complex_gamma(x) if x.dtype.kind == "c" else by_element(exact_gamma)(x), in_f64(gamma), "Γ(x)",
-    on_complex=complex_gamma, gradient=_f(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
+row("gamma", 1, "float", real_or(by_element(exact_gamma), _exact_complex_gamma), in_f64(gamma), "Γ(x)",
+    on_complex=complex_gamma, gradient=of_one(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
 row("gammaln", 1, "float real", by_element(_exact_gammaln), in_f64(gammaln), "log |Γ(x)|",
-    gradient=_f(lambda g, x, y: g * x.scalar("psi")))  # fmt: skip
-row("psi", 1, "float", lambda x: _exact_complex_psi(x) if x.dtype.kind == "c" else by_element(_exact_psi)(x),
-    in_f64(psi), "the derivative of gammaln", on_complex=complex_psi, gradient=_f(_psi_gradient))  # fmt: skip
+    gradient=of_one(lambda g, x, y: g * x.scalar("psi")))  # fmt: skip
+row("psi", 1, "float", real_or(by_element(_exact_psi), _exact_complex_psi),
+    in_f64(psi), "the derivative of gammaln", on_complex=complex_psi, gradient=of_one(_psi_gradient))  # fmt: skip
 row("tri_gamma", 1, "float real", by_element(_exact_tri_gamma), in_f64(tri_gamma), "the derivative of psi")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..builtin import Calling
 from ..ir.types import F64, TensorType, Type
-from ..spec.broadcasting import all_of
+from ..spec.broadcasting import all_of, same_shape
 from ..spec.op import C, T, operator
 
 
@@ -16,10 +16,9 @@ def tangent_type(type: Any) -> TensorType:
     return type if not type.element.is_discrete else type.with_element(F64)
 
 
-def same_shape(a: Type, b: Type) -> bool:
-    return len(a.array_shape) == len(b.array_shape) and all_of(
-        (lambda m=m, n=n: m == n) for m, n in zip(a.array_shape, b.array_shape, strict=True)
-    )
+def fits(seed: Type, value: Type) -> bool:
+    """Test whether a seed has the shape of the value whose cotangent or tangent it is."""
+    return same_shape(seed.array_shape, value.array_shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +32,12 @@ class Derivative(Calling[T]):
         "arguments": lambda o: len(o.signature[0]),
         "given": lambda o: len(o.seeds()),
         "wanted": lambda o: len(o.seeded()),
-        "a_seed": lambda o: next(s for s, t in zip(o.seeds(), o.seeded(), strict=True) if not same_shape(s, t)),
+        "a_seed": lambda o: next(s for s, t in zip(o.seeds(), o.seeded(), strict=True) if not fits(s, t)),
     }
     constraints: ClassVar[tuple[C, ...]] = (
         C(1, "wrt in [0, arguments), without repeating", lambda o: o.wrt_is_in_range(), at="wrt"),
         C(2, "given = wanted: as many seeds after the arguments", lambda o: len(o.seeds()) == len(o.seeded())),
-        C(3, "a seed has the shape of its value, unlike a_seed", lambda o: all_of((lambda s=s, t=t: same_shape(s, t)) for s, t in zip(o.seeds(), o.seeded(), strict=True))),
+        C(3, "a seed has the shape of its value, unlike a_seed", lambda o: all_of((lambda s=s, t=t: fits(s, t)) for s, t in zip(o.seeds(), o.seeded(), strict=True))),
         C(4, "a seed is complex only where its value is", lambda o: all(s.element.kind != "complex" or t.element.kind == "complex" for s, t in zip(o.seeds(), o.seeded(), strict=True))),
     )  # fmt: skip
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
+from ..ir.types import F16, F32, I1, ElementType, TensorType, element_of
 from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.reduce_in_order import reduce_in_order
 from ..notation.reference_minmax import largest, smallest
@@ -35,6 +35,7 @@ class Reduction(Operator[T]):
     x: T
     axis: tuple[int, ...] | None = None
 
+    function: ClassVar[Any]  # the scalar operation of the reduction
     symbols = {
         "N": lambda o: o.x.rank,
         "n_j": lambda o: next(n for n in map(o.x.shape.__getitem__, o.over()) if isinstance(n, int) and n < 1),
@@ -44,10 +45,6 @@ class Reduction(Operator[T]):
         C(1, "axis in [-N, N)", lambda o: axes_exist(o.axis, o.x.rank), at="axis"),
         C(2, "no axis repeats in axis", lambda o: are_distinct(o.axis, o.x.rank), at="axis"),
     )
-
-    def function(self: Any) -> str:
-        """The scalar operation of the reduction."""
-        raise NotImplementedError
 
     def accumulator(self: Any) -> ElementType:
         """The type in which X is reduced."""
@@ -79,7 +76,7 @@ class Reduction(Operator[T]):
             return [None]
         over = self.over()
         g = g.with_ones(over)
-        match self.function():
+        match self.function:
             case "add":
                 return [g.like(x)]
             case "mul":
@@ -110,9 +107,7 @@ class Reduction(Operator[T]):
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
         with np.errstate(all="ignore"):
-            reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(
-                self.function(), NUMPY_REDUCTIONS[self.function()]
-            )
+            reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function, NUMPY_REDUCTIONS[self.function])
             reduced = reduce(self.prepared(self.x, to_element), self.over())
             return to_element(np.asarray(reduced), typed.result())
 
@@ -120,11 +115,7 @@ class Reduction(Operator[T]):
         d = iter(at := axes(y.shape))
         over = {j: Index(f"k{j}", self.x.shape[j]) for j in self.over()}
         x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast_to_element)
-        return Element(at, cast_to_element(reduction(self.function(), tuple(over.values()), x), y.element))
-
-
-def element_of(x: Any) -> ElementType:
-    return BY_DTYPE[x.dtype] if isinstance(x, np.ndarray) else x.element
+        return Element(at, cast_to_element(reduction(self.function, tuple(over.values()), x), y.element))
 
 
 def reduction(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
@@ -188,9 +179,10 @@ IN_ORDER: dict[str, NumpyReduction] = {  # where floats accumulate what becomes 
 }
 
 NONEMPTY = C(3, "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
-    lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()))  # fmt: skip
+    lambda o: o.function not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()))  # fmt: skip
 REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, "scalar_op",
     NUMPY_REDUCTIONS)  # fmt: skip
+BY_ATTRIBUTE = property(lambda o: o.scalar_op)  # the function of a reduction by any scalar operation
 ELEMENTS = C(5, "element(x) can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
 
 
@@ -209,8 +201,7 @@ class Careduce(Reduction[T]):
     constraints = (REDUCIBLE, *Reduction.constraints, ELEMENTS, NONEMPTY)
     example = example_program('%y = theano.careduce %x {scalar_op = "xor", axis = [1]}', "%x: 2x3xi32", "2xi32")
 
-    def function(self) -> str:
-        return self.scalar_op
+    function = BY_ATTRIBUTE
 
 
 @operator
@@ -223,9 +214,7 @@ class Max(Reduction[T]):
         NONEMPTY,
     )
     example = example_program("%y = theano.max %x {axis = [-1]}", "%x: 2x3xf32", "2xf32")
-
-    def function(self) -> str:
-        return "maximum"
+    function = "maximum"
 
 
 @operator
@@ -233,9 +222,7 @@ class Min(Max[T]):
     """The smallest element, NaN if one is.   (CAReduce of minimum)"""
 
     example = example_program("%y = theano.min %x", "%x: 2x3xf32", "f32")
-
-    def function(self) -> str:
-        return "minimum"
+    function = "minimum"
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,9 +241,7 @@ class All(Truth[T]):
     """True where no element is 0.   (All)"""
 
     example = example_program("%y = theano.all %x {axis = [1]}", "%x: 2x3xf32", "2xi1")
-
-    def function(self) -> str:
-        return "and_"
+    function = "and_"
 
 
 @operator
@@ -265,6 +250,4 @@ class Any_(Truth[T]):
 
     name = "theano.any"
     example = example_program("%y = theano.any %x {axis = [1]}", "%x: 2x3xf32", "2xi1")
-
-    def function(self) -> str:
-        return "or_"
+    function = "or_"

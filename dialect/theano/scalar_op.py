@@ -119,6 +119,11 @@ class ScalarOp:
         return cast_to_element(self.formula(*given), result)
 
 
+def of_one(derivative: Callable[[Any, Any, Any], Any]) -> Gradient:
+    """The gradient of a function of one operand, by its cotangent from g, x in the result's type, and y."""
+    return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
+
+
 def _some_complex(*nodes: Any) -> bool:
     return any(n.element.kind == "complex" for n in nodes)
 

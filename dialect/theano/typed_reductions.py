@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
 from ..spec.op import C, T, example_program, operator
-from .reduce import MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
+from .reduce import BY_ATTRIBUTE, MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
 from .type_rules import upcast
 
 
@@ -40,15 +40,11 @@ class TypedReduction(Reduction[T]):
     dtype: ElementType | None = None
     acc_dtype: ElementType | None = None
 
-    scalar: ClassVar[str] = ""
     constraints = (
         *Reduction.constraints,
         C(6, "accumulator loses no precision of element(x)", lambda o: keeps_precision(o.x.element, o.accumulator()),
             at="acc_dtype"),
     )  # fmt: skip
-
-    def function(self: Any) -> str:
-        return self.scalar
 
     def accumulator(self: Any) -> ElementType:
         return self.acc_dtype or default_acc_dtype(self.x.element)
@@ -73,15 +69,14 @@ class CareduceDtype(TypedReduction[T]):
         '%y = theano.careduce_dtype %x {scalar_op = "add", axis = [1], dtype = f32}', "%x: 2x3xi8", "2xf32"
     )
 
-    def function(self) -> str:
-        return self.scalar_op
+    function = BY_ATTRIBUTE
 
 
 @operator
 class Sum(TypedReduction[T]):
     """The sum of the elements; of none, 0.   (Sum)"""
 
-    scalar = "add"
+    function = "add"
     example = example_program("%y = theano.sum %x {axis = [1]}", "%x: 2x3xf32", "2xf32")
 
 
@@ -94,7 +89,7 @@ class Prod(TypedReduction[T]):
 
     no_zeros_in_input: bool = False
 
-    scalar = "mul"
+    function = "mul"
     example = example_program("%y = theano.prod %x {axis = [1]}", "%x: 2x3xi8", "2xi64")
 
 
@@ -102,5 +97,5 @@ class Prod(TypedReduction[T]):
 class ProdWithoutZeros(TypedReduction[T]):
     """The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)"""
 
-    scalar = MUL_WITHOUT_ZEROS
+    function = MUL_WITHOUT_ZEROS
     example = example_program("%y = theano.prod_without_zeros %x", "%x: 2x3xf32", "f32")

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.cast_arrays import converted
-from ..ir.types import BY_DTYPE, C64, F32, F64, I64, UI64, ElementType
+from ..ir.types import BY_DTYPE, I64, UI64, ElementType
 from ..notation.expressions import Expr, cast, select
+from .type_rules import part
 
 
 def to_element(array: Any, element: ElementType) -> np.ndarray:
@@ -27,16 +28,10 @@ def cast_to_element(value: Expr, element: ElementType) -> Expr:
     """The same of one element."""
     if not _wraps(value.type, element):
         return cast(value, element)
-    real = value
-    if value.type.kind == "complex":
-        real = cast(value, _part(value.type))
+    real = cast(value, part(value.type))
     signed = cast(cast(real, I64), element)
     return select(real < 0.0, signed, cast(real, UI64)) if element is UI64 else signed
 
 
 def _wraps(source: ElementType, element: ElementType) -> bool:
     return element.is_integer and element is not I64 and not source.is_discrete
-
-
-def _part(element: ElementType) -> ElementType:
-    return F32 if element is C64 else F64

@@ -9,20 +9,8 @@ from __future__ import annotations
 from ...dialect.ir.types import F16, F64, I1, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ...lowering.analysis.linear_index import linear_index
+from . import scalar_functions as c
 from .addresses import LONGEST, Addresses, Val, is_index, wide, widened
-from .scalar_functions import (
-    ATOM,
-    EQUALITY,
-    ROWS,
-    UNARY,
-    Row,
-    conversion,
-    memory_type,
-    modular_type,
-    number,
-    reinterpretation,
-    value_type,
-)
 
 
 class Expressions(Addresses):
@@ -33,15 +21,15 @@ class Expressions(Addresses):
     def value(self, e: Expr) -> Val:
         """An expression, exact or modulo 2^width."""
         if isinstance(e, Const):
-            text = number(e.value, e.type)
-            return Val(text, value_type(e.type), UNARY if text.startswith("-") else ATOM)
+            text = c.number(e.value, e.type)
+            return Val(text, c.value_type(e.type), c.UNARY if text.startswith("-") else c.ATOM)
         if id(e) in self.known:
             return self.known[id(e)]
         if is_index(e):
             return self.address(e)
         found = self.compute(e)
         if id(e) in self.shared or len(found.text) > LONGEST:
-            found = self.named(self.made_exact(found, e.type), value_type(e.type))
+            found = self.named(self.made_exact(found, e.type), c.value_type(e.type))
             self.remember(e, found)
         return found
 
@@ -51,24 +39,24 @@ class Expressions(Addresses):
     def made_exact(self, value: Val, element: ElementType) -> Val:
         if value.exact:
             return value
-        wanted = value_type(element)
+        wanted = c.value_type(element)
         if wanted == value.ctype:
             return Val(value.text, wanted, value.level)
-        return Val(f"({wanted}){value.at(UNARY)}", wanted, UNARY)
+        return Val(f"({wanted}){value.at(c.UNARY)}", wanted, c.UNARY)
 
     def of_type(self, e: Expr) -> Val:
         """The exact value in the C type of its element, for functions that are overloaded."""
-        value, wanted = self.exact(e), value_type(e.type)
+        value, wanted = self.exact(e), c.value_type(e.type)
         narrow = isinstance(e, Const) and e.type.is_integer and e.type.bits < 32  # C has no literals of these
-        return value if value.ctype == wanted and not narrow else Val(f"({wanted}){value.at(UNARY)}", wanted, UNARY)
+        return value if value.ctype == wanted and not narrow else Val(f"({wanted}){value.at(c.UNARY)}", wanted, c.UNARY)
 
     def modular(self, e: Expr) -> Val:
-        value, wanted = self.value(e), modular_type(e.type)
+        value, wanted = self.value(e), c.modular_type(e.type)
         if value.ctype == wanted:
             return value
         if isinstance(e, Const) and e.value >= 0:
             return Val(f"{e.value}{'ull' if e.type.bits == 64 else 'u'}", wanted)
-        return Val(f"({wanted}){value.at(UNARY)}", wanted, UNARY, False)
+        return Val(f"({wanted}){value.at(c.UNARY)}", wanted, c.UNARY, False)
 
     def compute(self, e: Expr) -> Val:
         match e:
@@ -79,8 +67,8 @@ class Expressions(Addresses):
             case Cast(operand, type):
                 return self.convert(operand, type)
             case Bitcast(operand, type):
-                row = reinterpretation(operand.type, type)
-                return Val(row.text.format(a=self.of_type(operand).at(ATOM)), value_type(type), row.level)
+                row = c.reinterpretation(operand.type, type)
+                return Val(row.text.format(a=self.of_type(operand).at(c.ATOM)), c.value_type(type), row.level)
             case Apply(function, operands, type):
                 return self.apply(function, operands, type)
         raise LookupError(f"{getattr(e, 'name', e.__class__.__name__)} has no value here")
@@ -90,18 +78,18 @@ class Expressions(Addresses):
 
     def apply(self, function: str, operands: tuple[Expr, ...], type: ElementType) -> Val:
         element = operands[-1].type
-        row = ROWS[function, element.kind]
+        row = c.ROWS[function, element.kind]
         if function == "fma" and element is F16:
-            row = Row("fma_half({a}, {b}, {c})")
+            row = c.Row("fma_half({a}, {b}, {c})")
         if row.mode == "modular":
             values = [self.modular(o) for o in operands]
             exact = element.bits >= 32 and element.kind == "uint"
-            return Val(self.spell(row, values), modular_type(element), row.level, exact)
+            return Val(self.spell(row, values), c.modular_type(element), row.level, exact)
         divisor = operands[-1]
         known = isinstance(divisor, Const) and divisor.value not in (0, -1)
         if function in ("div", "rem") and element.kind == "int" and known:
-            row = ROWS[function, "uint"]
-        overloaded = row.level == ATOM and "(" in row.text
+            row = c.ROWS[function, "uint"]
+        overloaded = row.level == c.ATOM and "(" in row.text
         if all(map(is_index, operands)):
             values = [self.address(o) for o in operands]
             if overloaded:
@@ -112,13 +100,13 @@ class Expressions(Addresses):
             if type is I64 is element and values[-1].ctype == "int":  # of an index: C's choice of two is one, too
                 values[-1] = wide(values[-1])
         for n, letter in enumerate("abc"[: len(values)]):
-            if row.text.count("{" + letter + "}") > 1 and values[n].level < ATOM:
-                values[n] = self.named(values[n], value_type(operands[n].type))
+            if row.text.count("{" + letter + "}") > 1 and values[n].level < c.ATOM:
+                values[n] = self.named(values[n], c.value_type(operands[n].type))
         text = self.spell(row, values, suffix="" if element is F64 else "f")
         if row.mode == "rounded" and element is F16:
             return Val(f"half({text})", "float")
         small = element.is_integer and element.bits < 32 and type.kind != "bool"
-        return Val(text, "int" if small else value_type(type), row.level)
+        return Val(text, "int" if small else c.value_type(type), row.level)
 
     def convert(self, operand: Expr, type: ElementType) -> Val:
         source = operand.type
@@ -132,11 +120,11 @@ class Expressions(Addresses):
                 return Val(value.text, value.ctype, value.level, type.kind == "uint")
         else:
             value = self.exact(operand)
-            if source is F16 and value_type(type) == value.ctype:  # it is carried as one
+            if source is F16 and c.value_type(type) == value.ctype:  # it is carried as one
                 return value
-        row = conversion(source, type)
-        level = 0 if row.level == ATOM or (row.text.startswith("half(") and "double" not in row.text) else row.level
-        return Val(row.text.format(a=value.at(level)), value_type(type), ATOM if level == 0 else row.level)
+        row = c.conversion(source, type)
+        level = 0 if row.level == c.ATOM or (row.text.startswith("half(") and "double" not in row.text) else row.level
+        return Val(row.text.format(a=value.at(level)), c.value_type(type), c.ATOM if level == 0 else row.level)
 
     # memory
 
@@ -147,15 +135,15 @@ class Expressions(Addresses):
         if tensor.element is F16 and self.in_memory(tensor):
             return Val(f"from_half({text})", "float")
         if tensor.element is I1 and self.in_memory(tensor):
-            return Val(f"{text} != 0", value_type(I1), EQUALITY)  # as for NumPy, every byte but 0 is true
-        return Val(text, value_type(tensor.element))
+            return Val(f"{text} != 0", c.value_type(I1), c.EQUALITY)  # as for NumPy, every byte but 0 is true
+        return Val(text, c.value_type(tensor.element))
 
     def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:
         """A shuffle: the register of another thread of the warp."""
         assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, "a thread of the warp"
-        wide = "int" if element.is_discrete and element.bits < 32 else value_type(element)
+        wide = "int" if element.is_discrete and element.bits < 32 else c.value_type(element)
         found = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"
-        return Val(f"{found} != 0" if element is I1 else found, wide, EQUALITY if element is I1 else ATOM)
+        return Val(f"{found} != 0" if element is I1 else found, wide, c.EQUALITY if element is I1 else c.ATOM)
 
     def store(self, tensor: Tensor, at: tuple[Expr, ...], value: Expr) -> None:
         text = self.exact(value).text
@@ -175,7 +163,7 @@ class Expressions(Addresses):
         return tensor.space not in ("register", "stack")
 
     def declared(self, tensor: Tensor) -> str:
-        return memory_type(tensor.element) if self.in_memory(tensor) else value_type(tensor.element)
+        return c.memory_type(tensor.element) if self.in_memory(tensor) else c.value_type(tensor.element)
 
     def place(self, tensor: Tensor, at: tuple[Expr, ...]) -> str:
         """An element of an array, as C writes it."""

@@ -226,9 +226,8 @@ class NativeFunction(CompiledFunction):
         workspace = evaluate(self._made.workspace, sizes)
         moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
         if self._direct is not None and workspace < LARGEST_KEPT:
-            self._direct.know(
-                tuple(sizes.values()), [a.shape for a in arrays], workspace, moved > WORTH_RELEASING // 10
-            )
+            shapes, release = [a.shape for a in arrays], moved > WORTH_RELEASING // 10
+            self._direct.know(tuple(sizes.values()), shapes, workspace, release)
 
     def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
         """The table that the entry takes: arguments and results, then the constants."""

@@ -129,9 +129,8 @@ class NativeStepper:
         sizes = [plan.workspace for plan in _plans(tick)]
         size = max(s for s in sizes if isinstance(s, int))
         self.workspace = _aligned(((size,), np.dtype(np.uint8)))
-        self.ways = [
-            (n, self.library.functions[name]) for n, name in ((tick.ticks, "passes"), (1, "ticks")) if name in passes
-        ]
+        ways = ((tick.ticks, "passes"), (1, "ticks"))
+        self.ways = [(n, self.library.functions[name]) for n, name in ways if name in passes]
         here, there = map(ctypes.addressof, self.tables)
         place = self.workspace.ctypes.data
         self.contexts = [(ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))]

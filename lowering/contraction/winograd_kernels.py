@@ -10,13 +10,12 @@ from math import prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import larger, product, same_size, smaller
+from ...dialect.ir.sizes import certainly, larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.traverse import rewrite, substitute
-from ...dialect.spec.broadcasting import certainly
 from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word

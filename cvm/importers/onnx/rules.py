@@ -146,17 +146,17 @@ def aligned(*nodes: Node) -> list[Node]:
     return [n.dimshuffle([*["x"] * (rank - n.rank), *range(n.rank)]) for n in nodes]
 
 
-_COUNTED = "how much it gives depends on the data, and so does the shape of its output"
-_STRINGS = "the language has no strings"
-_RANDOM = "it draws random numbers"
-_OPTIONAL = "the language has no optional values"
-
+# why an operator has no rule, where there is more to say
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(("NonMaxSuppression",), _COUNTED),
-    **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"), _STRINGS),
+    "NonMaxSuppression": "how much it gives depends on the data, and so does the shape of its output",
     **dict.fromkeys(
-        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _RANDOM
+        ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
+        "the language has no strings",
     ),
-    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL),
+    **dict.fromkeys(
+        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        "it draws random numbers",
+    ),
+    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), "the language has no optional values"),
     "ImageDecoder": "it reads files of images",
-}  # why an operator has no rule, where there is more to say
+}  # fmt: skip

@@ -84,9 +84,8 @@ class Model:
         self.operators(graph, tensors, values)
         if self.to.refusals:
             message, *notes = summary(self.to)
-            refuse(
-                self.filename, message.replace("node", "operator"), *(n.replace("(node", "(operator") for n in notes)
-            )
+            notes = [n.replace("(node", "(operator") for n in notes]
+            refuse(self.filename, message.replace("node", "operator"), *notes)
         results = [self.result(values.get(str(n)), tensors[n]) for n in self.indices(graph.outputs, tensors)]
         for name, (_, after) in self.states.items():
             results.append(self.to.node(after).value)
@@ -150,9 +149,8 @@ class Model:
             t = tensors[n]
             wanted = sizes.get(t.name, t.shape)
             if len(wanted) != len(t.shape) or not all(isinstance(d, int) and d >= -1 for d in wanted):
-                refuse(
-                    self.filename, f"the sizes {list(wanted)} of input {t.name!r}, which has {len(t.shape)} dimensions"
-                )
+                which = f"input {t.name!r}, which has {len(t.shape)} dimensions"
+                refuse(self.filename, f"the sizes {list(wanted)} of {which}")
             try:
                 values[str(n)] = self.argument(t, [Size.unknown() if d < 0 else d for d in wanted])
             except Unsupported as e:
@@ -199,9 +197,8 @@ class Model:
 
     def operators(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any]) -> None:
         for number, (operator, op, name) in enumerate(self.kinds(graph)):
-            inputs, outputs = (
-                ["" if n == -1 else str(n) for n in found] for found in (operator.inputs, operator.outputs)
-            )
+            both = operator.inputs, operator.outputs
+            inputs, outputs = (["" if n == -1 else str(n) for n in found] for found in both)
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
             proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, name="")
             missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]

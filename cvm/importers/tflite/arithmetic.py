@@ -43,9 +43,8 @@ def add(at: At, a: Node, b: Node) -> Known:
         return q.clipped(combine(at.op.lower(), a, b), low, high, I16)
     left = 15 if at.y.element is I16 else 20
     whole = 2 * max(scales[:2])
-    (m1, s1), (m2, s2), (m3, s3) = map(
-        q.quantized_multiplier, (scales[0] / whole, scales[1] / whole, whole / ((1 << left) * scales[2]))
-    )
+    factors = scales[0] / whole, scales[1] / whole, whole / ((1 << left) * scales[2])
+    (m1, s1), (m2, s2), (m3, s3) = map(q.quantized_multiplier, factors)
     a, b = aligned(a, b)
     return at.apply(
         "quant.add", a, b, zero_points=(x.zero_point, z.zero_point, at.y.zero_point), multipliers=(m1, sign * m2, m3),
@@ -171,9 +170,8 @@ def dequantize(at: At, x: Node) -> Known:
     if len(at.x.scales) == 1:
         return q.less_zero(x, at.x.zero_point).cast(F32) * float(at.x.scale)
     order = [0 if n == at.x.axis else "x" for n in range(x.rank)]
-    zeros, scales = (
-        at.node(v).dimshuffle(order) for v in (at.x.zero_points.astype(np.int32), at.x.scales.astype(np.float32))
-    )
+    rows = at.x.zero_points.astype(np.int32), at.x.scales.astype(np.float32)
+    zeros, scales = (at.node(v).dimshuffle(order) for v in rows)
     return (x.cast(I32) - zeros).cast(F32) * scales
 
 

@@ -30,9 +30,8 @@ def tabulated(at: At, x: Node, function: Function) -> Node:
 
 def logarithm(at: At, q: np.ndarray) -> np.ndarray:
     """Give the least result for numbers that are not positive."""
-    return np.where(
-        q > at.x.zero_point, of_real(np.log)(at, np.maximum(q, at.x.zero_point + 1)), at.y.element.limits[0]
-    )
+    found = of_real(np.log)(at, np.maximum(q, at.x.zero_point + 1))
+    return np.where(q > at.x.zero_point, found, at.y.element.limits[0])
 
 
 NEAR_TIE = Exactness("no entry of its table is nearly halfway between two integers", "within 1")
@@ -109,9 +108,8 @@ def hard_swish(at: At, q: np.ndarray) -> np.ndarray:
         return np.clip(x << by, -(1 << 15), (1 << 15) - 1)
 
     fine = np.float32(1 / 128) * at.x.scale
-    (out, out_exponent), (relu, exponent) = (
-        multiplier(float(fine / s)) for s in (at.y.scale, np.float32(3.0) / np.float32(32768.0))
-    )
+    scales = at.y.scale, np.float32(3.0) / np.float32(32768.0)
+    (out, out_exponent), (relu, exponent) = (multiplier(float(fine / s)) for s in scales)
     if out_exponent > 0:
         raise Unsupported("a result's scale below 1/128 of its operand's")
     x = (q - at.x.zero_point) << 7

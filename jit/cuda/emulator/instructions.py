@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from . import warp_operations
 from .arithmetic import operation
 from .memory import SPACE, Local, Memory, Shared
 from .ptx import Instruction, Unsupported
-from .ptx_types import TRUTH, TYPES, WORD, dtype
+from .ptx_types import TRUTH, TYPES, WORD, Array, dtype
 from .registers import SPACES, Active, Registers
 
-Array = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Active], None]
 _ATOMIC = {
     "add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or, "and": np.bitwise_and,

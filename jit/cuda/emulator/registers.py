@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from .memory import LOCAL, SHARED, SPACE
 from .ptx import Entry, Unsupported
-from .ptx_types import dtype
+from .ptx_types import Array, dtype
 
-Array = np.ndarray[Any, Any]
 Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbers, a slice where they are neighbours
 
 

@@ -7,7 +7,6 @@ branches. A barrier holds a group until every thread of its block has arrived.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from .memory import Fault, Local, Memory, Shared
 from .ptx import Entry, Instruction, Unsupported
 from .registers import Active, Registers
 
-Array = np.ndarray[Any, Any]
 LANES = 1 << 15  # threads that run together
 Groups = list[tuple[int, Active]]  # where threads are, by number of a basic block
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .memory import WARP, Fault
-
-Array = np.ndarray[Any, Any]
+from .ptx_types import Array
 
 
 def shuffle_source(mode: str, lanes: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
