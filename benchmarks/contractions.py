@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from onnx_models import MIDDLE, Graph, integer_product, on_onnxruntime, on_openvino
-from side_by_side import Case, installed
+from side_by_side import Case, installed, strategies
 
 import cvm
 
@@ -65,6 +65,7 @@ def conv(layer: Conv) -> Case:
     for name, declared in (("cvm", f" {{range = [{layer.low}, 127]}}"), ("cvm, range unknown", "")):
         f = cvm.compile(text(layer, w, declared))
         found[name] = lambda f=f: f(x, out=out)
+        case.strategies = case.strategies or strategies(f)
     zero = MIDDLE if layer.low else 0
     graph, bytes_ = Graph(x.shape, zero), (x + zero).astype(np.uint8)
     graph.conv(layer, w, None)
@@ -121,6 +122,7 @@ def dense(m: int, k: int, n: int) -> Case:
             f"%w = const dense<{w.tolist()}> : tensor<{n}x{k}xi32>\n%y = cvm.dense %x, %w\nreturn %y\n}}\n"
         )
         found[name] = lambda f=f: f(x, out=out)
+        case.strategies = case.strategies or strategies(f)
     on_onnxruntime(found, integer_product(np.ascontiguousarray(w.T), m), (x + MIDDLE).astype(np.uint8))
     return case
 

@@ -27,7 +27,7 @@ GROUPS = {
     "movement": Group("Data movement"),
     "contractions": Group("Contractions of int8 values"),
     "runtime_kernels": Group("Against CVM-Runtime's algorithms, written again for numba"),
-    "matmul": Group("Products of f32 matrices"),
+    "matmul": Group("Products of f32 matrices, and attention"),
     "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
     "float_networks": Group("Networks and convolutions of f32, batch 1", threads=2),
     "calls": Group("The cost of a call: a * b + c of three small arrays", "µs"),
@@ -36,6 +36,8 @@ GROUPS = {
     "clocked": Group("Clocked programs, a tick", "µs"),
     "gradients": Group("A training step: loss, gradient and update"),
 }
+
+SETS = {"products": ("matmul", "contractions", "float_networks", "whole_networks", "threads")}  # groups under one name
 
 
 def load() -> dict[str, dict[str, Any]]:

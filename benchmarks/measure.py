@@ -61,6 +61,7 @@ def measured(title: str, case: Case, limits: Limits, peaks: dict[str, float], se
         "ms": {name: ms[name] for name in case.contenders},
         "ratios": {name: [round(q, 4) for q in ratios[name]] for name in case.contenders if name in ratios},
         "agrees": agrees,
+        **({"strategies": case.strategies} if case.strategies else {}),
     }
     if moving:
         best = min(moving, key=lambda name: ratios[name][1])

@@ -33,6 +33,7 @@ def section(group: str, result: dict[str, Any]) -> str:
     head = [about.title, f"cvm, {about.unit}", *(n.removeprefix("cvm, ") for n in more), *peers]
     head += (["best peer / cvm"] if peers else []) + (["limit", "limit / cvm"] if bounded else [])
     head += ["G op/s"] if rated else []
+    head += ["strategies"] if (told := any("strategies" in r for r in rows)) else []
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
     for r in rows:
         ms, scale = r["ms"], PER_MS[about.unit]
@@ -43,10 +44,12 @@ def section(group: str, result: dict[str, Any]) -> str:
             cells += [number(r["limit"] * scale), f"{r['limit ratio']:.2f}"] if "limit" in r else ["", ""]
         if rated:
             cells.append(f"{r['rate']:.0f}" if "rate" in r else "")
+        if told:
+            cells.append(r.get("strategies", ""))
         lines.append(f"| {' | '.join(cells)} |")
     bounds = dict.fromkeys(r["bound"] for r in rows if "bound" in r)
     notes = [f"Limit: {', '.join(BOUNDS[b] for b in bounds)}."] if bounds else []
-    notes += [f"Results: {'; '.join(told)}."] if (told := agreements(rows)) else []
+    notes += [f"Results: {'; '.join(agreed)}."] if (agreed := agreements(rows)) else []
     notes.append(f"{measured_on(result)}.")
     return "\n".join([f"### {about.title}", "", *lines, "", " ".join(notes), ""])
 

@@ -3,7 +3,8 @@
     python benchmarks/run.py [GROUP ...] [--quick] [--report]
 
 Each group runs in a process of its own, on one processor unless it is about threads, for a minute at most. Its results are
-kept in benchmarks/results, so that groups can be measured again one by one. `--report` only writes the document.
+kept in benchmarks/results, so that groups can be measured again one by one. `products` is all groups of contractions. `--report` only
+writes the document.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 
 from cvm.jit.host_processor import host_processor
-from groups import GROUPS
+from groups import GROUPS, SETS
 from report import write
 
 HERE = Path(__file__).parent
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="measure nothing")
     parser.add_argument("--seconds", type=float, default=40.0, help="for a group, about (default: %(default)s)")
     options = parser.parse_args()
+    options.groups = [g for name in options.groups for g in SETS.get(name, (name,))]
     if unknown := [g for g in options.groups if g not in GROUPS]:
         parser.error(f"there is no group {unknown[0]}; the groups are {', '.join(GROUPS)}")
     failed = []

@@ -6,9 +6,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import random
+import re
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +51,13 @@ class Case:
     results: dict[str, Contender] = field(default_factory=dict)  # where comparing takes other calls than timing
     units: Mapping[str, float] = field(default_factory=dict)  # pieces of work in a call, where contenders differ
     before: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # what goes before a call and is not timed
+    strategies: str = ""  # that our contractions and reductions are computed by
+
+
+def strategies(f: Any) -> str:
+    """The strategies that a compiled function takes, and how often each."""
+    taken = Counter(re.findall(r"^  taken +(\w+)", f.lower("strategies"), re.MULTILINE))
+    return ", ".join(f"{name} {count}" if count > 1 else name for name, count in taken.most_common())
 
 
 def installed(name: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx_models
 from onnx_models import on_onnxruntime, on_openvino
-from side_by_side import Case, Contender
+from side_by_side import Case, Contender, strategies
 
 import cvm
 
@@ -24,7 +24,7 @@ def network(name: str, threads: int) -> Case:
     with tempfile.TemporaryDirectory() as folder:
         f = cvm.compile(described.write(net, Path(folder)))
     out = f(image)
-    case = Case({"cvm": lambda: f(image, out=out)}, inexact=INEXACT)
+    case = Case({"cvm": lambda: f(image, out=out)}, inexact=INEXACT, strategies=strategies(f))
     model, shifted = onnx_models.network(net), (image + onnx_models.MIDDLE).astype(np.uint8)
 
     def form(scores: np.ndarray) -> np.ndarray:

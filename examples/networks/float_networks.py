@@ -1,4 +1,4 @@
-"""Writes ResNet-50 and MobileNetV2 as programs in f32, with random weights beside them.
+"""Writes ResNet-50, MobileNetV2 and a BERT-like encoder as programs in f32, with random weights beside them.
 
     python examples/networks/float_networks.py resnet50 --folder networks [--size 224] [--width 1]
 
@@ -11,6 +11,8 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,7 @@ class Network:
         self.lines: list[str] = []
         self.weights: dict[str, np.ndarray] = {}
         self.shapes: dict[str, Shape] = {"image": (1, channels, size, size)}
-        self.steps: list[tuple[str, str, tuple[str, ...], dict[str, int]]] = []  # kind, result, operands, attributes
+        self.steps: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = []  # kind, result, operands, attributes
 
     def weight(self, kind: str, shape: Shape, spread: float) -> str:
         """A constant with random numbers; its name."""
@@ -35,10 +37,13 @@ class Network:
         self.lines.append(f'%{name} = const file("{self.name}.npz", "{name}") : tensor<{written}xf32>')
         return name
 
-    def step(self, kind: str, operands: tuple[str, ...], shape: Shape, line: str, **attributes: int) -> str:
-        """An operation in the language, and among the steps; the name of its result."""
+    def step(self, kind: str, operands: tuple[str, ...], shape: Shape, *lines: str, **attributes: Any) -> str:
+        """An operation in the language, or several whose results are {a}, {b} and so on, and among the steps; the name of its
+        result."""
         name = f"{kind}_{len(self.steps)}"
-        self.lines.append(f"%{name} = {line.format(*(f'%{o}' for o in operands))}")
+        inner = {letter: f"%{name}{letter}" for letter, _ in zip(ascii_lowercase, lines[1:], strict=False)}
+        for result, line in zip([*inner.values(), f"%{name}"], lines, strict=True):
+            self.lines.append(f"{result} = {line.format(*(f'%{o}' for o in operands), **inner)}")
         self.steps.append((kind, name, operands, attributes))
         self.shapes[name] = shape
         return name
@@ -84,6 +89,65 @@ class Network:
         operands = x, self.weight("w", (units, c), math.sqrt(1 / c)), self.weight("b", (units,), 0.1)
         return self.step("dense", operands, (n, units), "cvm.dense {}, {}, {}")
 
+    def turned(self, x: str, order: Shape) -> str:
+        shape = tuple(self.shapes[x][n] for n in order)
+        return self.step("transpose", (x,), shape, f"cvm.transpose {{}} {{{{axes = {[*order]}}}}}", perm=[*order])
+
+    def reshaped(self, x: str, *shape: int) -> str:
+        line = f"cvm.reshape {{}} {{{{target_shape = {[*shape]}}}}}"
+        return self.step("reshape", (x,), shape, line, target=[*shape])
+
+    def matmul(self, x: str, y: str) -> str:
+        """A product of matrices, one for each head."""
+        (h, n, _), (_, _, m) = self.shapes[x], self.shapes[y]
+        lines = (
+            'theano.dimshuffle {0} {{new_order = [0, 1, 2, "x"]}}',
+            'theano.dimshuffle {1} {{new_order = [0, "x", 1, 2]}}',
+            'theano.elemwise {a}, {b} {{scalar_op = "mul"}}',
+            "theano.sum {c} {{axis = [2], acc_dtype = f32}}",
+        )
+        return self.step("matmul", (x, y), (h, n, m), *lines)
+
+    def softmax(self, x: str) -> str:
+        lines = (
+            "theano.max {0} {{axis = [2]}}",
+            'theano.dimshuffle {a} {{new_order = [0, 1, "x"]}}',
+            'theano.elemwise {0}, {b} {{scalar_op = "sub"}}',
+            'theano.elemwise {c} {{scalar_op = "exp"}}',
+            "theano.sum {d} {{axis = [2], acc_dtype = f32}}",
+            'theano.dimshuffle {e} {{new_order = [0, 1, "x"]}}',
+            'theano.elemwise {d}, {f} {{scalar_op = "true_div"}}',
+        )
+        return self.step("softmax", (x,), self.shapes[x], *lines)
+
+    def normalized(self, x: str) -> str:
+        """A layer normalization, whose scale and shift are part of what follows."""
+        over = repr(1 / self.shapes[x][1])
+        lines = (
+            "theano.sum {0} {{axis = [1], acc_dtype = f32}}",
+            "dali.mul {a}, " + over,
+            'theano.dimshuffle {b} {{new_order = [0, "x"]}}',
+            'theano.elemwise {0}, {c} {{scalar_op = "sub"}}',
+            'theano.elemwise {d} {{scalar_op = "sqr"}}',
+            "theano.sum {e} {{axis = [1], acc_dtype = f32}}",
+            "dali.mul {f}, " + over,
+            "dali.add {g}, 0.00001",
+            'theano.elemwise {h} {{scalar_op = "sqrt"}}',
+            'theano.dimshuffle {i} {{new_order = [0, "x"]}}',
+            'theano.elemwise {d}, {j} {{scalar_op = "true_div"}}',
+        )
+        return self.step("norm", (x,), self.shapes[x], *lines)
+
+    def gelu(self, x: str) -> str:
+        lines = (
+            "dali.mul {0}, 0.7071067811865476",
+            'theano.elemwise {a} {{scalar_op = "erf"}}',
+            "dali.add {b}, 1.0",
+            'theano.elemwise {0}, {c} {{scalar_op = "mul"}}',
+            "dali.mul {d}, 0.5",
+        )
+        return self.step("gelu", (x,), self.shapes[x], *lines)
+
     def program(self, result: str) -> str:
         shapes = ["x".join(map(str, self.shapes[name])) for name in ("image", result)]
         head = f"// {self.name}.cvm: written by float_networks.py, with random weights\n\n"
@@ -118,7 +182,30 @@ def mobilenet_v2(size: int = 224, width: float = 1) -> tuple[Network, str]:
     return net, net.dense(net.average(net.conv(x, 1280, 1, top=6)), 1000)
 
 
-NETWORKS: dict[str, Callable[..., tuple[Network, str]]] = {"resnet50": resnet50, "mobilenet_v2": mobilenet_v2}
+def encoder(size: int = 128, width: float = 1) -> tuple[Network, str]:
+    """Twelve layers of attention and of two dense layers over so many tokens, as in BERT (Devlin et al., 2018)."""
+    net, units, depth = Network("encoder", size, width), round(768 * width), 64
+    heads = units // depth
+    net.shapes["image"] = size, units
+    x = "image"
+    for _ in range(12):
+        query, key, value = (
+            net.turned(net.reshaped(net.dense(x, units), size, heads, depth), order)
+            for order in ((1, 0, 2), (1, 2, 0), (1, 0, 2))
+        )
+        scores = net.matmul(query, key)
+        scores = net.step("scale", (scores,), net.shapes[scores], "dali.mul {}, 0.125", over=8)
+        mixed = net.reshaped(net.turned(net.matmul(net.softmax(scores), value), (1, 0, 2)), size, units)
+        x = net.normalized(net.add(x, net.dense(mixed, units)))
+        x = net.normalized(net.add(x, net.dense(net.gelu(net.dense(x, 4 * units)), units)))
+    return net, x
+
+
+NETWORKS: dict[str, Callable[..., tuple[Network, str]]] = {
+    "resnet50": resnet50,
+    "mobilenet_v2": mobilenet_v2,
+    "encoder": encoder,
+}
 
 
 def write(net: Network, result: str, folder: Path) -> Path:

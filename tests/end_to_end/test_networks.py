@@ -112,17 +112,24 @@ def test_layers_by_other_means_give_what_the_reference_says(networks: ModuleType
     np.testing.assert_array_equal(evaluated(net, net.weights(), networks.image(64)), wanted)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2"])
-def test_network_in_f32(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "given", "strategy"),
+    [
+        ("resnet50", {"size": 64, "width": 1 / 4}, "direct"),
+        ("mobilenet_v2", {"size": 64, "width": 1 / 4}, "direct"),
+        ("encoder", {"size": 24, "width": 1 / 6}, "fma"),
+    ],
+)
+def test_network_in_f32(name: str, given: dict[str, float], strategy: str, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("float_networks", SCRIPT.parent / "float_networks.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    net, result = module.NETWORKS[name](size=64, width=1 / 4)
+    net, result = module.NETWORKS[name](**given)
     path = module.write(net, result, tmp_path)
-    image = np.random.default_rng(0).standard_normal((1, 3, 64, 64)).astype(np.float32)
+    image = np.random.default_rng(0).standard_normal(net.shapes["image"]).astype(np.float32)
     wanted = cvm.compile(path, target="reference")(image)
-    assert wanted.shape == (1, 1000) and wanted.std() > 0.1
+    assert wanted.shape == net.shapes[result] and wanted.std() > 0.1
     compiled = cvm.compile(path)
     np.testing.assert_allclose(compiled(image), wanted, atol=1e-4 * abs(wanted).max())
-    assert compiled.lower("strategies").count("taken direct") >= 1
+    assert compiled.lower("strategies").count(f"taken {strategy}") >= 1
