@@ -183,6 +183,7 @@ def on_openvino(found: Found, model: bytes, x: np.ndarray, threads: int = 1, for
     if ov := installed("openvino"):
         core = ov.Core()
         settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
+        settings["INFERENCE_PRECISION_HINT"] = "f32"  # not bf16
         request = core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
         tensor = ov.Tensor(x, shared_memory=True)
 

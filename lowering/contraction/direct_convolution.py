@@ -376,7 +376,7 @@ class DirectConvolution:
         return ir.For(block, (ir.Let(row, begins), ir.For(v, (at, ir.For(part, (square,))))))
 
     def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
-        """What follows a sum, for the lanes of a vector."""
+        """The epilogue of a sum, for the lanes of a vector."""
         c, result = self.last, self.result(sum)
 
         def of_sums(e: ex.Expr) -> ex.Expr | None:
