@@ -6,27 +6,33 @@
       not     winograd_4x4             no windows of 3 x 3 that move by one ...
 
 Costs are in vector instructions of the processor that is compiled for. A candidate that is exact only under a condition is
-taken where that holds, and the next one elsewhere. Reductions have no cost model: a pass takes one if it is legal and pays by
-its own thresholds, in the order of the pipeline, so that the first that changes the loops is the one taken.
+taken where that holds, and the next one elsewhere. A reduction is taken by the first pass of the pipeline that is legal and
+pays by its own thresholds. Its cost, and that of each other pass, is counted in the loops that the pipeline makes with this
+reduction pass alone; work that threads share counts whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
+from dataclasses import replace
+from math import inf, isfinite
 from typing import Any
 
-from ..dialect.notation.expressions import Expr, Index
-from ..dialect.notation.loops import For, If, Kernel, statements
+from ..dialect.notation.expressions import ZERO, Const, Expr, Extent, Index, Read, as_index
+from ..dialect.notation.loops import Block, For, If, Kernel, Store, expressions, statements
+from ..dialect.notation.plan import Plan
 from ..dialect.notation.printer import statement_text
+from ..dialect.notation.traverse import rewrite, walk
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
+from .analysis.cost import operations
 from .contraction.channel_lanes import match_channel_lanes
 from .contraction.strategies import Choice, Problem, lower_by_strategy
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
-from .passes import Pass
-from .pipeline import nests
+from .pass_context import Context
+from .passes import Pass, run_passes
+from .pipeline import CPU_SCHEDULE, nests
 from .processor import processor
 from .reductions.blocked_sums import blocked_sums, reduction_accumulators
 from .reductions.bool_reduction import bool_reduction
@@ -37,16 +43,18 @@ from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
 
 # the reduction passes in the order of the pipeline, and what each requires
-REDUCTIONS: tuple[tuple[Pass[Any, Any], str], ...] = (
-    (partition_reduction, "needs many rows, reduced in any order, for threads to share"),
-    (split_reduction, "needs few results, each of many terms, for threads to share"),
-    (bool_reduction, "needs truth values reduced by and, or, xor"),
-    (column_reduction, "needs a reduction over rows that lie apart in memory"),
-    (vectorize, "needs results that lie side by side in memory"),
-    (widen_in_steps, "needs sums of narrow integers that a type between holds"),
-    (blocked_sums, "needs float sums of 262,144 terms or more"),
-    (lane_reduction, "needs terms that lie side by side in memory"),
-)
+REDUCTIONS = {
+    partition_reduction: "needs many rows, reduced in any order, for threads to share",
+    split_reduction: "needs few results, each of many terms, for threads to share",
+    bool_reduction: "needs truth values reduced by and, or, xor",
+    column_reduction: "needs a reduction over rows that lie apart in memory",
+    vectorize: "needs results that lie side by side in memory",
+    widen_in_steps: "needs sums of narrow integers that a type between holds",
+    blocked_sums: "needs float sums of 262,144 terms or more",
+    lane_reduction: "needs terms that lie side by side in memory",
+}
+IN_ORDER = "in order"  # of the terms: no pass
+UNKNOWN_TRIPS = 64  # iterations of a loop whose number only a call tells
 
 
 def strategies_text(module: Module, function: Function) -> str:
@@ -65,7 +73,7 @@ def strategies_text(module: Module, function: Function) -> str:
             if problem.c is not None or made is not None or match_channel_lanes(problem.kernel) is not None:
                 lines += _contraction(problem, choices)
         if made is None and any(isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)):
-            lines += _reduction(plain)
+            lines += _reduction(plan, kernel)
     return "\n".join([f"// {_described()}", *lines]) + "\n"
 
 
@@ -83,7 +91,7 @@ def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
         yield f"windows @{problem.kernel.name}: each over one array"
     else:
         columns = " x ".join(_size(i) for i in (c.window, c.column) if i is not None)
-        terms = " x ".join(_size(i) for i in c.folds)
+        terms = " x ".join(_size(i) for i in c.reduction_axes)
         yield f"contraction @{problem.kernel.name}: {_size(c.row)} rows, {columns} columns, {terms} terms of {problem.element}"
     width = max(len(choice.strategy.name) for choice in choices)
     taken = [choice for choice in choices if choice.taken is not None]
@@ -112,13 +120,63 @@ def _size(index: Index) -> str:
     return str(index.extent)
 
 
-def _reduction(kernel: Kernel) -> Iterator[str]:
+def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
+    """The passes that a reduction could take, the one taken first, then by cost."""
     yield f"reduction @{kernel.name}"
-    taken = ""
-    for reduce, needs in REDUCTIONS:
-        changed = reduce(kernel) not in (None, kernel)
-        why = "" if changed and not taken else f"{taken} comes first" if changed else needs
-        yield f"  {'taken' if changed and not taken else 'not':6}{reduce.name:20}{why}".rstrip()
-        taken = taken or (reduce.name if changed else "")
-    if not taken:
-        yield "  taken in the order of its terms"
+    passes = [p for p in CPU_SCHEDULE if p.unit is Kernel]
+    alone, candidates = replace(plan, kernels=(kernel,)), [*REDUCTIONS]
+    costs: dict[str, float] = {}
+    for candidate in REDUCTIONS:
+        own = [p for p in passes if p.name in (candidate.name, vectorize.name) or p not in candidates]
+        changed, made = _after(own, alone)
+        if candidate.name in changed:
+            costs[candidate.name] = made
+        if candidate is vectorize:
+            costs.setdefault(IN_ORDER, made)
+    changed, _ = _after(passes, alone)
+    taken = next((p.name for p in REDUCTIONS if p.name in changed), IN_ORDER)
+    if vectorize.name in costs:
+        del costs[IN_ORDER]
+    needs = {p.name: why for p, why in REDUCTIONS.items()} | {IN_ORDER: ""}
+    least = min(costs.values())
+    for name in sorted(needs, key=lambda name: (name != taken, costs.get(name, inf))):
+        if name in costs:
+            why = f"{taken} comes first" if name != taken else "costs least" if costs[name] == least else "comes first"
+            yield f"  {'taken' if name == taken else 'not':6}{name:20}{costs[name]:15,.0f}  {why}"
+        elif needs[name]:
+            yield f"  {'not':6}{name:20}{'':15}  {needs[name]}"
+
+
+def _after(passes: list[Pass[..., Any]], plan: Plan) -> tuple[set[str], float]:
+    """The passes that change a plan, and the instructions of what it becomes."""
+    changed: set[str] = set()
+
+    def watch(done: Pass[..., Any], before: object, after: object) -> None:
+        if after is not before:
+            changed.add(done.name)
+
+    made = run_passes(passes, plan, Context(), watch=watch)
+    return changed, sum(_instructions(k.body) for k in made.kernels)
+
+
+def _instructions(block: Block) -> float:
+    """The instructions of a block, one for the lanes of a vector."""
+    count: float = 0
+    for s in block:
+        match s:
+            case For(index, body, start, _):
+                length = rewrite(s.end - start, _guessed)  # in the first iteration of the loops around
+                extent = index.extent if isinstance(index.extent, int) else UNKNOWN_TRIPS
+                trips = length.value if isinstance(length, Const) else extent
+                count += -(-trips // (s.width if s.kind == "vector" else 1)) * _instructions(body)
+            case If(_, then, otherwise):
+                count += 1 + max(_instructions(then), _instructions(otherwise))
+            case _:
+                found = {e for top in expressions(s) for e in walk(top)}
+                reads = sum(isinstance(e, Read) and e.tensor.space != "register" for e in found)
+                count += reads + sum(map(operations, expressions(s))) + isinstance(s, Store)
+    return count
+
+
+def _guessed(e: Expr) -> Expr | None:
+    return ZERO if isinstance(e, Index) else as_index(UNKNOWN_TRIPS) if isinstance(e, Extent) else None

@@ -28,7 +28,7 @@ Level = Literal["graph", "formulas", "loops", "gpu"]
 LEVELS: tuple[Level, ...] = ("graph", "formulas", "loops", "gpu")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pass(Generic[P, R]):
     """A step of a pipeline: its name, the level of the program it is for, what it does, and the function that it is.
 

@@ -22,8 +22,8 @@ from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
 from .gpu.block_reduce import block_reduce
+from .gpu.delinearize_groups import delinearize_groups
 from .gpu.distribute import distribute
-from .gpu.expose_contraction import expose_contraction
 from .gpu.map_to_grid import map_to_grid
 from .gpu.mma import mma
 from .gpu.number_kernels import number_kernels
@@ -132,7 +132,7 @@ GPU_SCHEDULE = (
     ordered_reduction,
     inline_lets,
     collapse,
-    expose_contraction,
+    delinearize_groups,
     mma,
     distribute,
     tiled_product,

@@ -107,17 +107,17 @@ class Processor:
     @property
     def pairdot_instructions(self) -> int:
         """The instructions that add the products of pairs of terms to a sum: vpdpwssd, or vpmaddwd and vpaddd."""
-        return 1 if self.has_dot4 else 2
+        return 1 if self.has_int8_dot_product else 2
 
     @property
-    def has_dot4(self) -> bool:
+    def has_int8_dot_product(self) -> bool:
         """Test whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
         return any(d.function.startswith("quadsum") for d in self.dot_products)
 
     @property
-    def dot4_is_signed(self) -> bool:
+    def int8_dot_product_is_signed(self) -> bool:
         """Test whether it has such products of two signed bytes alone; others take it two of them."""
-        return self.has_dot4 and all(d.function != "quadsum" for d in self.dot_products)
+        return self.has_int8_dot_product and all(d.function != "quadsum" for d in self.dot_products)
 
 
 GENERIC = Processor()

@@ -43,15 +43,15 @@ def block_operations(block: Block, known: Mapping[Any, int], moved: int = 0) -> 
             case For(index, body):
                 count += evaluate(index.extent, known) * block_operations(body, known, moved)
             case If() if is_rare(s):
-                count += sum(map(_work, expressions(s)))
+                count += sum(map(operations, expressions(s)))
             case If(_, then, otherwise):
                 count += max(block_operations(then, known, moved), block_operations(otherwise, known, moved))
             case Alloc():
                 pass
             case Store(tensor, _, value):
-                count += _work(value) + (0 if tensor.space == "register" else moved)
+                count += operations(value) + (0 if tensor.space == "register" else moved)
             case _:
-                count += sum(map(_work, expressions(s)))
+                count += sum(map(operations, expressions(s)))
     return count
 
 
@@ -86,7 +86,7 @@ def chain(block: Block) -> int:
     return max(before.values(), default=0)
 
 
-def _work(e: Expr) -> int:
+def operations(e: Expr) -> int:
     """The operations of an expression, index arithmetic left out."""
     inside: set[Expr] = set()
     inside.update(*[walk(i) for r in walk(e) if isinstance(r, Read) for i in r.indices])

@@ -36,9 +36,9 @@ from ..loops.collapse import flatten
 from ..math.primitives import SIGNED, as_float, bits
 from ..processor import processor
 from .direct_convolution import MOST_PIXELS, MOST_PLACES, DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
-from .k_packing import extent_of, is_edge, only_read, read_at
-from .match import Contraction, Fold, LoweredContraction, factors_of_update, fold_of, stores_columns
+from .match import Contraction, LoweredContraction, Reduction, factors_of_update, match_reduction, stores_columns
 from .pack_panels import SQUARE
+from .vnni_packing import extent_of, is_edge, only_read, read_at
 
 ORDERS = {"maximum": "max", "minimum": "min"}  # of floats, and of the integers that stand for them
 # cost model, in instructions of a vector of 64 bytes: of a vector of the input and one of results, which are transposed
@@ -80,8 +80,8 @@ class ChannelLanes:
 
 def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     """The windows that a kernel moves over each channel of an array; None if it is another nest."""
-    fold, flat = fold_of(kernel, 3), flatten(kernel)
-    last = fold_of(flat, 1)
+    fold, flat = match_reduction(kernel, 3), flatten(kernel)
+    last = match_reduction(flat, 1)
     if fold is None or last is None or len(last.loops) == len(fold.loops):
         return None
     terms = _terms(fold)
@@ -96,23 +96,23 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     if [len(axes) for axes in found] != [1, 1, 1] or not all(is_edge(g, read) for g in fold.guard):
         return None
     row, axes = rows[-1], (found[0][0], found[1][0], found[2][0])
-    sizes = [*(i.extent for i in (*indices, *fold.folds)), *(read.tensor.shape[n] for n in axes)]
+    sizes = [*(i.extent for i in (*indices, *fold.reduction_axes)), *(read.tensor.shape[n] for n in axes)]
     forward = all(_moves(read.indices[n], i, fold) for n, i in zip(axes[1:], indices[1:], strict=True))
-    moving: set[ex.Expr] = {window, column, *fold.folds}
+    moving: set[ex.Expr] = {window, column, *fold.reduction_axes}
     elsewhere = any(depends(e, moving) for n, e in enumerate(read.indices) if n not in axes[1:])
     if elsewhere or not forward or depends(weights, {window, column}) or not all(isinstance(d, int) for d in sizes):
         return None
     if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, last.loops[-1]):
         return None
-    around, folds = tuple(i for i in outer if i is not row), tuple(fold.folds)
+    around, reduction_axes = tuple(i for i in outer if i is not row), tuple(fold.reduction_axes)
     c = Contraction(
-        around, row, window, column, folds, tuple(fold.guard), weights, values, fold.accumulator, fold.epilogue
+        around, row, window, column, reduction_axes, tuple(fold.guard), weights, values, fold.accumulator, fold.epilogue
     )
     joined = replace(c, window=None, column=last.loops[-1], accumulator=last.accumulator, epilogue=last.epilogue)
     return ChannelLanes(Pixels(c, flat, joined), read, axes, fold.start, function)
 
 
-def _terms(fold: Fold) -> tuple[str, ex.Expr, ex.Expr] | None:
+def _terms(fold: Reduction) -> tuple[str, ex.Expr, ex.Expr] | None:
     """The function of a reduction whose order is that of its terms, its weights, and what these are multiplied by."""
     factors = factors_of_update(fold.update, fold.accumulator)
     if factors is not None:
@@ -120,15 +120,15 @@ def _terms(fold: Fold) -> tuple[str, ex.Expr, ex.Expr] | None:
         return "fma", a, b
     match fold.update:
         case (ir.Store() as store,) if (found := reduction_update(store)) is not None:
-            length = fold.folds[-1].extent
+            length = fold.reduction_axes[-1].extent
             in_order = found[0] == "add" and isinstance(length, int) and length < LANES
             return (found[0], ex.ZERO, found[1]) if found[0] in ORDERS or in_order else None
     return None
 
 
-def _moves(e: ex.Expr, index: ex.Index, fold: Fold) -> bool:
+def _moves(e: ex.Expr, index: ex.Index, fold: Reduction) -> bool:
     """Test whether an index expression moves forward with a place, and with nothing but a window beside it."""
-    return all(atom in (index, *fold.folds) and factor > 0 for atom, factor in affine(e).terms.values())
+    return all(atom in (index, *fold.reduction_axes) and factor > 0 for atom, factor in affine(e).terms.values())
 
 
 def why_not_channel_lanes(found: ChannelLanes | None) -> str:
@@ -155,7 +155,7 @@ def channel_lanes_cost(found: ChannelLanes) -> float:
     """The estimated time, in vector instructions."""
     c = found.pixels.c
     results = extent_of(c.window) * extent_of(c.column)
-    each = TERM * processor().fma_cycles * 64 / processor().tile_vector_bytes * prod(map(extent_of, c.folds))
+    each = TERM * processor().fma_cycles * 64 / processor().tile_vector_bytes * prod(map(extent_of, c.reduction_axes))
     moved = TRANSPOSE_IN * _vectors(found, found.lines * found.columns)
     return moved + (TRANSPOSE_OUT + each) * _vectors(found, results)
 
@@ -167,15 +167,14 @@ def _cost_along_lines(found: ChannelLanes) -> float:
     edges = (2 if stride == 1 else 1) * bool(c.guard)
     each = ALONG_LINES + STRIDED * (stride > 1) + COMPARED * (found.function in ORDERS)
     computed = -(-length // lanes) * lanes + EDGE * edges
-    return each * prod(map(extent_of, c.folds)) * _vectors(found, extent_of(c.window) * computed)
+    return each * prod(map(extent_of, c.reduction_axes)) * _vectors(found, extent_of(c.window) * computed)
 
 
 def lower_channel_lanes(
     kernel: ir.Kernel, found: ChannelLanes, constants: Mapping[ex.Tensor, np.ndarray]
 ) -> LoweredContraction:
     """The kernels that reduce so."""
-    made = _ChannelLanes(kernel, found, constants).made()
-    return replace(made, views={**made.views, **ir.reshaped_parameters(kernel, found.pixels.kernel)})
+    return _ChannelLanes(kernel, found, constants).made()
 
 
 class _ChannelLanes(DirectConvolution):
@@ -196,7 +195,7 @@ class _ChannelLanes(DirectConvolution):
         self.start, self.row = self.ordered(found.start), ex.Var("row", I64)
         first, step = affine(found.read.indices[found.axes[1]]), found.stride(1, c.window)
         self.base = affine(self.first * step + first.constant)  # the line where the windows of a strip begin
-        reach = sum((extent_of(i) - 1) * found.stride(1, i) for i in c.folds)
+        reach = sum((extent_of(i) - 1) * found.stride(1, i) for i in c.reduction_axes)
         self.image = ex.Tensor(
             "image", ((self.high - 1) * step + reach + 1, found.columns, self.lanes), self.element, "stack"
         )

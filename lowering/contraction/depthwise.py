@@ -30,10 +30,10 @@ from ..analysis.accesses import depends
 from ..analysis.integer_ranges import Ranges, interval
 from ..loops.clone import clone
 from ..processor import processor
-from .k_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
 from .match import LoweredContraction, Windowed, kernel_from_body, windowed
-from .micro_kernel import DOT4
+from .micro_kernel import INT8_DOT_PRODUCT
 from .packed_product import ONES, fit
+from .vnni_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
 
 MIN_PLACES = 4  # places in a row, a short vector
 TERMS = 4, 64  # of a window
@@ -44,15 +44,19 @@ def lower_depthwise(
 ) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
     w = windowed(kernel)
-    if w is None or w.accumulator.element is not I32 or not TERMS[0] <= prod(map(extent_of, w.folds)) <= TERMS[1]:
+    if (
+        w is None
+        or w.accumulator.element is not I32
+        or not TERMS[0] <= prod(map(extent_of, w.reduction_axes)) <= TERMS[1]
+    ):
         return None
     lines = tuple(i for i in w.outer if depends(w.weights, {i}))
-    known = known_terms(w.weights, constants, (*lines, *w.folds))
-    many = _terms_of_a_word(w, constants, ranges, processor().has_dot4)
+    known = known_terms(w.weights, constants, (*lines, *w.reduction_axes))
+    many = _terms_of_a_word(w, constants, ranges, processor().has_int8_dot_product)
     if known is None or many is None or extent_of(w.places[-1]) < MIN_PLACES:
         return None
     rows = _rows_of_a_word(w, many)
-    first, k = w.places[0], w.folds[0]
+    first, k = w.places[0], w.reduction_axes[0]
     if rows > 1:
         h, term = Index("h", -(-extent_of(first) // rows)), Index(k.name, many)
         known = _in_places(known, len(lines), rows, many)
@@ -60,20 +64,22 @@ def lower_depthwise(
         h, term = first, k
     at: dict[Expr, Expr] = {first: h * rows, k: term} if rows > 1 else {}
     values, guard = substitute(w.values, at), [substitute(g, at) for g in w.guard]
-    words = words_along(term, (term, *w.folds[1:]), many)
+    words = words_along(term, (term, *w.reduction_axes[1:]), many)
     read = only_read(values)
-    moving: set[Expr] = {h, *w.places[1:], term, *w.folds[1:]}
+    moving: set[Expr] = {h, *w.places[1:], term, *w.reduction_axes[1:]}
     inside = [] if read is None else [n for n, e in enumerate(read.indices) if depends(e, moving)]
     image = image_of(values, guard, words, inside, "stack")
     if image is None or product(image.words.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
-    packed = packed_words(known, words.folds.index(words.part) - len(words.folds), many)
+    packed = packed_words(known, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
     weights = Tensor("weights", packed.shape, I32, "constant")
 
     def windows(u: int) -> Block:
         own = (as_index(u),) if rows > 1 else ()
-        factors = image.words[image.at], weights[(*lines, *own, *words.folds)]
-        return loops_of(w.places[1:], _window(w, words.folds, _product(many, processor().has_dot4, *factors)))
+        factors = image.words[image.at], weights[(*lines, *own, *words.reduction_axes)]
+        return loops_of(
+            w.places[1:], _window(w, words.reduction_axes, _product(many, processor().has_int8_dot_product, *factors))
+        )
 
     def of_rows(h: Expr, count: int) -> Block:
         return tuple(s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}"))
@@ -93,7 +99,7 @@ def lower_depthwise(
 
 def _rows_of_a_word(w: Windowed, many: int) -> int:
     """The number of result rows for which words of this many terms serve."""
-    first, k, read = w.places[0], w.folds[0], only_read(w.values)
+    first, k, read = w.places[0], w.reduction_axes[0], only_read(w.values)
     found = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
     if len(found) != 1 or found[0].factor(first) != found[0].factor(k):
         return 1
@@ -112,20 +118,20 @@ def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges
     """The number of terms of these ranges that fit a word; None if none do."""
     values, weights = (interval(e, ranges, constants) for e in (w.values, w.weights))
     if values.within(UI8) and weights.within(I8) and (quads or fit(values.high, weights)):
-        return DOT4.terms
+        return INT8_DOT_PRODUCT.terms
     return 2 if values.within(I16) and weights.within(I16) else None
 
 
 def _product(many: int, quads: bool, values: Expr, weights: Expr) -> Expr:
     """The dot product of two words."""
-    if many == DOT4.terms and quads:
+    if many == INT8_DOT_PRODUCT.terms and quads:
         return apply("quaddot_us", values, weights)
-    if many == DOT4.terms:
+    if many == INT8_DOT_PRODUCT.terms:
         return apply("pairdot", apply("bytepairs", values, weights), constant(ONES, I32))
     return apply("pairdot", values, weights)
 
 
-def _window(w: Windowed, folds: Sequence[Index], term: Expr) -> Block:
+def _window(w: Windowed, reduction_axes: Sequence[Index], term: Expr) -> Block:
     """The sum over a window, and what follows."""
     sum: Block = (update("add", w.accumulator, term),)
-    return (Alloc(w.accumulator), assign(w.accumulator, 0), *loops_of(folds, sum), *w.epilogue)
+    return (Alloc(w.accumulator), assign(w.accumulator, 0), *loops_of(reduction_axes, sum), *w.epilogue)

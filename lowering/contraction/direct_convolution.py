@@ -36,9 +36,9 @@ from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import depends
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
-from .k_packing import extent_of, known_terms, loops_of, only_read
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .pack_panels import SQUARE
+from .vnni_packing import extent_of, known_terms, loops_of, only_read
 
 LOADS = 3  # products that take as long as a load
 USUAL_LOADS = 1.12  # time of a tile's products and loads to what micro-kernels of panels are taken to need for them
@@ -88,7 +88,7 @@ def pixels_of(kernel: ir.Kernel, c: Contraction, joined: tuple[ir.Kernel, Contra
 def direct_cost(pixels: Pixels) -> float:
     """The estimated time, in vector products of 32-bit lanes, those of other strategies having their loads in them."""
     c = pixels.c
-    terms = prod(map(extent_of, c.folds)) * (1 if len(c.folds) > 1 else SINGLE_TAP)
+    terms = prod(map(extent_of, c.reduction_axes)) * (1 if len(c.reduction_axes) > 1 else SINGLE_TAP)
     return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
 
 
@@ -101,7 +101,7 @@ def why_not_direct(pixels: Pixels) -> str:
         return "columns are read from more than one array"
     if extent_of(c.row) < lanes_of(c):
         return "too few rows for a vector"
-    terms = prod(map(extent_of, c.folds))
+    terms = prod(map(extent_of, c.reduction_axes))
     if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
         return "too few terms or products for packing to pay"
     across = _across(c)
@@ -115,8 +115,7 @@ def why_not_direct(pixels: Pixels) -> str:
 
 def lower_direct(kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray]) -> LoweredContraction:
     """The kernels that convolve so."""
-    made = DirectConvolution(kernel, pixels, constants).made()
-    return replace(made, views={**made.views, **ir.reshaped_parameters(kernel, pixels.kernel)})
+    return DirectConvolution(kernel, pixels, constants).made()
 
 
 def lanes_of(c: Contraction) -> int:
@@ -137,7 +136,7 @@ def _choose(c: Contraction) -> tuple[float, Tile]:
 
 def _across(c: Contraction) -> ex.Index | None:
     """The index of windows that the guard of columns depends on."""
-    found = {i for g in c.guard if depends(g, {c.column}) for i in c.folds if depends(g, {i})}
+    found = {i for g in c.guard if depends(g, {c.column}) for i in c.reduction_axes if depends(g, {i})}
     return found.pop() if len(found) == 1 else None
 
 
@@ -181,12 +180,15 @@ class DirectConvolution:
         self.outer = [ex.Var(i.name, I64) for i in c.outer]
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.vectors = tile.vectors
+        weight_bytes = self.rows * prod(map(extent_of, c.reduction_axes)) * self.element.bytes
+        self.weights_stay = weight_bytes <= processor().l2_bytes // 2  # near
         self.lane, self.v, self.r = ex.Index("l", self.lanes), ex.Index("v", tile.vectors), ex.Index("r", self.tall)
         self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
 
     def made(self) -> LoweredContraction:
         self.packed, packing, views, packed = self.weights()
         tiles = kernel_from_body(self.flat, "tiles", self.of_strips(), self.flat.outputs)
+        views = {**views, **ir.reshaped_parameters(self.kernel, self.flat)}
         return LoweredContraction((*packing, tiles), views, packed, frozenset({tiles}))
 
     # weights
@@ -195,8 +197,8 @@ class DirectConvolution:
         """The weights, so many rows' side by side, the kernels that pack them, the views those have, and constants. Blocks that
         would go beyond the end move back."""
         c = self.c
-        shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.folds), self.wide)
-        known = known_terms(c.a, self.known, (*self.around, c.row, *c.folds))
+        shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.reduction_axes), self.wide)
+        known = known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))
         if known is not None:
             rows = np.moveaxis(known, len(self.around), -1)
             blocks = np.arange(self.panels * self.vectors) * self.lanes
@@ -210,8 +212,8 @@ class DirectConvolution:
         panel = ex.Index("panel", self.panels)
         begin = ir.Let(row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes))
         value = substitute(c.a, {c.row: row + self.lane})
-        store = ir.Store(packed, (*self.around, panel, *c.folds, self.v * self.lanes + self.lane), value)
-        body = loops_of((*self.around, panel, self.v), (begin, *loops_of((*c.folds, self.lane), (store,))))
+        store = ir.Store(packed, (*self.around, panel, *c.reduction_axes, self.v * self.lanes + self.lane), value)
+        body = loops_of((*self.around, panel, self.v), (begin, *loops_of((*c.reduction_axes, self.lane), (store,))))
         return packed, (kernel_from_body(self.kernel, "weights", body, (packed,)),), {}, {}
 
     # pixels
@@ -220,8 +222,7 @@ class DirectConvolution:
         """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
         c = self.c
         inner = [(self.panel, self.panels), (self.strip, self.strips)]
-        weight_bytes = self.rows * prod(map(extent_of, c.folds)) * self.element.bytes
-        if weight_bytes <= processor().l2_bytes // 2:  # they stay near, while the input passes once
+        if self.weights_stay:  # while the input passes once
             inner.reverse()
         shape = (*(i.extent for i in c.outer), *(n for _, n in inner))
         flat = ex.Index("n", product(shape))
@@ -251,7 +252,7 @@ class DirectConvolution:
 
     @property
     def weight(self) -> ex.Expr:
-        return self.packed[(*self.around, self.panel, *self.c.folds, self.v * self.lanes + self.lane)]
+        return self.packed[(*self.around, self.panel, *self.c.reduction_axes, self.v * self.lanes + self.lane)]
 
     def result(self, sum: ex.Expr) -> ex.Expr:
         """A result, of what tiles leave of it."""
@@ -292,22 +293,22 @@ class DirectConvolution:
         edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
         made: ir.Block = ()
         for n, (taps, last) in enumerate(reversed(self.places)):
-            steps = narrowed(self.steps(self.c.folds, add, edges, taps))
+            steps = narrowed(self.steps(self.c.reduction_axes, add, edges, taps))
             made = (ir.If(self.q <= last, steps, made),) if n else steps
         return made
 
     def steps(
         self,
-        folds: Sequence[ex.Index],
+        reduction_axes: Sequence[ex.Index],
         add: ir.Store,
         edges: Sequence[ex.Expr],
         taps: Sequence[range] | None,
         some: range | None = None,
     ) -> ir.Block:
         """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
-        if not folds:
+        if not reduction_axes:
             return (self.each(add, some),)
-        fold, *inner = folds
+        fold, *inner = reduction_axes
         if fold is self.across and taps is not None:
             changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]
             return self.columns(fold, changes) if changes else ()

@@ -28,9 +28,9 @@ from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
-from .k_packing import extent_of, known_terms, loops_of, only_read
 from .match import LoweredContraction, kernel_from_body, stores_columns, sum_of_products
 from .pack_panels import SQUARE
+from .vnni_packing import extent_of, known_terms, loops_of, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
 MIN_WEIGHTS = 1 << 10
@@ -43,7 +43,7 @@ class FewRows:
 
     rows: tuple[ex.Index, ...]
     column: ex.Index
-    folds: tuple[ex.Index, ...]
+    reduction_axes: tuple[ex.Index, ...]
     guard: ex.Expr | bool
     values: ex.Expr
     weights: ex.Expr
@@ -60,7 +60,7 @@ class FewRows:
     @property
     def size(self) -> int:
         """The number of weights."""
-        return prod(map(extent_of, (self.column, *self.folds)))
+        return prod(map(extent_of, (self.column, *self.reduction_axes)))
 
     @property
     def along(self) -> ex.Index | None:
@@ -68,8 +68,11 @@ class FewRows:
         read = only_read(self.weights)
         if read is None or self.guard is not True or depends(self.weights, {*self.rows}):
             return None
-        beside = [i for i in (self.column, *self.folds) if stride(read.tensor, read.indices, i) == 1]
-        terms = len(self.folds) == 1 and extent_of(self.folds[0]) >= SQUARE // self.accumulator.element.bytes
+        beside = [i for i in (self.column, *self.reduction_axes) if stride(read.tensor, read.indices, i) == 1]
+        terms = (
+            len(self.reduction_axes) == 1
+            and extent_of(self.reduction_axes[0]) >= SQUARE // self.accumulator.element.bytes
+        )
         return beside[0] if beside and (beside[0] is self.column or terms) else None
 
 
@@ -78,16 +81,18 @@ def match_few_rows(kernel: Kernel, constants: Mapping[ex.Tensor, np.ndarray]) ->
     parts = sum_of_products(kernel, 1)
     if parts is None or parts[4].element.kind != "float":
         return None
-    (*rows, column), folds, guard, (a, b), acc, epilogue = parts
-    if any(isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in folds) for g in guard for n in walk(g)):
+    (*rows, column), reduction_axes, guard, (a, b), acc, epilogue = parts
+    if any(
+        isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in reduction_axes) for g in guard for n in walk(g)
+    ):
         return None
     values, weights = (a, b) if depends(b, {column}) else (b, a)
-    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *folds)):
+    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *reduction_axes)):
         return None
     if depends(values, {column}) or not stores_columns(epilogue, column):
         return None
-    known = known_terms(weights, constants, (column, *folds))
-    return FewRows(tuple(rows), column, tuple(folds), ex.both(*guard), values, weights, known, acc, epilogue)
+    known = known_terms(weights, constants, (column, *reduction_axes))
+    return FewRows(tuple(rows), column, tuple(reduction_axes), ex.both(*guard), values, weights, known, acc, epilogue)
 
 
 def why_not_few_rows(found: FewRows | None) -> str:
@@ -150,10 +155,12 @@ def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
         array = np.ascontiguousarray(np.moveaxis(found.known[places], 1, -1))
         weights = ex.Tensor("weights", array.shape, element, "constant")
         constants = {weights: array}
-        one = step(weights[(panel, *found.folds, place[1])])
-        steps = narrowed(loops_of(found.folds, (If(found.guard, one),) if isinstance(found.guard, ex.Expr) else one))
+        one = step(weights[(panel, *found.reduction_axes, place[1])])
+        steps = narrowed(
+            loops_of(found.reduction_axes, (If(found.guard, one),) if isinstance(found.guard, ex.Expr) else one)
+        )
     elif found.along is found.column:
-        steps = loops_of(found.folds, step(substitute(found.weights, {found.column: begin + lane})))
+        steps = loops_of(found.reduction_axes, step(substitute(found.weights, {found.column: begin + lane})))
     else:
         steps = _by_blocks(
             found, wide, substitute(found.weights, {found.column: begin + lane}), place[1], (v, lane), step
@@ -187,7 +194,7 @@ def _by_blocks(
 ) -> Block:
     """The steps of a panel over weights whose terms lie side by side: some at once are transposed into a buffer. The last ones of
     these move back, before the buffer's first if need be."""
-    (fold,), element, (v, lane) = found.folds, found.accumulator.element, inner
+    (fold,), element, (v, lane) = found.reduction_axes, found.accumulator.element, inner
     terms, side = extent_of(fold), SQUARE // element.bytes
     deep = max(1, processor().l1_bytes // 2 // (wide * SQUARE)) * side
     block = ex.Tensor("block", (deep + side, wide), element, "stack")

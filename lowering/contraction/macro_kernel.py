@@ -17,9 +17,9 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import accumulators
 from ..processor import processor
-from .k_packing import divided, is_multiple, loops_of, size_of
 from .match import Contraction, kernel_from_body
 from .micro_kernel import MicroKernel
+from .vnni_packing import divided, is_multiple, loops_of, size_of
 
 MAX_STACK_K = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
@@ -39,8 +39,8 @@ class PanelTiling:
         self.kernel, self.c, self.micro = kernel, c, micro
         self.element = c.accumulator.element
         self.lanes = processor().tile_vector_bytes // self.element.bytes
-        self.terms = product(tuple(i.extent for i in c.folds))
-        self.k: ex.Expr = ex.flat_index(c.folds, tuple(i.extent for i in c.folds))
+        self.terms = product(tuple(i.extent for i in c.reduction_axes))
+        self.k: ex.Expr = ex.flat_index(c.reduction_axes, tuple(i.extent for i in c.reduction_axes))
         self.across = divided(c.column.extent, self.lanes)
         self.blocks = self.across * size_of(c.window)
         self.together = min(micro.vectors, self.blocks) if isinstance(self.blocks, int) else micro.vectors
@@ -128,10 +128,10 @@ class PanelTiling:
 
     # tiles
 
-    def tiles(self, folds: Sequence[ex.Index], sum: Sum, parts: int = 1) -> ir.Block:
+    def tiles(self, reduction_axes: Sequence[ex.Index], sum: Sum, parts: int = 1) -> ir.Block:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
-        What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts.
+        What `sum` gives has the reduction_axes' indices and those of the block and the lane. Steps are taken in so many parts.
         """
         rows, height = self.c.row.extent, self.height
         tile, r = ex.Index("tile", divided(rows, height)), ex.Index("r", height)
@@ -142,11 +142,12 @@ class PanelTiling:
         place = (r, self.v * self.lanes + self.lane)
         add = self.each(r, (ir.Store(sums, place, sum(sums[place], tile, start.var + r, r)),))
         zero = self.each(r, (ir.Store(sums, place, ex.constant(0, self.element)),))
-        if len(folds) > 1:
+        if len(reduction_axes) > 1:
             return self.each_tile(
-                tile, (start, ir.Alloc(sums), zero, *loops_of(folds, (add,)), *self.finished(sums, start.var, r))
+                tile,
+                (start, ir.Alloc(sums), zero, *loops_of(reduction_axes, (add,)), *self.finished(sums, start.var, r)),
             )
-        (fold,) = folds
+        (fold,) = reduction_axes
         steps = fold.extent
         unrolled = self.micro.steps_together(steps)
         block, u = ex.Index("s", steps // unrolled), ex.Index("u", unrolled)

@@ -24,7 +24,7 @@ from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
 from ..loops.collapse import is_whole
-from .k_packing import is_edge
+from .vnni_packing import is_edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Contraction:
     row: Index
     window: Index | None
     column: Index
-    folds: tuple[Index, ...]
+    reduction_axes: tuple[Index, ...]
     guard: tuple[Expr, ...]
     a: Expr
     b: Expr
@@ -45,7 +45,7 @@ class Contraction:
     @property
     def unknown(self) -> set[Index]:
         """The indices but the outer ones of which it is only known when called how far they go."""
-        inner = (self.row, self.window, self.column, *self.folds)
+        inner = (self.row, self.window, self.column, *self.reduction_axes)
         return {i for i in inner if i is not None and not isinstance(i.extent, int)}
 
 
@@ -55,7 +55,7 @@ class Windowed:
 
     outer: tuple[Index, ...]
     places: tuple[Index, ...]
-    folds: tuple[Index, ...]
+    reduction_axes: tuple[Index, ...]
     guard: tuple[Expr, ...]
     weights: Expr
     values: Expr
@@ -110,8 +110,8 @@ def match_contraction(kernel: Kernel) -> Contraction | None:
     parts = sum_of_products(kernel)
     if parts is None:
         return None
-    loops, folds, guard, factors, acc, epilogue = parts
-    if any(isinstance(i.extent, int) and i.extent < 1 for i in (*loops, *folds)):
+    loops, reduction_axes, guard, factors, acc, epilogue = parts
+    if any(isinstance(i.extent, int) and i.extent < 1 for i in (*loops, *reduction_axes)):
         return None
     column = loops[-1]
     a, b = factors if depends(factors[1], {column}) else factors[::-1]
@@ -126,7 +126,7 @@ def match_contraction(kernel: Kernel) -> Contraction | None:
         return None
     row, window = only_a[-1], only_b[-1] if only_b else None
     outer = tuple(i for i in loops if i not in (row, window, column))
-    return Contraction(outer, row, window, column, tuple(folds), tuple(guard), a, b, acc, epilogue)
+    return Contraction(outer, row, window, column, tuple(reduction_axes), tuple(guard), a, b, acc, epilogue)
 
 
 def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
@@ -144,23 +144,25 @@ def windowed(kernel: Kernel) -> Windowed | None:
     parts = sum_of_products(kernel)
     if parts is None or not all(isinstance(i.extent, int) and i.extent > 0 for i in (*parts[0], *parts[1])):
         return None
-    loops, folds, guard, factors, acc, epilogue = parts
+    loops, reduction_axes, guard, factors, acc, epilogue = parts
     places: set[Expr] = set(loops[-2:])
     weights, values = factors if depends(factors[1], places) else factors[::-1]
     if len(loops) < 3 or depends(weights, places) or any(depends(g, {i}) for g in guard for i in loops[:-2]):
         return None
-    moves = all(depends(values, {i}) for i in (*loops[-2:], *folds)) and _is_guarded(values, guard, places)
-    found = Windowed(tuple(loops[:-2]), tuple(loops[-2:]), tuple(folds), tuple(guard), weights, values, acc, epilogue)
+    moves = all(depends(values, {i}) for i in (*loops[-2:], *reduction_axes)) and _is_guarded(values, guard, places)
+    found = Windowed(
+        tuple(loops[:-2]), tuple(loops[-2:]), tuple(reduction_axes), tuple(guard), weights, values, acc, epilogue
+    )
     return found if moves and stores_columns(epilogue, loops[-1]) else None
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class Reduction:
     """A reduction into one accumulator, in loops that hold nothing else: the loops, those of the reduction, its guard, where
     the accumulator starts, its update, and what follows."""
 
     loops: list[Index]
-    folds: list[Index]
+    reduction_axes: list[Index]
     guard: list[Expr]
     accumulator: Tensor
     start: Expr
@@ -168,29 +170,29 @@ class Fold:
     epilogue: Block
 
 
-def fold_of(kernel: Kernel, least_loops: int = 2) -> Fold | None:
+def match_reduction(kernel: Kernel, least_loops: int = 2) -> Reduction | None:
     """The reduction that a kernel is; None if it is none."""
     loops, block = _chain(kernel.body)
     match block:
         case (Alloc(acc), Store(again, (), start), For() as fold, *epilogue) if again is acc:
-            folds, inner = _chain((fold,))
+            reduction_axes, inner = _chain((fold,))
         case _:
             return None
     guard, inner = _guard(inner)
     if len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
-    return Fold(loops, folds, guard, acc, start, inner, tuple(epilogue))
+    return Reduction(loops, reduction_axes, guard, acc, start, inner, tuple(epilogue))
 
 
 def sum_of_products(
     kernel: Kernel, least_loops: int = 2
 ) -> tuple[list[Index], list[Index], list[Expr], tuple[Expr, Expr], Tensor, Block] | None:
     """The loops, those of the fold, its guard and factors, the sum, and what follows."""
-    found = fold_of(kernel, least_loops)
+    found = match_reduction(kernel, least_loops)
     factors = None if found is None else factors_of_update(found.update, found.accumulator)
     if found is None or factors is None or not (isinstance(found.start, Const) and found.start.value == 0):
         return None
-    return found.loops, found.folds, found.guard, factors, found.accumulator, found.epilogue
+    return found.loops, found.reduction_axes, found.guard, factors, found.accumulator, found.epilogue
 
 
 def _chain(block: Block) -> tuple[list[Index], Block]:

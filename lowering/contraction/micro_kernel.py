@@ -15,7 +15,7 @@ from math import inf
 
 from ...dialect.ir.sizes import Dim
 from ..processor import Processor, processor
-from .k_packing import is_multiple
+from .vnni_packing import is_multiple
 
 LOADS_PER_PRODUCT = 8  # cost model: loads that take as long as an instruction of a product, beside which most run
 MAX_ROWS = 14  # more would gain little and be longer code
@@ -99,12 +99,12 @@ def _tiles(size: Dim | None, each: int) -> float:
 
 FMA = Product(1)
 MUL_I32 = Product(1, instructions=3, temporaries=1, max_rows=3)  # the product takes so long that it hides all loads
-DOT4 = Product(4)
-MADDUBS = Product(4, instructions=3, temporaries=4)
+INT8_DOT_PRODUCT = Product(4)
+INT8_PAIR_PRODUCTS = Product(4, instructions=3, temporaries=4)
 
 
 def pairdot() -> Product:
     """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a sum, or plain integers."""
     if all(d.function != "pairdot" for d in processor().dot_products):
         return Product(2, instructions=PLAIN_PAIRDOT, temporaries=2)
-    return Product(2) if processor().has_dot4 else Product(2, instructions=2, temporaries=1)
+    return Product(2) if processor().has_int8_dot_product else Product(2, instructions=2, temporaries=1)

@@ -17,8 +17,8 @@ from ...dialect.ir.types import I16, I32
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, accumulator, assign, update
 from ..analysis.integer_ranges import Ranges, interval
-from .k_packing import loops_of, only_read, read_at
 from .match import Contraction, kernel_from_body
+from .vnni_packing import loops_of, only_read, read_at
 
 MAGNITUDE = I32.limits[1]  # all bits but the sign
 

@@ -18,7 +18,9 @@ from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
-from .k_packing import (
+from .macro_kernel import GROUPS, PanelTiling, Row
+from .match import LoweredContraction, kernel_from_body
+from .vnni_packing import (
     PackedInput,
     Terms,
     Words,
@@ -34,8 +36,6 @@ from .k_packing import (
     row_words,
     turned,
 )
-from .macro_kernel import GROUPS, PanelTiling, Row
-from .match import LoweredContraction, kernel_from_body
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
@@ -50,7 +50,7 @@ class PanelPacking:
     def __init__(self, tiling: PanelTiling, constants: Mapping[Tensor, np.ndarray]) -> None:
         c = tiling.c
         self.tiling, self.c, self.kernel, self.element = tiling, c, tiling.kernel, tiling.element
-        self.known, self.words = constants, pack_k_axis(c.folds, tiling.micro.product.terms)
+        self.known, self.words = constants, pack_k_axis(c.reduction_axes, tiling.micro.product.terms)
         self.step = Index("s", self.words.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
@@ -92,7 +92,7 @@ class PanelPacking:
 
     def known_rows(self) -> np.ndarray | None:
         """The words of constant rows, a line of steps for each."""
-        known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.folds))
+        known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
         return None if known is None else self.words.packed(known)
 
     def squares(self, fold: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
@@ -148,8 +148,8 @@ class PanelPacking:
         apart = stride(image.words, at, self.tiling.lane)
         if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
             lanes = For(self.tiling.lane, (store,), kind="vector", width=self.tiling.lanes)
-            return (self.tiling.placed(loops_of(words.folds, (lanes,))),)
-        return (self.tiling.placed((For(self.tiling.lane, loops_of(words.folds, (store,))),)),)
+            return (self.tiling.placed(loops_of(words.reduction_axes, (lanes,))),)
+        return (self.tiling.placed((For(self.tiling.lane, loops_of(words.reduction_axes, (store,))),)),)
 
     def of_factors(self, to: Tensor) -> Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
@@ -163,18 +163,18 @@ class PanelPacking:
         near = [stride(n.tensor, n.indices, c.column) for n in walk(c.b) if isinstance(n, Read)]
         if not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in near):
             inner: Block = (If(_all(tests), (one,)),) if tests else (one,)
-            alone = self.tiling.placed((For(self.tiling.lane, narrowed(loops_of(c.folds, inner))),))
+            alone = self.tiling.placed((For(self.tiling.lane, narrowed(loops_of(c.reduction_axes, inner))),))
             return (*self._cleared(to), alone) if tests else (alone,)
         wide = For(self.tiling.lane, (one,), kind="vector", width=self.tiling.lanes)
         if not tests:
-            return (self.tiling.placed(loops_of(c.folds, (wide,))),)
+            return (self.tiling.placed(loops_of(c.reduction_axes, (wide,))),)
         ends = [
             substitute(g, self.tiling.column(as_index(end)))
             for g in c.guard
             for end in ((0, self.tiling.lanes - 1) if depends(g, {c.column}) else (0,))
         ]
         alone = For(self.tiling.lane, (If(_all(tests), (one,), (zero,)),))
-        return (self.tiling.placed(loops_of(c.folds, (If(_all(ends), (wide,), (alone,)),))),)
+        return (self.tiling.placed(loops_of(c.reduction_axes, (If(_all(ends), (wide,), (alone,)),))),)
 
     def _cleared(self, to: Tensor) -> Block:
         step, column = Index("s", self.tiling.terms), Index("c", self.tiling.width)
@@ -196,7 +196,7 @@ class PanelPacking:
 
     def known_panels(self, terms: Terms) -> np.ndarray | None:
         """The panels of constant columns: steps of so many elements each."""
-        factors = known_terms(self.c.b, self.known, (*self.beside, *self.tiling.lines, *self.c.folds))
+        factors = known_terms(self.c.b, self.known, (*self.beside, *self.tiling.lines, *self.c.reduction_axes))
         if factors is None:
             return None
         known = terms.packed(factors)
@@ -225,13 +225,13 @@ class PanelPacking:
             lines = (*self.beside, *self.tiling.lines)
             value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
         lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
-        if self.is_turned(value) and len(terms.folds) == 1:
-            body = loops_of((*self.beside, panel), self.squares(terms.folds[0], lanes(value), placed))
+        if self.is_turned(value) and len(terms.reduction_axes) == 1:
+            body = loops_of((*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed))
         elif isinstance(terms, Words):
-            order = (*self.beside, *terms.folds, panel)
+            order = (*self.beside, *terms.reduction_axes, panel)
             body = by_words(terms, self.c.b, order, lambda value: placed(lanes(value)))
         else:
-            body = loops_of((*self.beside, *terms.folds, panel), placed(lanes(value)))
+            body = loops_of((*self.beside, *terms.reduction_axes, panel), placed(lanes(value)))
         self.kernels.append(kernel_from_body(self.kernel, "columns", body, (packed,)))
         return packed
 
@@ -281,8 +281,8 @@ class PanelPacking:
         last = is_multiple(self.tiling.panels, self.tiling.several)
         panel = self.tiling.turn * self.tiling.several + m
         lanes, placed = self.into_panels(to, (m,), terms, panel if last else minimum(panel, self.tiling.panels - 1))
-        if self.is_turned(self.c.b) and len(terms.folds) == 1:
-            body = loops_of((m,), self.squares(terms.folds[0], lanes(self.c.b), placed))
+        if self.is_turned(self.c.b) and len(terms.reduction_axes) == 1:
+            body = loops_of((m,), self.squares(terms.reduction_axes[0], lanes(self.c.b), placed))
         else:
             body = self.along_rows(terms, m, panel, lanes(self.c.b))
         at = self.tiling.panel - self.tiling.turn * self.tiling.several if self.tiling.several > 1 else as_index(0)
@@ -304,7 +304,7 @@ class PanelPacking:
                     names[let.var] = var = Var(f"{let.var.name}{n}_{v}", let.var.type)
                     named.append(Let(var, substitute(let.value, at)))
                 body += substitute_block(lanes, {**at, **names})
-        return *named, *loops_of(terms.folds, tuple(body))
+        return *named, *loops_of(terms.reduction_axes, tuple(body))
 
 
 def _all(conditions: Sequence[Expr]) -> Expr:

@@ -31,13 +31,13 @@ from ...dialect.notation.loops import Block, If, Kernel
 from ...dialect.notation.traverse import substitute
 from ..analysis.integer_ranges import Ranges, interval
 from ..processor import processor
-from .k_packing import Terms, at_least, known_terms, size_of
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
-from .micro_kernel import DOT4, FMA, MADDUBS, MIN_ORDERED, MUL_I32, MicroKernel, Product, pairdot
+from .micro_kernel import FMA, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS, MIN_ORDERED, MUL_I32, MicroKernel, Product, pairdot
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import PanelPacking
 from .sign_offset import Version, offset_bytes, with_sign_offset
+from .vnni_packing import Terms, at_least, known_terms, size_of
 
 MIN_ROWS, MIN_K = 4, 8  # rows and terms of a contraction for which packing pays
 ONES = 0x10001  # both halves of a word, to widen with
@@ -49,7 +49,7 @@ Words = Sequence[tuple[Expr, Expr]]  # of a row and of columns
 
 def worth_packing(c: Contraction) -> Expr | bool:
     """Test whether tiles are filled and there are enough products; a run-time condition for unknown sizes."""
-    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.folds))
+    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.reduction_axes))
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     wanted = (
@@ -88,7 +88,7 @@ def lower_single_terms(kernel: Kernel, c: Contraction, constants: Constants) -> 
     if c.accumulator.element is I32:
         packing = packing_of(kernel, c, constants, MUL_I32)
         return packing.contracted(_single_integers(packing))
-    packing, terms = packing_of(kernel, c, constants, FMA), Terms(c.folds)
+    packing, terms = packing_of(kernel, c, constants, FMA), Terms(c.reduction_axes)
     tiling, columns = packing.tiling, packing.some_panels(terms)
     if columns is None:
         packing.share_rows(tiling.terms)
@@ -99,7 +99,7 @@ def lower_single_terms(kernel: Kernel, c: Contraction, constants: Constants) -> 
     def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
         return apply("fma", substitute(c.a, {c.row: at}), column, sum)
 
-    tiles = tiling.tiles(c.folds, added, tiling.parts(tiling.terms))
+    tiles = tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
     return packing.contracted((*fill, *tiling.each_of_group(tiles)))
 
 
@@ -111,7 +111,7 @@ def _single_integers(packing: PanelPacking) -> Block:
     def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
         return sum + substitute(c.a, {c.row: at}) * column
 
-    return *fill, *tiling.tiles(c.folds, added, tiling.parts(tiling.terms))
+    return *fill, *tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
 
 
 def _words(packing: PanelPacking, products: Callable[[Words], Expr], words: int = 1) -> Block | None:
@@ -147,7 +147,7 @@ def lower_pairdot(
     return packing.contracted(body if held is True else (If(held, body, _single_integers(packing)),))
 
 
-class _Dot4:
+class _Int8DotProduct:
     """The kernels of products of four bytes; the factor of the columns has no sign, or that of the rows where `swapped`."""
 
     def __init__(self, packing: PanelPacking, swapped: bool, function: str = "quaddot_us") -> None:
@@ -161,13 +161,15 @@ class _Dot4:
         return None if body is None else self.packing.contracted(body)
 
 
-def lower_dot4(kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants) -> Version | None:
+def lower_int8_dot_product(
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants
+) -> Version | None:
     """The kernels where the processor adds the products of four bytes to a sum by one instruction, and where they are exact."""
 
-    def kernels(swapped: bool, function: str = "quaddot_us") -> _Dot4:
-        return _Dot4(packing_of(kernel, c, constants, DOT4), swapped, function)
+    def kernels(swapped: bool, function: str = "quaddot_us") -> _Int8DotProduct:
+        return _Int8DotProduct(packing_of(kernel, c, constants, INT8_DOT_PRODUCT), swapped, function)
 
-    if processor().dot4_is_signed and all(
+    if processor().int8_dot_product_is_signed and all(
         isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows, sizes.columns)
     ):
         made = kernels(False, "quaddot").lower()
@@ -178,7 +180,7 @@ def lower_dot4(kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constan
 # bytes without VNNI: sums of two products in 16 bits, of as many words as fit, then widened
 
 
-def lower_maddubs(
+def lower_int8_pair_products(
     kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges
 ) -> Version | None:
     """The kernels that multiply bytes to sums of 16 bits, widened to 32, and where these are exact; None where never.
@@ -200,7 +202,7 @@ def lower_maddubs(
         limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed)), None)
         if sign is not True and limit is not None and signed.within(I8):
             known = both(*([] if sign is False else [~sign]), size <= limit, others <= I8.limits[1])
-            packing = packing_of(kernel, c, constants, MADDUBS)
+            packing = packing_of(kernel, c, constants, INT8_PAIR_PRODUCTS)
             words = _words_per_widening(packing, limit, signed, swapped)
             body = _words(packing, lambda words, swapped=swapped: _widened(words, swapped), words)
             return None if body is None else (packing.contracted(body), known)
@@ -223,7 +225,7 @@ def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swa
     """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in [0, limit]."""
     c = packing.c
     factor, lines = (c.b, (*packing.beside, *packing.tiling.lines)) if swapped else (c.a, (*packing.around, c.row))
-    known = known_terms(factor, packing.known, (*lines, *c.folds))
+    known = known_terms(factor, packing.known, (*lines, *c.reduction_axes))
     sums = None if known is None else _sums(packing.words.packed(known))
     largest = I16.limits[1] // max(limit, 1), min(I16.limits[1], -I16.limits[0] // max(limit, 1))  # as i16
     for words in WORDS_PER_WIDENING:

@@ -15,10 +15,10 @@ import numpy as np
 from ...dialect.ir.types import I8, I32, UI8
 from ...dialect.notation.expressions import Expr, Tensor, both, constant, select
 from ..analysis.accesses import depends
-from .k_packing import known_terms
 from .match import Contraction, LoweredContraction
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import PanelPacking
+from .vnni_packing import known_terms
 
 OFFSET = 128
 HIGHEST = -0x7F7F7F80  # the highest bits of a word's bytes: 0x80808080
@@ -58,7 +58,9 @@ def with_sign_offset(sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKer
 def are_bytes(c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray]) -> bool:
     """Test whether the factors are known to be such bytes at compile time."""
     least, most = I8.limits[1], UI8.limits[1]
-    rows = known_terms(c.a, constants, [i for i in (*c.outer, c.row, *c.folds) if depends(c.a, {i})]) is not None
+    rows = (
+        known_terms(c.a, constants, [i for i in (*c.outer, c.row, *c.reduction_axes) if depends(c.a, {i})]) is not None
+    )
     below, under = sizes.negative
     if not isinstance(sizes.rows, int) or not isinstance(sizes.columns, int):
         return False

@@ -29,16 +29,23 @@ from .channel_lanes import channel_lanes_cost, lower_channel_lanes, match_channe
 from .depthwise import lower_depthwise
 from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
 from .few_rows import few_rows_cost, lower_few_rows, match_few_rows, why_not_few_rows, why_not_panels
-from .k_packing import extent_of, is_plain, only_read, size_of
-from .m_vectorized import lower_m_vectorized, m_vectorized_cost
 from .match import Contraction, LoweredContraction, match_contraction, windowed
-from .micro_kernel import DOT4, FMA, GUESS, MADDUBS, MIN_ORDERED, MUL_I32, Product, pairdot
+from .micro_kernel import FMA, GUESS, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS, MIN_ORDERED, MUL_I32, Product, pairdot
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
-from .packed_product import lower_dot4, lower_maddubs, lower_pairdot, lower_single_terms, product_cost, worth_packing
+from .packed_product import (
+    lower_int8_dot_product,
+    lower_int8_pair_products,
+    lower_pairdot,
+    lower_single_terms,
+    product_cost,
+    worth_packing,
+)
+from .row_lanes import lower_row_lanes, row_lanes_cost
 from .sign_offset import Version, are_bytes
 from .split_groups import split_groups
+from .vnni_packing import extent_of, is_plain, only_read, size_of
 from .winograd import lower_winograd, winograd_products
-from .winograd_transforms import F2X2_3X3, F4X4_3X3, WinogradTransform
+from .winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3, WinogradTransform
 
 Constants = Mapping[Tensor, np.ndarray]
 T = TypeVar("T")
@@ -96,7 +103,7 @@ class Problem:
     def terms(self) -> int:
         """The terms of each sum, by estimate."""
         terms = 1
-        for i in self.contraction.folds:
+        for i in self.contraction.reduction_axes:
             terms *= _guess(i)
         return terms
 
@@ -307,7 +314,11 @@ def _winograd(name: str, transform: WinogradTransform) -> Strategy:
         if why := _of_integers(problem):
             return why
         c = problem.contraction
-        if transform is F2X2_3X3 and processor().has_dot4 and are_bytes(c, _magnitudes(problem), problem.constants):
+        if (
+            transform is WINOGRAD_F2X2_3X3
+            and processor().has_int8_dot_product
+            and are_bytes(c, _magnitudes(problem), problem.constants)
+        ):
             return "products of four bytes take less time"
         return winograd_products(transform, problem.kernel, c, problem.constants)[1]
 
@@ -321,10 +332,10 @@ def _winograd(name: str, transform: WinogradTransform) -> Strategy:
     return Strategy(name, applies, cost, build)
 
 
-def _m_vectorized_applies(problem: Problem) -> str:
+def _row_lanes_apply(problem: Problem) -> str:
     if why := _of_bytes(problem):
         return why
-    if not processor().has_dot4:
+    if not processor().has_int8_dot_product:
         return "the processor has no dot product of four bytes"
     last, lanes = problem.joined, processor().lanes
     if last is None or worth_packing(last.contraction) is not True or last.contraction.window is not None:
@@ -333,15 +344,15 @@ def _m_vectorized_applies(problem: Problem) -> str:
     return "fewer rows or columns than a vector has lanes" if short else ""
 
 
-def _m_vectorized_cost(problem: Problem) -> float:
-    return m_vectorized_cost(problem.contraction) * problem.terms / DOT4.terms * _unproved(problem)
+def _row_lanes_cost(problem: Problem) -> float:
+    return row_lanes_cost(problem.contraction) * problem.terms / INT8_DOT_PRODUCT.terms * _unproved(problem)
 
 
-def _m_vectorized(problem: Problem) -> Version | None:
+def _row_lanes(problem: Problem) -> Version | None:
     last = problem.joined
     assert last is not None
-    given = problem.kernel, problem.contraction, (last.kernel, last.contraction)
-    return lower_m_vectorized(*given, _magnitudes(problem), problem.constants)
+    pixels = Pixels(problem.contraction, last.kernel, last.contraction)
+    return lower_row_lanes(problem.kernel, pixels, _magnitudes(problem), problem.constants)
 
 
 def _panel_cost(product: Callable[[], Product]) -> Callable[[Problem], float]:
@@ -351,17 +362,17 @@ def _panel_cost(product: Callable[[], Product]) -> Callable[[Problem], float]:
         c = problem.panels.contraction
         read = only_read(c.b)
         gathered = 1 if read is None or is_plain(read) else GATHERED
-        unproved = _unproved(problem) if product() is DOT4 else 1
+        unproved = _unproved(problem) if product() is INT8_DOT_PRODUCT else 1
         return product_cost(product(), c) * problem.terms / product().terms * gathered * unproved
 
     return cost
 
 
-def _if_dot4(has: bool) -> Callable[[Problem], str]:
+def _if_int8_dot_product(has: bool) -> Callable[[Problem], str]:
     why = (
         "the processor has a dot product of four bytes" if not has else "the processor has no dot product of four bytes"
     )
-    return lambda problem: _of_bytes(problem) or ("" if processor().has_dot4 is has else why)
+    return lambda problem: _of_bytes(problem) or ("" if processor().has_int8_dot_product is has else why)
 
 
 def _single_integers(problem: Problem) -> str:
@@ -426,20 +437,20 @@ def _depthwise(problem: Problem) -> Version | None:
 
 
 STRATEGIES = (
-    _winograd("winograd_4x4", F4X4_3X3),
-    _winograd("winograd_2x2", F2X2_3X3),
-    Strategy("m_vectorized_dot4", _m_vectorized_applies, _m_vectorized_cost, _m_vectorized),
+    _winograd("winograd_4x4", WINOGRAD_F4X4_3X3),
+    _winograd("winograd_2x2", WINOGRAD_F2X2_3X3),
+    Strategy("int8_dot_product_row_lanes", _row_lanes_apply, _row_lanes_cost, _row_lanes),
     Strategy(
-        "dot4",
-        _if_dot4(True),
-        _panel_cost(lambda: DOT4),
-        _by_panels(lambda p: lower_dot4(p.kernel, p.contraction, _magnitudes(p), p.constants)),
+        "int8_dot_product",
+        _if_int8_dot_product(True),
+        _panel_cost(lambda: INT8_DOT_PRODUCT),
+        _by_panels(lambda p: lower_int8_dot_product(p.kernel, p.contraction, _magnitudes(p), p.constants)),
     ),
     Strategy(
-        "maddubs",
-        _if_dot4(False),
-        _panel_cost(lambda: MADDUBS),
-        _by_panels(lambda p: lower_maddubs(p.kernel, p.contraction, _magnitudes(p), p.constants, p.ranges)),
+        "int8_pair_products",
+        _if_int8_dot_product(False),
+        _panel_cost(lambda: INT8_PAIR_PRODUCTS),
+        _by_panels(lambda p: lower_int8_pair_products(p.kernel, p.contraction, _magnitudes(p), p.constants, p.ranges)),
     ),
     Strategy(
         "pairdot",

@@ -26,11 +26,11 @@ from ...dialect.notation.expressions import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import processor
-from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .operand_bitwidths import OperandMagnitudes
+from .vnni_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .winograd_kernels import VECTORS, Windows, WinogradKernels
-from .winograd_transforms import F2X2_3X3, WinogradTransform
+from .winograd_transforms import WINOGRAD_F2X2_3X3, WinogradTransform
 
 MIN_ROWS, MIN_TILES, MIN_STEPS = 8, 16, 8  # rows, tiles and words of a sum for which it pays
 MIN_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
@@ -43,23 +43,28 @@ def windows_of(c: Contraction) -> Windows | None:
     read = only_read(c.b)
     if c.window is None or read is None or not all(is_edge(g, read) for g in c.guard):
         return None
-    found = [_slides(read, along, c.folds) for along in (c.window, c.column)]
+    found = [_slides(read, along, c.reduction_axes) for along in (c.window, c.column)]
     if None in found:
         return None
     (axis, rows), (other, columns) = (f for f in found if f is not None)
-    rest = tuple(i for i in c.folds if i not in (rows, columns))
+    rest = tuple(i for i in c.reduction_axes if i not in (rows, columns))
     mine = only_read(c.a)
-    if axis == other or not rest or mine is None or any(sum(i is k for i in mine.indices) != 1 for k in c.folds):
+    if (
+        axis == other
+        or not rest
+        or mine is None
+        or any(sum(i is k for i in mine.indices) != 1 for k in c.reduction_axes)
+    ):
         return None
     pairs = pack_k_axis(rest, 2)
     return None if pairs.partial else Windows(rows, columns, (axis, other), read, pairs)
 
 
-def _slides(read: Read, along: Index, folds: Sequence[Index]) -> tuple[int, Index] | None:
+def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[int, Index] | None:
     """The axis at which a read is at along + k + a constant, and the k of three that is nowhere else."""
     for axis, e in enumerate(read.indices):
         sum = affine(e)
-        k = next((k for k in folds if sum.factor(k) == 1 and extent_of(k) == 3), None)
+        k = next((k for k in reduction_axes if sum.factor(k) == 1 and extent_of(k) == 3), None)
         if k is not None and sum.factor(along) == 1 and len(sum.terms) == 2:
             others = [i for n, i in enumerate(read.indices) if n != axis]
             return None if any(depends(i, {k, along}) for i in others) else (axis, k)
@@ -78,7 +83,7 @@ def lower_winograd(
     assert windows is not None
     pays = _pays(c, windows)
     turned = WinogradKernels(kernel, c, windows, turning)
-    array = known_terms(c.a, constants, (*turned.rows, *turned.folds))
+    array = known_terms(c.a, constants, (*turned.rows, *turned.reduction_axes))
     if array is None:
         pays = both(pays, at_least(size_of(c.window) * c.column.extent, MIN_RESULTS))
     packed: dict[Tensor, np.ndarray] = {}
@@ -117,19 +122,19 @@ def winograd_products(
     turning: WinogradTransform, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray]
 ) -> tuple[float, str]:
     """The vector instructions of the products in the transformed domain, and why they do not apply, if so."""
-    windows = windows_of(c) if c.unknown.isdisjoint((c.row, *c.folds)) else None
+    windows = windows_of(c) if c.unknown.isdisjoint((c.row, *c.reduction_axes)) else None
     if windows is None:
         return inf, "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
     if _pays(c, windows) is False:
         return inf, "too few rows, tiles or channels for transforms to pay"
     turned = WinogradKernels(kernel, c, windows, turning)
     products = turned.cost
-    if known_terms(c.a, constants, (*turned.rows, *turned.folds)) is None:
-        if turning is not F2X2_3X3:
+    if known_terms(c.a, constants, (*turned.rows, *turned.reduction_axes)) is None:
+        if turning is not WINOGRAD_F2X2_3X3:
             return products, "weights are not constant"
         if at_least(size_of(c.window) * c.column.extent, MIN_RESULTS) is False:
             return products, "too few results for transforming weights in every call"
-    if turning is not F2X2_3X3 and (not isinstance(turned.count, int) or turned.count < MIN_TILES):
+    if turning is not WINOGRAD_F2X2_3X3 and (not isinstance(turned.count, int) or turned.count < MIN_TILES):
         return products, "too few tiles for their transforms to pay"
     return products, ""
 

@@ -18,9 +18,9 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import depends
 from ..processor import processor
-from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
 from .match import Contraction
 from .micro_kernel import GUESS, pairdot
+from .vnni_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
 from .winograd_transforms import WinogradTransform
 
 VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
@@ -40,7 +40,12 @@ class Windows:
 
     @property
     def terms(self) -> int:
-        return 9 * extent_of(self.pairs.index) * prod(map(extent_of, self.pairs.folds)) // extent_of(self.pairs.part)
+        return (
+            9
+            * extent_of(self.pairs.index)
+            * prod(map(extent_of, self.pairs.reduction_axes))
+            // extent_of(self.pairs.part)
+        )
 
 
 class WinogradKernels:
@@ -54,7 +59,11 @@ class WinogradKernels:
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
         self.rows = (*self.around, c.row)
-        self.folds = (*(i for i in c.folds if i not in (windows.rows, windows.columns)), windows.rows, windows.columns)
+        self.reduction_axes = (
+            *(i for i in c.reduction_axes if i not in (windows.rows, windows.columns)),
+            windows.rows,
+            windows.columns,
+        )
         self.micro = pairdot().best(
             c.row.extent, self.blocks, fixed=VECTORS if self.blocks is None else min(VECTORS, self.blocks)
         )
@@ -115,8 +124,8 @@ class WinogradKernels:
             rows = [self.named(body, half, self.turning.weights(column)) for column in zip(*g, strict=True)]
             points.append([n for row in zip(*rows, strict=True) for n in self.turning.weights(row)])
         for n, (low, high) in enumerate(zip(*points, strict=True)):
-            body.append(ir.Store(words, (*self.rows, ex.as_index(n), *pairs.folds), word((low, high), 2)))
-        return words, loops_of((*self.rows, *pairs.folds), tuple(body))
+            body.append(ir.Store(words, (*self.rows, ex.as_index(n), *pairs.reduction_axes), word((low, high), 2)))
+        return words, loops_of((*self.rows, *pairs.reduction_axes), tuple(body))
 
     def packed(self, points: np.ndarray, packed: dict[ex.Tensor, np.ndarray]) -> ex.Tensor:
         """The same of constant weights, as they are used: by tiles of rows."""
@@ -135,7 +144,7 @@ class WinogradKernels:
         """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile."""
         w, pairs, size, side = self.windows, self.pairs, self.turning.size, self.turning.side
         h, t = ex.Index("h", self.lines * size + 2), ex.Index("t", self.wide)
-        lines = (*self.beside, *pairs.folds)
+        lines = (*self.beside, *pairs.reduction_axes)
         words = ex.Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
         sizes = [w.read.tensor.shape[axis] for axis in w.axes]
         height, width = sizes
@@ -173,12 +182,12 @@ class WinogradKernels:
         """All panels of columns, turned beforehand."""
         panel = ex.Index("panel", self.panels)
         body = self.of_panel(panel, lambda first, v: self.turn(image, panel, first, v))
-        return self.shared((*self.beside, panel, *self.pairs.folds), body)
+        return self.shared((*self.beside, panel, *self.pairs.reduction_axes), body)
 
     def turn(self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index) -> ir.Block:
         """Columns of a panel: every tile's elements turned, for a pair of channels."""
         size, side = self.turning.size, self.turning.side
-        lines, place = (*self.beside, *self.pairs.folds), first + v * processor().lanes + self.lane
+        lines, place = (*self.beside, *self.pairs.reduction_axes), first + v * processor().lanes + self.lane
         body: list[ir.Statement] = []
         x = [[image[(*lines, s, r % size, place + r // size * self.wide)] for s in range(side)] for r in range(side)]
         across = [self.named(body, f"x{r}_", self.turning.input(x[r])) for r in range(side)]
@@ -228,7 +237,7 @@ class WinogradKernels:
             loop = ir.For(tile, (at, *self.products(weights, tiled, tile, start, panel, first, v)))
             if self.groups > 1:
                 return (replace(loop, start=group * per, stop=ex.minimum(group * per + per, self.tiles)),)
-            return *loops_of(self.pairs.folds, self.turn(image, panel, first, v)), loop
+            return *loops_of(self.pairs.reduction_axes, self.turn(image, panel, first, v)), loop
 
         body = self.of_panel(panel, tiles)
         return self.shared((*self.c.outer, panel, group), (ir.Alloc(self.columns), *body) if self.groups == 1 else body)

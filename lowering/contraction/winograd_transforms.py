@@ -125,9 +125,9 @@ def _twice(a: Expr) -> Expr:
     return _add(a, a)
 
 
-F2X2_3X3 = WinogradTransform(
+WINOGRAD_F2X2_3X3 = WinogradTransform(
     2, _input_of_two, _weights_of_two, _sums_of_two, odd=1, bits=2, most_input=8191, most_weight=3639
 )
-F4X4_3X3 = WinogradTransform(
+WINOGRAD_F4X4_3X3 = WinogradTransform(
     4, _input_of_four, _weights_of_four, _sums_of_four, odd=9, bits=6, most_input=326, most_weight=226
 )

@@ -55,14 +55,14 @@ QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us",
 def mma(kernel: Kernel, context: Context) -> Kernels | None:
     """The kernels that pack the factors and multiply them, if the factors are known to fit 8 bits."""
     c = match_contraction(kernel)
-    if c is None or c.unknown & {*c.folds[1:]} or c.accumulator.element is not I32:
+    if c is None or c.unknown & {*c.reduction_axes[1:]} or c.accumulator.element is not I32:
         return None
     a, b = (_byte(interval(e, context.ranges)) for e in (c.a, c.b))
     if a is None or b is None:
         return None
-    channel = next((i for i in sorted(c.folds, key=_largest_first) if _is_axis_of_both(i, c)), None)
+    channel = next((i for i in sorted(c.reduction_axes, key=_largest_first) if _is_axis_of_both(i, c)), None)
     across = tuple(i.extent for i in (c.window, c.column) if i is not None)
-    sizes = (c.row.extent, product(across), product(tuple(i.extent for i in c.folds)))
+    sizes = (c.row.extent, product(across), product(tuple(i.extent for i in c.reduction_axes)))
     if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
     return _Words(kernel, c, channel, (a, b), context.constants).contracted()
@@ -109,7 +109,7 @@ class _Words(Tiles):
     ) -> None:
         self.kernel, self.constants, self.channel = kernel, constants, channel
         self.function = QUADS[types]
-        self.taps = tuple(i for i in c.folds if i is not channel)
+        self.taps = tuple(i for i in c.reduction_axes if i is not channel)
         self.packs = (channel.extent + (PACK - 1)) // PACK  # packs per tap
         count = self.packs * product(tuple(i.extent for i in self.taps))
         super().__init__(c, (count + 3) // 4)

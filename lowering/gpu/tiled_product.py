@@ -46,7 +46,7 @@ SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use
 def tiled_product(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of sufficient size."""
     c = match_contraction(kernel)
-    if c is None or c.unknown & {*c.folds[1:]}:
+    if c is None or c.unknown & {*c.reduction_axes[1:]}:
         return None
     if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
         return None
@@ -60,7 +60,7 @@ class _Scalars(Tiles):
     """Products of single elements, in the contraction's own type."""
 
     def __init__(self, c: Contraction) -> None:
-        self.depth = product(tuple(i.extent for i in c.folds))
+        self.depth = product(tuple(i.extent for i in c.reduction_axes))
         super().__init__(c, (self.depth + (DEPTH - 1)) // DEPTH)
         element = c.accumulator.element
         down, along = self.high // ROW, self.wide // ROW
@@ -102,10 +102,12 @@ class _Scalars(Tiles):
             near, rest = SECTOR // tile.element.bytes, self.thread // (SECTOR // tile.element.bytes)
             deep = self.thread % near + rest // TOGETHER % (DEPTH // near) * near
             wide = s * (THREADS // DEPTH) + rest // (TOGETHER * DEPTH // near) * TOGETHER + rest % TOGETHER
-        extents = [i.extent for i in self.c.folds]
-        folds: dict[Expr, Expr] = dict(zip(self.c.folds, digits(step * DEPTH + deep, extents), strict=True))
+        extents = [i.extent for i in self.c.reduction_axes]
+        reduction_axes: dict[Expr, Expr] = dict(
+            zip(self.c.reduction_axes, digits(step * DEPTH + deep, extents), strict=True)
+        )
         there = self.row_at(wide) if rows else self.column_at(wide)
-        body: Block = (Store(held, (s,), self.placed(value, folds, there)),)
+        body: Block = (Store(held, (s,), self.placed(value, reduction_axes, there)),)
         zero: Block = (Store(held, (s,), self.zero()),)
         kept: Block = (Store(tile, (half, deep, wide), held[s]),)
         buffers = allocated(held)
@@ -115,8 +117,8 @@ class _Scalars(Tiles):
             body = (*body, Store(counts, (s,), constant(True, I1)))
             zero = (*zero, Store(counts, (s,), constant(False, I1)))
             kept = (*kept, Store(self.kept, (half, deep, wide % ROW, wide // ROW), counts[s]))
-        guards = () if rows else tuple(self.placed(g, folds, there) for g in self.c.guard)
-        for guard in (both(*guards), both(within(folds), within(there))):
+        guards = () if rows else tuple(self.placed(g, reduction_axes, there) for g in self.c.guard)
+        for guard in (both(*guards), both(within(reduction_axes), within(there))):
             if isinstance(guard, Expr):
                 body = (If(guard, body, zero),)
         return (*buffers, *self.unrolled((s,), body)), self.unrolled((s,), kept)

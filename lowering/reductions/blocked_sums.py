@@ -26,10 +26,10 @@ from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, stores
 from ..analysis.reduction_order import ORDERED, reduction_update
-from ..contraction.k_packing import at_least
 from ..contraction.match import factors_of
 from ..contraction.micro_kernel import MIN_ORDERED
 from ..contraction.split_groups import split_groups
+from ..contraction.vnni_packing import at_least
 from ..loops.collapse import is_whole
 from ..passes import kernel_pass
 

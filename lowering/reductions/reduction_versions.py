@@ -22,7 +22,7 @@ from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Stor
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory, reduction_update
-from ..contraction.k_packing import at_least
+from ..contraction.vnni_packing import at_least
 from ..loops.collapse import collapsed
 from ..loops.substitute_sizes import substitute_sizes
 from ..passes import kernel_pass

@@ -243,7 +243,7 @@ SHARED = {
 }
 PLAIN = {"dot_products": AVX2_PRODUCTS, "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
-UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": preferred("m_vectorized_dot4", WINOGRAD)} | QUADS
+UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": preferred("int8_dot_product_row_lanes", WINOGRAD)} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {"l3_bytes": 2, "cvm.lowering.analysis.vector_stores.MIN_VECTORS": 0}
@@ -314,7 +314,7 @@ PATHS = {
     "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
     "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
     "larger, vectors of rows, signs": Path(
-        UPRIGHT | {f"{C}.m_vectorized.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
+        UPRIGHT | {f"{C}.row_lanes.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
     ),
     "larger, bytes": Path(
         SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("

@@ -15,13 +15,13 @@ CONVOLUTIONS = {
     (64, 64, 56, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
     (128, 128, 28, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
     (256, 256, 14, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
-    (512, 512, 7, 3, 1, 1, 0): ("winograd_2x2", "m_vectorized_dot4"),
-    (64, 128, 56, 3, 2, 1, 0): ("maddubs", "m_vectorized_dot4"),
-    (256, 1024, 14, 1, 1, 1, 0): ("maddubs", "dot4"),
+    (512, 512, 7, 3, 1, 1, 0): ("winograd_2x2", "int8_dot_product_row_lanes"),
+    (64, 128, 56, 3, 2, 1, 0): ("int8_pair_products", "int8_dot_product_row_lanes"),
+    (256, 1024, 14, 1, 1, 1, 0): ("int8_pair_products", "int8_dot_product"),
     (256, 256, 28, 3, 1, 256, 0): ("depthwise", "depthwise"),
     (64, 64, 112, 3, 2, 64, 0): ("depthwise", "depthwise"),
-    (3, 32, 224, 3, 2, 1, -127): ("pairdot", "dot4"),
-    (3, 64, 224, 7, 2, 1, -127): ("pairdot", "dot4"),
+    (3, 32, 224, 3, 2, 1, -127): ("pairdot", "int8_dot_product"),
+    (3, 64, 224, 7, 2, 1, -127): ("pairdot", "int8_dot_product"),
 }
 
 

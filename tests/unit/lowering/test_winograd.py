@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from contraction_programs import preferred
 from cvm.lowering.contraction import strategies, winograd
-from cvm.lowering.contraction.winograd_transforms import F2X2_3X3, F4X4_3X3
+from cvm.lowering.contraction.winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3
 from legal_and_equal import legal
 
 import cvm
@@ -99,7 +99,7 @@ def test_what_follows_is_done_with_the_results() -> None:
 def test_sums_too_large_to_be_divided_are_computed_as_any_other() -> None:
     x, w = values("even", 1, 1)
     both(program("even"), x * 0 + 8191, w * 0 + 3639)  # 4 y is beyond an i32
-    assert F2X2_3X3.fits(8191, 3639, 9) is True and F2X2_3X3.fits(8191, 3639, 9 * 16) is False
+    assert WINOGRAD_F2X2_3X3.fits(8191, 3639, 9) is True and WINOGRAD_F2X2_3X3.fits(8191, 3639, 9 * 16) is False
 
 
 def test_sums_of_any_threads_are_the_same() -> None:
@@ -197,8 +197,11 @@ def test_weights_too_large_for_larger_tiles_are_turned_by_the_others(larger: Non
 
 
 def test_sums_too_large_to_be_divided_by_64() -> None:
-    assert F4X4_3X3.fits(127, 127, 2047) is True and F4X4_3X3.fits(127, 127, 2048) is False
-    assert F4X4_3X3.fits(127, 127, 9, (1 << 18) - 1) is True and F4X4_3X3.fits(127, 127, 9, 1 << 18) is False
+    assert WINOGRAD_F4X4_3X3.fits(127, 127, 2047) is True and WINOGRAD_F4X4_3X3.fits(127, 127, 2048) is False
+    assert (
+        WINOGRAD_F4X4_3X3.fits(127, 127, 9, (1 << 18) - 1) is True
+        and WINOGRAD_F4X4_3X3.fits(127, 127, 9, 1 << 18) is False
+    )
 
 
 @pytest.mark.parametrize("name", LARGER)

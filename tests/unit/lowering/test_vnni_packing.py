@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cvm.dialect.ir.types import I32
 from cvm.dialect.notation.expressions import Index, Tensor, indices
-from cvm.lowering.contraction.k_packing import image_of, pack_k_axis, words_along
+from cvm.lowering.contraction.vnni_packing import image_of, pack_k_axis, words_along
 
 X = Tensor("x", (6, 9, 9), I32)
 

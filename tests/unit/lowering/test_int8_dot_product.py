@@ -10,7 +10,7 @@ import pytest
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
-from cvm.lowering.contraction import m_vectorized, strategies
+from cvm.lowering.contraction import row_lanes, strategies
 from cvm.lowering.processor import DOT_PRODUCTS, Processor
 from depthwise_programs import SHAPES
 from depthwise_programs import text as windows
@@ -40,9 +40,11 @@ def processor(
         dot_products=DOT_PRODUCTS, packing_products=0, tile_vector_bytes=width, vector_registers=registers
     )
     compile_for(**vars(found))
-    kinds = contractions.preferred("m_vectorized_dot4", ("winograd", *(["m_"] if vectors == "columns" else [])))
+    kinds = contractions.preferred(
+        "int8_dot_product_row_lanes", ("winograd", *(["int8_dot_product_row_lanes"] if vectors == "columns" else []))
+    )
     monkeypatch.setattr(strategies, "STRATEGIES", kinds)
-    monkeypatch.setattr(m_vectorized, "PLACES", 0 if width == 64 else m_vectorized.PLACES)
+    monkeypatch.setattr(row_lanes, "PLACES", 0 if width == 64 else row_lanes.PLACES)
     return found
 
 
@@ -106,7 +108,7 @@ def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edg
     }}"""
     lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
     assert "quaddot_us" in lowered and ("%strip" in lowered) == any(
-        s.name.startswith("m_") for s in strategies.STRATEGIES
+        s.name.endswith("row_lanes") for s in strategies.STRATEGIES
     )
 
 

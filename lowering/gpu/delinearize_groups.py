@@ -15,7 +15,7 @@ from ..passes import gpu_pass
 
 
 @gpu_pass
-def expose_contraction(kernel: Kernel) -> Kernel:
+def delinearize_groups(kernel: Kernel) -> Kernel:
     groups = split_groups(kernel)
     made = delinearize(kernel if groups is None or groups.whole is not True else groups.kernel)
     return made if match_contraction(kernel) is None and match_contraction(made) is not None else kernel

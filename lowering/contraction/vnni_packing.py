@@ -33,11 +33,11 @@ WORD = 32  # bits
 class Terms:
     """The terms of a sum as they are, one in each step."""
 
-    folds: tuple[Index, ...]
+    reduction_axes: tuple[Index, ...]
 
     @property
     def shape(self) -> Shape:
-        return tuple(i.extent for i in self.folds)
+        return tuple(i.extent for i in self.reduction_axes)
 
     @property
     def steps(self) -> Dim:
@@ -45,7 +45,7 @@ class Terms:
 
     @property
     def step(self) -> Expr:
-        return flat_index(self.folds, self.shape)
+        return flat_index(self.reduction_axes, self.shape)
 
     @property
     def partial(self) -> bool:
@@ -58,7 +58,7 @@ class Terms:
 
     def packed(self, array: np.ndarray) -> np.ndarray:
         """The same of known factors, whose last axes are the fold's."""
-        return array.reshape(*array.shape[: array.ndim - len(self.folds)], -1)
+        return array.reshape(*array.shape[: array.ndim - len(self.reduction_axes)], -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,9 @@ class Words(Terms):
         return word(self.each(e), self.many)
 
     def packed(self, array: np.ndarray) -> np.ndarray:
-        return super().packed(packed_words(array, self.folds.index(self.part) - len(self.folds), self.many))
+        return super().packed(
+            packed_words(array, self.reduction_axes.index(self.part) - len(self.reduction_axes), self.many)
+        )
 
     def each(self, e: Expr) -> list[Expr]:
         """An expression at each of the terms of a word."""
@@ -86,18 +88,24 @@ class Words(Terms):
         return [substitute(e, {self.index: self.part * self.many + n}) for n in range(count)]
 
 
-def pack_k_axis(folds: Sequence[Index], many: int) -> Words:
+def pack_k_axis(reduction_axes: Sequence[Index], many: int) -> Words:
     """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
     the one that needs the fewest zeros."""
-    found = [i for i in folds if is_multiple(i.extent, many)] or [i for i in folds if not isinstance(i.extent, int)]
-    index = found[0] if found else min(reversed(folds), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
-    return words_along(index, folds, many)
+    found = [i for i in reduction_axes if is_multiple(i.extent, many)] or [
+        i for i in reduction_axes if not isinstance(i.extent, int)
+    ]
+    index = (
+        found[0]
+        if found
+        else min(reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
+    )
+    return words_along(index, reduction_axes, many)
 
 
-def words_along(index: Index, folds: Sequence[Index], many: int) -> Words:
+def words_along(index: Index, reduction_axes: Sequence[Index], many: int) -> Words:
     """This index taken by so many."""
     part = Index(index.name, divided(index.extent, many))
-    return Words(tuple(part if i is index else i for i in folds), index, part, many)
+    return Words(tuple(part if i is index else i for i in reduction_axes), index, part, many)
 
 
 def extent_of(index: Index | None) -> int:
@@ -200,7 +208,7 @@ def loops_of(indices: Sequence[Index], body: Block) -> Block:
 def row_words(a: Expr, words: Words, rows: Sequence[Index], bits: Expr | None = None) -> tuple[Tensor, Block]:
     """The words of the rows, these bits turned, and the loops that write them."""
     packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
-    at = (*rows, *words.folds)
+    at = (*rows, *words.reduction_axes)
     return packed, by_words(words, a, at, lambda value: (Store(packed, at, turned(value, bits)),))
 
 

@@ -1,0 +1,208 @@
+"""Contractions of bytes with known rows, whose vectors go along the rows, and whose columns are a number each:
+
+    for panel in rows by 24 parallel {
+      for tile in columns by 7 {
+        sums[7, 24] = 0 in registers
+        for k { sums[q, r] = sums[q, r] + quaddot_us(image[k, q], rows[panel, k, r]) }
+        held[q, r] = sums[q, r]
+      }
+      y[r, q] = f(held[q, r])
+    }
+
+For columns that are no whole vectors, as those of 7 x 7 images, or would have to be gathered for panels. The tiles and strips are those
+of direct convolutions, and a tile is read from the packed image as it is. Threads share the rows, so that each reads its own weights,
+once. Zeros beyond the edge of the image are not multiplied: the loops over windows leave them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...dialect.ir.sizes import product
+from ...dialect.ir.types import I32
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
+from ...dialect.notation.affine import Affine, affine_conditions
+from ...dialect.notation.traverse import substitute
+from ..processor import processor
+from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile
+from .macro_kernel import PanelTiling
+from .match import Contraction, LoweredContraction, kernel_from_body
+from .micro_kernel import INT8_DOT_PRODUCT, MicroKernel
+from .operand_bitwidths import OperandMagnitudes
+from .pack_panels import PanelPacking
+from .sign_offset import OFFSET, Version, offset_bytes, where, with_sign_offset
+from .vnni_packing import extent_of, image_of, known_terms
+
+PLACES = 16  # steps of words for each place, for which sums are kept of each
+FINISH = 20  # steps of words that take as long as to hold sums and to turn them
+
+
+def lower_row_lanes(
+    kernel: ir.Kernel, pixels: Pixels, sizes: OperandMagnitudes, constants: Mapping[ex.Tensor, np.ndarray]
+) -> Version | None:
+    """The kernels that multiply so, and where they compute what they should; None where they never do."""
+    return with_sign_offset(sizes, lambda swapped: _RowLanes(kernel, pixels, constants, swapped))
+
+
+def _micro_kernel(c: Contraction) -> MicroKernel:
+    """The micro-kernel of least cost, whose vectors lie along the rows."""
+    return INT8_DOT_PRODUCT.best(c.column.extent, _blocks(c), "m", more=_finish(c))
+
+
+def row_lanes_cost(c: Contraction) -> float:
+    """The vector instructions of a step of all tiles."""
+    return extent_of(c.window) * _micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
+
+
+def _blocks(c: Contraction) -> int:
+    return -(-extent_of(c.row) // processor().lanes)
+
+
+def _finish(c: Contraction) -> float:
+    """The instructions for each sum, held and transposed in the end, in each step."""
+    terms = product(tuple(i.extent for i in c.reduction_axes))
+    assert isinstance(terms, int)
+    return FINISH * INT8_DOT_PRODUCT.terms / terms
+
+
+class _RowLanes(DirectConvolution):
+    """The kernels of one contraction, whose words `packing` packs; the rows have no sign where `swapped`."""
+
+    def __init__(
+        self, kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray], swapped: bool
+    ) -> None:
+        micro = _micro_kernel(pixels.c)
+        tile = Tile(min(micro.rows, extent_of(pixels.c.column)), micro.vectors)
+        super().__init__(kernel, pixels, constants, tile)
+        self.packing, self.swapped = PanelPacking(PanelTiling(kernel, pixels.c, micro), constants), swapped
+        self.weights_stay = False  # threads share them
+        self.leaves_out = True  # zeros beyond the edge
+        self.sign: ex.Expr | bool = False
+        self.more: ex.Tensor | None = None  # what is taken from the sums of each place
+
+    def lower(self) -> LoweredContraction | None:
+        words = self.packing.words
+        image = image_of(self.c.b, self.c.guard, words, bits=self.packing.column_bits)
+        if image is None or self.packing.known_rows() is None:
+            return None
+        self.image = image
+        return self.made()
+
+    def weights(self) -> PackedWeights:
+        """Words of the rows, so many rows' side by side. Blocks that would go beyond the end move back."""
+        lines = self.packing.known_rows()
+        assert lines is not None
+        first = np.minimum(np.arange(self.panels * self.vectors) * self.lanes, self.rows - self.lanes)
+        panels = lines[..., (first[:, None] + np.arange(self.lanes)).reshape(-1, self.wide), :].swapaxes(-1, -2)
+        packed = ex.Tensor("rows", panels.shape, I32, "constant")
+        image = kernel_from_body(self.kernel, "image", self.image.body, (self.image.words,))
+        constants = {**self.packing.constants, packed: np.ascontiguousarray(panels)}
+        return packed, (*self.packing.kernels, image), self.packing.views, constants
+
+    @property
+    def weight(self) -> ex.Expr:
+        return self.packed[(*self.around, self.panel, self.packing.words.step, self.v * self.lanes + self.lane)]
+
+    def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
+        words = self.image.words[tuple(substitute(e, at) for e in self.image.at)]
+        factors = (self.weight, words) if self.swapped else (words, self.weight)
+        return sum + ex.apply("quaddot_us", *factors)
+
+    def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
+        """The loops over words, the innermost one unrolled where the columns of a tile differ in what is outside."""
+        *around, last = self.packing.words.reduction_axes
+        turns = self.columns_of(last)
+        steps: ir.Block = (ir.For(last, (self.each(add),)),)
+        if turns is not None:
+            steps = tuple(
+                s
+                for k, some in enumerate(turns)
+                if some
+                for s in ir.substitute_block((self.each(add, some),), {last: ex.as_index(k)})
+            )
+        for fold in reversed(around):
+            start, stop = (substitute(e, at) for e in self.inside(fold))
+            steps = (ir.For(fold, steps, start, stop),)
+        return steps
+
+    def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
+        if self.more is None:
+            return super().epilogue(self.packing.tiling.rest(sum, row), row, column)
+        return super().epilogue(sum - where(self.sign, self.more[(*self.around, row, column)]), row, column)
+
+    # where windows reach beyond the edge, are zeros, which are left out
+
+    def offset(self, sign: ex.Expr | bool) -> bool:
+        """Offsets bytes; where there are few places, each has what is taken from its sums, of the weights not left out."""
+        if not offset_bytes(self.packing, self.swapped, sign):
+            return False
+        count = extent_of(self.last.column)
+        self.leaves_out = not self.swapped and self.c.window is not None and count * PLACES <= self.packing.words.steps
+        if self.leaves_out:
+            sums = self.sums_of_places() * OFFSET
+            self.more = ex.Tensor("places", sums.shape, I32, "constant")
+            self.packing.constants = {self.more: sums}
+            self.sign = sign
+        return True
+
+    def sums_of_places(self) -> np.ndarray:
+        """The sums of the weights that are not left out, for each row and column."""
+        c, count = self.c, len(self.c.reduction_axes)
+        weights = known_terms(c.a, self.packing.known, (*self.around, c.row, *c.reduction_axes))
+        assert weights is not None and c.window is not None
+        weights = weights.astype(np.int32)
+        indices = (c.window, c.column, *c.reduction_axes)
+        places = dict(zip(indices, np.ogrid[tuple(slice(extent_of(i)) for i in indices)], strict=True))
+        inside = np.ones((extent_of(c.window), extent_of(c.column), *(1 for _ in c.reduction_axes)), bool)
+        *around, last = self.packing.words.reduction_axes
+        whole = [(last, c.column)] if self.columns_of(last) is not None else []
+        for fold, along in (*((f, c.window) for f in around), *whole):
+            for sum in self.sums_of(fold, along):
+                terms = [places[i] * sum.factor(i) for i in (fold, along)]
+                inside = inside & (terms[0] + terms[1] + sum.constant >= 0)
+        for axis, size in enumerate(inside.shape[2:], weights.ndim - count):
+            if size == 1:
+                weights = weights.sum(axis, keepdims=True, dtype=np.int32)
+        weights = weights.reshape(*weights.shape[:-count], 1, 1, *weights.shape[-count:])
+        sums = (weights * inside).sum(tuple(range(-count, 0)), dtype=np.int32)
+        return np.ascontiguousarray(sums.reshape(*sums.shape[:-2], -1))
+
+    def inside(self, fold: ex.Index) -> tuple[ex.Expr, ex.Expr]:
+        """The condition that a line's window is inside of the array."""
+        start, stop = ex.as_index(0), ex.as_index(fold.extent)
+        if self.c.window is not None:
+            for sum in self.sums_of(fold, self.c.window):
+                rest = sum.without(fold)
+                if sum.factor(fold) == 1:
+                    start = ex.maximum(start, (rest * -1).expression())
+                else:
+                    stop = ex.minimum(stop, rest.plus(1).expression())
+        return start, stop if start is ex.ZERO else ex.maximum(start, stop)
+
+    def columns_of(self, fold: ex.Index) -> list[range] | None:
+        """The columns of a tile that are inside of the array, for each turn of the innermost loop; None where a tile is not a
+        whole line, or what is read for all turns, which stays in registers, leaves none for sums."""
+        c, count = self.c, extent_of(fold)
+        read = (self.tall + 1) * self.vectors + self.tall + count
+        if c.window is None or self.tall < self.line or read >= processor().vector_registers:
+            return None
+        sums = self.sums_of(fold, c.column)
+        found: list[range] = []
+        for k in range(count):
+            held = [
+                r
+                for r in range(self.tall)
+                if all(s.constant + s.factor(fold) * k + s.factor(c.column) * r >= 0 for s in sums)
+            ]
+            found.append(range(held[0], held[-1] + 1) if held else range(0))
+        return found
+
+    def sums_of(self, fold: ex.Index, along: ex.Index) -> list[Affine]:
+        """The affine forms of the guard over these indices only, without repetition."""
+        if not self.leaves_out:
+            return []
+        sums = [s for g in self.c.guard for s in affine_conditions(g) or []]
+        return [s for s in sums if abs(s.factor(fold)) == 1 and not s.without(fold).without(along).terms]
