@@ -19,6 +19,7 @@ _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # in a checkout the packages are beside this folder, in a wheel inside it
     __path__.append(str(_here.parent))
 
+from cvm.dialect.ir.compilation_context import USER_TRACEBACK as _USER_TRACEBACK  # noqa: E402
 from cvm.dialect.ir.diagnostics import (  # noqa: E402
     CallError,
     Diagnostic,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager as _AbstractContextManager
     from typing import Any as _Any
     from typing import Literal as _Literal
+    from typing import ParamSpec as _ParamSpec
+    from typing import TypeVar as _TypeVar
 
     import onnx as _onnx
     from numpy.typing import ArrayLike as _ArrayLike
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
-    from cvm.jit.options import CompileOptions
+    from cvm.jit.options import CompileOptions, TargetName
     from cvm.lowering.processor import Processor
 
     from .batching import vmap
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
     Reference = _Literal["tflite-reference", "tosa", "onnxruntime"]
     Rules = _Literal["numpy", "dali"]
+    _P = _ParamSpec("_P")
+    _R = _TypeVar("_R")
 
     class Compiled(CompiledFunction, CompiledGraph):
         """A compiled function or clocked program: the program decides which. Only for type checkers, to which it is
@@ -78,6 +83,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@_USER_TRACEBACK
 def parse(text: str | bytes, filename: str = "<text>") -> Module:
     """A program's text as a verified module.
 
@@ -91,6 +97,7 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
     return parse_text(text, filename)
 
 
+@_USER_TRACEBACK
 def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Module:
     """The program in a file, as a verified module.
 
@@ -103,6 +110,7 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
     return read(_Path(path), allow_outside=allow_outside)
 
 
+@_USER_TRACEBACK
 def from_onnx(
     model: str | _os.PathLike[str] | bytes | _onnx.ModelProto,
     sizes: _Mapping[str, int | _Sequence[int]] | None = None,
@@ -120,6 +128,7 @@ def from_onnx(
     return read_onnx(model, sizes, constants)
 
 
+@_USER_TRACEBACK
 def from_tosa(model: str | _os.PathLike[str] | bytes) -> Module:
     """A TOSA graph, the path of a flatbuffer or its bytes, as a verified module, whose function is `main`.
 
@@ -131,6 +140,7 @@ def from_tosa(model: str | _os.PathLike[str] | bytes) -> Module:
     return read_tosa(model)
 
 
+@_USER_TRACEBACK
 def from_tflite(
     model: str | _os.PathLike[str] | bytes,
     sizes: _Mapping[str, _Sequence[int]] | None = None,
@@ -150,25 +160,28 @@ def from_tflite(
 
 @_overload
 def compile(
-    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu", *, optimize: int = 2,
-    cpu: str | Processor | None = None, require_exact: Reference | None = None,
+    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: TargetName = "cpu", *, optimize: int = 2,
+    cpu: str | Processor | None = None, require_exact: Reference | None = None, convert: bool = False,
+    like: _Literal["numpy"] | None = None,
 ) -> Compiled: ...  # fmt: skip
 @_overload
 def compile(
-    program: _Callable[..., _Any], *, target: str = "cpu", optimize: int = 2, cpu: str | Processor | None = None,
+    program: _Callable[_P, _R], *, target: TargetName = "cpu", optimize: int = 2, cpu: str | Processor | None = None,
     rules: Rules | None = None, static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-) -> TracedFunction: ...  # fmt: skip
+    like: _Literal["numpy"] | None = None,
+) -> TracedFunction[_P, _R]: ...  # fmt: skip
 @_overload
 def compile(
-    *, target: str = "cpu", optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
-    static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-) -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...  # fmt: skip
+    *, target: TargetName = "cpu", optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (), like: _Literal["numpy"] | None = None,
+) -> _Callable[[_Callable[_P, _R]], TracedFunction[_P, _R]]: ...  # fmt: skip
+@_USER_TRACEBACK
 def compile(
     program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main",
-    target: str = "cpu", *, optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
+    target: TargetName = "cpu", *, optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-    require_exact: Reference | None = None,
-) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:  # fmt: skip
+    require_exact: Reference | None = None, convert: bool = False, like: _Literal["numpy"] | None = None,
+) -> _Any:  # fmt: skip
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it
@@ -180,20 +193,25 @@ def compile(
 
     A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators are the dali dialect's.
     Arguments named by `static_argnames`, or numbered by `static_argnums`, are Python values that are compiled for.
+
+    Results are arrays of the library that arguments come from, through DLPack, or NumPy's by `like="numpy"`. By `convert` a program
+    takes arrays of other element types, where every value fits.
     """
     from cvm.jit.options import CompileOptions
 
-    if cpu is None:
-        options = CompileOptions(optimize)
-    else:
+    given: dict[str, _Any] = {}
+    if cpu is not None:
         from cvm.jit.host_processor import resolve
 
-        options = CompileOptions(optimize, resolve(cpu))
+        given["cpu"] = resolve(cpu)
+    options = CompileOptions(optimize, convert=convert, like=like, **given)
     if require_exact is not None:
         from .importers.exactness import require
 
         require(program, require_exact)
     if callable(program) or program is None:
+        if convert:
+            raise Error("convert is for programs, whose arguments have declared types; a Python function takes any")
         from .traced_function import TraceOptions, traced
 
         traces = TraceOptions.of(target, options, rules, static_argnums, static_argnames)

@@ -7,9 +7,10 @@ do not are refused. By the rules of the dali dialect, a few follow its operators
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from inspect import signature
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Parameter, Signature, signature
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
 
 from .numpy_or_dali_ufuncs import common, known
-from .trace import NUMPY_FUNCTIONS, NUMPY_REDUCTIONS, TracedArray, apply, caller, fail, tracer_of, ufunc_of_trace
+from .trace import NUMPY_FUNCTIONS, NUMPY_REDUCTIONS, TracedArray, apply, caller, fail, into, tracer_of, ufunc_of_trace
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
@@ -189,16 +190,20 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
 
 
 def reshape(x: Any, *shape: Any, order: str = "C") -> Any:
-    if order != "C":
-        fail(f"arrays are reshaped in C's order here, got {order!r}: use transpose before it and after it")
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    if _is_fortran(order):
+        return transpose(reshape(transpose(x), tuple(sizes)[::-1]))
     return apply("cvm.reshape", x, target_shape=tuple(whole_number(n, "a size") for n in sizes))
 
 
 def ravel(x: Any, order: str = "C") -> Any:
-    if order != "C":
-        fail(f"arrays are flattened in C's order here, got {order!r}: use transpose before it")
-    return apply("cvm.flatten", x)
+    return apply("cvm.flatten", transpose(x) if _is_fortran(order) else x)
+
+
+def _is_fortran(order: Any) -> bool:
+    if order not in ("C", "F"):
+        fail(f"the order of elements is C or F here, got {order!r}")
+    return order == "F"
 
 
 def transpose(x: Any, *axes: Any) -> Any:
@@ -217,9 +222,13 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(x, order)
 
 
-def moveaxis(x: Any, source: int, destination: int) -> Any:
-    order = [n for n in range(x.ndim) if n != whole_axis(source, x.ndim)]
-    order.insert(whole_axis(destination, x.ndim), whole_axis(source, x.ndim))
+def moveaxis(x: Any, source: Axes, destination: Axes) -> Any:
+    moved, places = whole_axes(source, x.ndim), whole_axes(destination, x.ndim)
+    if len(moved) != len(places):
+        fail(f"np.moveaxis has as many destinations as sources, got {destination!r} for {source!r}")
+    order = [n for n in range(x.ndim) if n not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
     return transpose(x, order)
 
 
@@ -269,7 +278,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
 def subscript(x: Any, key: Any) -> Any:
     """Integers, slices, ..., None and arrays of integers, as in NumPy."""
     parts = list(key) if isinstance(key, tuple) else [key]
-    if any(isinstance(p, (TracedArray, np.ndarray, list)) for p in parts):
+    if _has_arrays(parts):
         return _by_arrays(x, parts)
     taken = sum(p is not None and p is not ... for p in parts)
     dots = [n for n, p in enumerate(parts) if p is ...]
@@ -438,15 +447,22 @@ def square(x: Any) -> Any:
 
 
 def _view(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose result shares memory with its operand in NumPy, so that neither is changed in place here."""
+    """A function whose result shares memory with its operand in NumPy."""
 
     @wraps(function)
     def view(x: Any, *args: Any, **options: Any) -> Any:
-        found = function(x, *args, **options)
-        x.shares_memory = found.shares_memory = True
-        return found
+        return x.viewed(function(x, *args, **options))
 
     return view
+
+
+def _subscript(x: Any, key: Any) -> Any:
+    found = subscript(x, key)
+    return found if _has_arrays(key if isinstance(key, tuple) else (key,)) else x.viewed(found, key)
+
+
+def _has_arrays(parts: Sequence[Any]) -> bool:
+    return any(isinstance(p, (TracedArray, np.ndarray, list)) for p in parts)
 
 
 maximum, minimum = _larger_or_smaller("maximum", "dali.max"), _larger_or_smaller("minimum", "dali.min")
@@ -467,7 +483,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **METHODS,
     **{f.__name__: f for f in (concatenate, matmul, square, stack, where)},
     **{f.__name__: _view(f) for f in (expand_dims, flip, moveaxis)},
-    **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape", "size")},
+    **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape")},
+    "size": lambda x, axis=None: x.size if axis is None else x.shape[whole_axis(axis, x.ndim)],
     **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
 }
 # ufuncs as reductions: np.add.reduce(x)
@@ -476,29 +493,79 @@ UFUNC_REDUCTIONS = {
 }  # fmt: skip
 
 
+MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's that do not change what is computed
+
+
 def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; an unknown parameter, other than None, is an error of the traced program."""
-    parameters = signature(function)
+    """The function, called as NumPy's function of this name is. A parameter of NumPy's that there is not, unless it has its
+    default or None, is an error of the traced program; `out` is an array that the function made.
+    """
+    own = signature(function).parameters
+    words = ", ".join(own)
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        given = {o: v for o, v in options.items() if v is not None or o in parameters.parameters}
         try:
-            parameters.bind(*args, **given)
+            given, options, out = _in_own_words(name, own, args, options)
+            signature(function).bind(*given, **options)
         except TypeError as e:
-            fail(f"{name} of a traced array: {e}; it takes {', '.join(parameters.parameters)}")
-        return function(*args, **given)
+            fail(f"{name} of a traced array: {e}; it takes {words}")
+        found = function(*given, **options)
+        return found if out is None else into(out, found)
 
     return call
+
+
+@cache
+def _signature_of_numpys(name: str) -> Signature | None:
+    place, kept = name.removeprefix("np."), ("reshape", "transpose", "astype", "copy", "flatten")
+    try:  # these methods have parameters of their own
+        return None if name in kept else signature(attrgetter(place)(np))
+    except (AttributeError, ValueError):
+        return None
+
+
+def _in_own_words(
+    name: str, own: Mapping[str, Parameter], args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any], Any]:
+    """The arguments for NumPy's parameters as those of a function that may name them otherwise, and the value of `out`."""
+    numpys = _signature_of_numpys(name)
+    if numpys is None:
+        return [*args], {o: v for o, v in options.items() if v is not None or o in own}, None
+    positional, named, out = [], {}, None
+    names = [*own]
+    for n, (word, value) in enumerate(numpys.bind(*args, **options).arguments.items()):
+        place = [*numpys.parameters].index(word)
+        parameter = numpys.parameters[word]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named |= {o: v for o, v in value.items() if v is not None}
+        elif value is np._NoValue:  # type: ignore[attr-defined]
+            continue
+        elif word in own or (place < len(own) and names[place] not in numpys.parameters):
+            taken = word if word in own else names[place]
+            if n == len(positional) and own[taken].kind is not Parameter.KEYWORD_ONLY and names[n] == taken:
+                positional.append(value)
+            else:
+                named[taken] = value
+        elif word == "out":
+            out = value
+        elif not (value is None or word in MEANINGLESS or (np.isscalar(value) and value == parameter.default)):
+            fail(f"{name} of a traced array has no parameter {word} here; it takes {', '.join(own)}")
+    return positional, named, out
 
 
 for _name, _function in {**METHODS, "flatten": ravel}.items():
     setattr(TracedArray, _name, checked(_name, _function))
 TracedArray.T = property(_view(transpose))  # type: ignore[attr-defined]
-TracedArray.__getitem__ = _view(subscript)  # type: ignore[method-assign]
+TracedArray.__getitem__ = _subscript  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
+TracedArray.__imatmul__ = lambda self, other: into(self, matmul(self, other))  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
 NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
+NUMPY_FUNCTIONS["reshape"] = checked("np.reshape", _view(lambda x, shape, order="C": reshape(x, shape, order=order)))
+NUMPY_FUNCTIONS["transpose"] = checked("np.transpose", _view(lambda x, axes=None: transpose(x, *(axes or ()))))
 NUMPY_REDUCTIONS |= {
     n: checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
     for n, m in UFUNC_REDUCTIONS.items()

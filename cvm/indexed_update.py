@@ -93,10 +93,13 @@ def _numbers(x: TracedArray) -> Any:
 def update_in_place(x: TracedArray, new: Any) -> None:
     """Gives an array that the function made new elements."""
     x.change_in_place(f"make a new array, as by %{x.value.name}.at[...].set(values)")
-    x.value = new.value
+    x.take_value(new)
 
 
 def _set(self: TracedArray, key: Any, values: Any) -> None:
+    came_back = self.memory is not None and self.memory.changed is values and values.origin[0] is self
+    if came_back and values.origin[1] == key:  # `x[key] += y`: the elements that it changed
+        self.memory = values.memory
     update_in_place(self, IndexUpdate(self, key).changed("set", values))
 
 

@@ -73,6 +73,9 @@ class Tracer:
 
     def seen(self, given: TracedArray, span: Span) -> Value:
         """The value of an array of this function or of an outer one."""
+        changed = None if given.memory is None else given.memory.changed
+        if changed is not None and changed is not given:
+            fail("this array shares memory with another one, which was changed: use np.copy before, or that one", span)
         if given.tracer is self:
             return given.value
         if self.outer is None:
@@ -246,23 +249,57 @@ def _public(kind: type) -> str:
     return ", ".join(sorted(n for n in dir(kind) if not n.startswith("_") and n not in ("tracer", "value", "type")))
 
 
-def _no_options(name: str, options: dict[str, Any]) -> None:
-    given = [o for o, value in options.items() if value is not None]
-    if given:
-        fail(f"np.{name} takes only operands here, got {', '.join(given)}")
+def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
+    """The operands in the element types of the loop that has this result."""
+    kinds = [x.weak or x.dtype if isinstance(x, TracedArray) else type(x) if type(x) in (int, float, complex) else np.asarray(x).dtype for x in inputs]  # fmt: skip
+    wanted = (*(None,) * ufunc.nin, *(np.dtype(dtype),) * ufunc.nout)
+    try:
+        found = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=wanted, casting="same_kind")
+    except TypeError as e:
+        fail(str(e))
+    return [
+        x.astype(t) if isinstance(x, TracedArray) else np.asarray(x).astype(t)
+        for x, t in zip(inputs, found, strict=False)
+    ]
+
+
+def into(out: Any, found: Any) -> Any:
+    """Gives an array that the function made new elements, as `out` and operators in place do."""
+    if isinstance(out, tuple):
+        return into(out[0], found) if len(out) == 1 else tuple(map(into, out, found))
+    if not isinstance(out, TracedArray):
+        fail("traced values change traced arrays only: make out of traced ones, as by np.zeros_like")
+    out.change_in_place("leave out to get a new array")
+    if found.shape != out.shape:
+        fail(f"an array of shape {out.shape} cannot hold a result of shape {found.shape}")
+    if not np.can_cast(found.dtype, out.dtype, "same_kind"):
+        fail(f"an array of {out.dtype} cannot hold a result of {found.dtype}: use astype")
+    out.take_value(found.astype(out.dtype))
+    return out
+
+
+class Memory:
+    """The memory that an array and its views share in NumPy: whether it is an argument's, and the array that was changed last."""
+
+    __slots__ = ("changed", "is_argument")
+
+    def __init__(self, is_argument: bool) -> None:
+        self.is_argument = is_argument
+        self.changed: TracedArray | None = None  # the others, which NumPy changes with it, are refused from then on
 
 
 class TracedArray:
     """Stands for an array while a Python function is traced. Its operators follow the rules of the trace."""
 
-    __slots__ = ("shares_memory", "tracer", "value", "weak")
+    __slots__ = ("memory", "origin", "tracer", "value", "weak")
     __array_priority__ = 1000
 
     def __init__(self, tracer: Tracer, value: Value, weak: type | None = None) -> None:
         self.tracer = tracer
         self.value = value
         self.weak = weak  # int, float or complex for a Python number, whose element type gives way (NEP 50)
-        self.shares_memory = False  # a view of another array, in NumPy, or an array with views
+        self.memory: Memory | None = None  # of a view, in NumPy, and of an array with views
+        self.origin: tuple[TracedArray, Any] | None = None  # the array and the subscript of a view
 
     @property
     def type(self) -> Type:
@@ -300,14 +337,24 @@ class TracedArray:
     def __iter__(self) -> Any:
         return (self[n] for n in range(len(self)))  # type: ignore[index]
 
+    def viewed(self, found: TracedArray, key: Any = None) -> TracedArray:
+        """An array as one that shares this array's memory in NumPy."""
+        self.memory = found.memory = self.memory or Memory(self.value in self.tracer.arguments)
+        found.origin = self, key
+        return found
+
     def change_in_place(self, instead: str) -> None:
-        """Refuses to change an argument, and an array that shares memory with others."""
-        if self.value in self.tracer.arguments:
+        """Refuses to change an argument, or the memory of one, and an array of the function around the body of a loop."""
+        if self.value in self.tracer.arguments or (self.memory is not None and self.memory.is_argument):
             fail(f"a compiled function leaves its arguments as they are: {instead}")
         if tracer_of([self]) is not self.tracer:
             fail(f"the body of a loop leaves arrays of the function around it as they are, carry them: {instead}")
-        if self.shares_memory:
-            fail(f"this array shares memory with another one in NumPy, which would change too: {instead}")
+
+    def take_value(self, new: TracedArray) -> None:
+        """Take the elements of another array; those that share this one's memory are not used after it."""
+        self.value = new.value
+        if self.memory is not None:
+            self.memory.changed, self.memory = self, Memory(False)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
@@ -316,7 +363,10 @@ class TracedArray:
         raise NoSuchAttribute(Diagnostic(message, caller(), "trace"))
 
     def _number(self) -> NoReturn:
-        fail("the elements of an array are not known while compiling, so they cannot become Python numbers")
+        fail(
+            "the elements of an array are not known while compiling, so they cannot become Python numbers, nor elements of NumPy's "
+            "arrays: make those of traced ones, as by np.zeros_like"
+        )
 
     __int__ = __float__ = __index__ = __complex__ = _number
 
@@ -339,15 +389,28 @@ class TracedArray:
             return NUMPY_UPDATES[ufunc.__name__](*inputs, **options)
         if method != "__call__":
             _no_counterpart(f"{ufunc.__name__}.{method}")
+        out, dtype, mask = (options.pop(name, None) for name in ("out", "dtype", "where"))
+        inputs = inputs if dtype is None else tuple(_of_dtype(ufunc, inputs, dtype))
         if ufunc.__name__ in NUMPY_FUNCTIONS:
-            return NUMPY_FUNCTIONS[ufunc.__name__](*inputs, **options)
-        _no_options(ufunc.__name__, options)
-        return ufunc_of_trace(ufunc.__name__, *inputs)
+            found = NUMPY_FUNCTIONS[ufunc.__name__](*inputs, **options)
+        elif given := [o for o, value in options.items() if value is not None]:
+            fail(f"np.{ufunc.__name__} takes operands, out, dtype and where here, got {', '.join(given)}")
+        else:
+            found = ufunc_of_trace(ufunc.__name__, *inputs)
+        if mask is not None and mask is not True:
+            if out is None:
+                fail(
+                    f"np.{ufunc.__name__} leaves the elements open that where does not choose: give out, or use np.where"
+                )
+            found = NUMPY_FUNCTIONS["where"](mask, found, out[0])
+        return found if out is None else into(out, found)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-        found = NUMPY_FUNCTIONS.get(function.__name__)
+        room = function.__module__.partition(".")[2]
+        name = f"{room}.{function.__name__}" if room in ("linalg", "fft") else function.__name__
+        found = NUMPY_FUNCTIONS.get(name)
         if found is None:
-            _no_counterpart(function.__name__)
+            _no_counterpart(name)
         return found(*args, **kwargs)
 
     __hash__ = object.__hash__
@@ -399,13 +462,7 @@ def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
 
     def operate(self: TracedArray, other: Any) -> Any:
         self.change_in_place(f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements")
-        found = operation(self, other)
-        if found.shape != self.shape:
-            fail(f"an array of shape {self.shape} cannot hold a result of shape {found.shape}")
-        if not np.can_cast(found.dtype, self.dtype, "same_kind"):
-            fail(f"an array of {self.dtype} cannot hold a result of {found.dtype}: use astype")
-        self.value = found.astype(self.dtype).value
-        return self
+        return into(self, operation(self, other))
 
     return operate
 

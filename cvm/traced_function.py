@@ -9,11 +9,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
+from html import escape
 from types import MethodType
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, Span, TraceError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.ir.masked_array_error import masked
@@ -21,17 +23,19 @@ from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.module import Module
 from cvm.jit.calls import fastcall
-from cvm.jit.calls.arguments import buffer_of, from_dlpack, samples_of
+from cvm.jit.calls.arguments import buffer_of, from_dlpack, like_arguments, samples_of
 from cvm.jit.calls.dispatch_table import DispatchEntry
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
-from cvm.jit.options import CompileOptions
+from cvm.jit.options import CompileOptions, Stage
 from cvm.jit.targets import TARGETS
 
 from .trace import RULES, TracedArray, Tracer, caller
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Signature = tuple[Any, ...]
 METHODS = "compiled methods"  # the attribute of an instance that holds them
 MANY = 8  # signatures of one structure after which sizes are compiled as unknown
@@ -79,7 +83,7 @@ class TraceOptions:
 DEFAULT = TraceOptions()
 
 
-class TracedFunction:
+class TracedFunction(Generic[P, R]):
     """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and go out in them.
 
     A signature is the structure of the arguments with each array's element type and shape; after many shapes, and for
@@ -88,7 +92,7 @@ class TracedFunction:
     or complex<f64> whose type gives way to that of arrays, by those of the dali dialect i32 and f32.
     """
 
-    def __init__(self, function: Callable[..., Any], options: TraceOptions = DEFAULT) -> None:
+    def __init__(self, function: Callable[P, R], options: TraceOptions = DEFAULT) -> None:
         self.function = function
         self.options = options
         self.target = options.target
@@ -111,7 +115,7 @@ class TracedFunction:
             self._way = self._fallback = DispatchEntry(self._slow)
             self._way.serve(self)
 
-    def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
+    def __get__(self, instance: Any, owner: Any = None) -> TracedFunction[..., R]:
         """Bind as a method: one compiled function per instance, stored in it."""
         if instance is None:
             return self
@@ -140,17 +144,26 @@ class TracedFunction:
     def __repr__(self) -> str:
         return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"
 
+    def _repr_html_(self) -> str:
+        """The function in a notebook: that of the latest signature, or the name alone."""
+        return f"<pre>{escape(repr(self))}</pre>" + ("" if self._last is None else self._last._repr_html_())
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, *args: Any, out: Any, **kwargs: Any) -> Any: ...
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
-        if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
-            return self.function(*args, **kwargs)
-        with DefaultFpEnvironment():
-            structure, arrays = self._flatten(args, kwargs)
-            compiled, form = self._compiled(structure, arrays)
-        answer = _result(compiled, form, arrays, out)
-        if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
-            self._call_directly(compiled, form, [part for _, part in structure])
-        return answer
+        with USER_TRACEBACK:
+            if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
+                return self.function(*args, **kwargs)
+            with DefaultFpEnvironment():
+                structure, arrays = self._flatten(args, kwargs)
+                compiled, form = self._compiled(structure, arrays)
+            answer = _result(compiled, form, arrays, out, (args, kwargs))
+            if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
+                self._call_directly(compiled, form, [part for _, part in structure])
+            return answer
 
     def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
@@ -179,10 +192,10 @@ class TracedFunction:
         for sample in samples_of(samples):
             structure, arrays = self._flatten(sample, {})
             compiled, form = self._compiled(structure, arrays, unknown=True)
-            results.append(_result(compiled, form, arrays, None))
+            results.append(_result(compiled, form, arrays, None, sample))
         return results
 
-    def lower(self, stage: str = "loops") -> str:
+    def lower(self, stage: Stage = "loops") -> str:
         """The latest traced program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt or asm."""
         return self._latest().lower(stage)
 
@@ -256,8 +269,13 @@ class TracedFunction:
         call = self._parameters.bind_partial()
         for parameter, part in structure:
             call.arguments[parameter] = unflatten(part, arguments)
-        with tracer:
-            returned = self.function(*call.args, **call.kwargs)
+        try:
+            with tracer:
+                returned = self.function(*call.args, **call.kwargs)
+        except Exception as e:
+            if isinstance(e.__cause__, Error):  # which NumPy has made another error of
+                raise e.__cause__.with_traceback(e.__traceback__) from None
+            raise
         results: list[Any] = []
         form = flatten_results(returned, results)
         if not results:
@@ -339,13 +357,12 @@ def _named(module: str, name: str) -> Any:
     return found
 
 
-def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray], out: Any) -> Any:
+def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray], out: Any, given: Any) -> Any:
     if out is not None:
         return compiled(*arrays, out=out)
     found = compiled(*arrays)
-    if form == ("array",):
-        return found
-    return unflatten(form, iter(found if isinstance(found, tuple) else (found,)))
+    found = like_arguments(found if isinstance(found, tuple) else (found,), given, compiled.options.like)
+    return unflatten(form, iter(found))
 
 
 def pattern(shapes: list[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:

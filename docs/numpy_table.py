@@ -32,7 +32,7 @@ DIFFERS = {
     "full": "of traced fill values: use np.full_like(x, value, shape=...)",
     "empty_like": "zeros",
     **dict.fromkeys(("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign"), "complex numbers: each product rounded by itself, where NumPy's vector loops round a product and a sum together"),
-    **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "matvec", "vecmat", "vecdot", "std", "average", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "norm", "einsum", "convolve", "correlate"), "floats are summed in the documented order"),
+    **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "matvec", "vecmat", "vecdot", "std", "average", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "einsum", "convolve", "correlate", *(f"linalg.{n}" for n in ("norm", "vector_norm", "matrix_norm", "matmul", "tensordot", "vecdot", "trace", "multi_dot", "matrix_power"))), "floats are summed in the documented order"),
     "argsort": "always stable",
     "histogram": "of known edges",
     "searchsorted": "the array is compared with every value",
@@ -47,11 +47,11 @@ def rows() -> list[tuple[str, str]]:
     for name in sorted(n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)):
         ufunc = getattr(np, name).__name__
         row = UFUNCS.get(ALIASES.get(ufunc, ufunc))
-        if ufunc in DIFFERS and (row or ufunc in FUNCTIONS):
+        if ufunc in DIFFERS and (row or ufunc in FUNCTIONS or ufunc in ARRAY_FUNCTIONS):
             found[name] = f"differs: {DIFFERS[ufunc]}"
         elif row is not None:
             found[name] = f"within {row.ulps} ulp of the exact value" if row.ulps else "same"
-        elif ufunc in RESULTS or ufunc in FUNCTIONS:
+        elif ufunc in RESULTS or ufunc in FUNCTIONS or ufunc in ARRAY_FUNCTIONS:
             found[name] = "same"
         else:
             found[name] = f"refused: {NOT_OFFERED.get(ufunc, 'not offered yet')}"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..dialect.ir.diagnostics import TargetError
 from ..lowering.processor import Processor, requested
 
+TargetName = Literal["cpu", "cuda", "cuda-sim", "reference"]
+Stage = Literal[
+    "graph", "mlir", "formulas", "loops", "strategies", "schedule", "llvm", "llvm-opt", "asm", "cuda", "ptx"
+]
 LEVELS = (0, 2)  # no optimization at all, and all of it
 
 
@@ -14,16 +19,23 @@ LEVELS = (0, 2)  # no optimization at all, and all of it
 class CompileOptions:
     """Compiler settings. `optimize=0` lowers every operation to one scalar loop nest, which LLVM compiles as it stands; float
     sums are then added in the order of their indices, as the reference adds them within a bound, not in the documented order.
-    `cpu` is the processor that the code is for; None leaves the choice to the target.
+    `cpu` is the processor that the code is for; None leaves the choice to the target. Calls convert arrays to the declared element
+    types by `convert`, where every value fits, and return NumPy's arrays by `like="numpy"`, whatever the arguments are.
     """
 
     optimize: int = 2
     cpu: Processor | None = field(default_factory=requested)
+    convert: bool = field(default=False, repr=False)
+    like: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.optimize, bool) or self.optimize not in LEVELS:
             known = "0, the plain way, and 2, the default"
             raise TargetError(f"the optimization levels are {known}; got {self.optimize!r}")
+        if self.like not in (None, "numpy"):
+            raise TargetError(
+                f'like is "numpy", or None for arrays of the kind that the arguments are; got {self.like!r}'
+            )
 
     @property
     def key(self) -> str:

@@ -53,7 +53,7 @@ def certificate(module: Module, name: str, reference: str) -> bytes:
     return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
 
 
-def statement(module: Module, name: str, reference: str, target: str) -> dict[str, Any]:
+def statement(module: Module, name: str, reference: str, target: Any) -> dict[str, Any]:
     """The part of a certificate that any machine and target has to find equal."""
     from cvm.jit.cache.keys import described
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from html import escape
 from pathlib import Path
 
-from cvm import diagram
 from cvm.cli import Usage
-from cvm.commands.io import load, write
+from cvm.commands.io import load, page, write
+from cvm.dialect.program.diagram import svg
 from cvm.jit.compile import find
 
 KINDS = (".svg", ".html")
@@ -21,6 +22,8 @@ def viz(options: Namespace) -> int:
     names = options.entry or [*module.functions]
     functions = [find(module, name) for name in names]
     title = Path(options.program).name
-    text = diagram.viewer(module, functions, title) if suffix == ".html" else diagram.svg(module, functions)
+    text = svg(module, functions)
+    if suffix == ".html":
+        text = page("viewer.html", TITLE=escape(title), DRAWING=text)
     write(options.output, text.encode())
     return 0

@@ -58,7 +58,12 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         fail(f"np.pad has the modes constant, edge, reflect, symmetric and wrap here, got {mode!r}")
-    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+    if isinstance(pad_width, dict):
+        widths = np.zeros((x.ndim, 2), np.int64)
+        for axis, width in pad_width.items():
+            widths[axis] = width
+    else:
+        widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     for a, (before, after) in enumerate(widths.tolist()):
         if not before and not after:
             continue
@@ -179,12 +184,12 @@ def broadcast_arrays(*arrays: Any) -> Any:
 
 
 @numpy_function
-def meshgrid(*arrays: Any, indexing: str = "xy") -> Any:
+def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
     flat = [np.ravel(x) for x in arrays_of(*arrays)]
     order = [1, 0, *range(2, len(flat))] if indexing == "xy" and len(flat) > 1 else list(range(len(flat)))
     shape = [known_size(flat[n], 0) for n in order]
     spread = [np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n]) for n, x in enumerate(flat)]
-    return tuple(broadcast_to(x, tuple(shape)) for x in spread)
+    return tuple(x if sparse else broadcast_to(x, tuple(shape)) for x in spread)
 
 
 ARRAY_FUNCTIONS |= {

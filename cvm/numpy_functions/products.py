@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ..array_api import Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
-from .indexing import diagonal
+from .indexing import diagonal, trace
 from .layout import pad
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
@@ -79,7 +80,6 @@ def cross(a: Any, b: Any, axis: int = -1) -> Any:
     return np.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=axis)
 
 
-@numpy_function
 def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Any:
     if x.dtype.kind in "biu":
         x = astype(x, np.float64)
@@ -183,8 +183,34 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
     return apply("builtin.windows", x, axes=over, sizes=wide, strides=one, dilations=one, before=none, after=none)
 
 
+def matrix_power(a: Any, n: int) -> Any:
+    """Products by squaring; negative powers would need an inverse."""
+    if whole_number(n, "n") < 0:
+        fail("np.linalg.matrix_power takes powers from 0 on here")
+    found = None
+    for bit in bin(n)[:1:-1]:
+        found = a if bit == "1" and found is None else matmul(found, a) if bit == "1" else found
+        a = matmul(a, a)
+    return np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape) if found is None else found
+
+
+def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    if axis is None or isinstance(axis, (int, np.integer)):
+        found = norm(np.ravel(x) if axis is None else x, ord, 0 if axis is None else axis, keepdims)
+        return np.reshape(found, (1,) * x.ndim) if axis is None and keepdims else found
+    return fail("np.linalg.vector_norm takes one axis, or all of them, here")
+
+
+ARRAY_FUNCTIONS |= {
+    f"linalg.{f.__name__}": f for f in (norm, outer, cross, tensordot, vecdot, matmul, matrix_power, vector_norm)
+}
 ARRAY_FUNCTIONS |= {
     "convolve": lambda a, v, mode="full": _windowed(a, v, mode, flipped=True),
     "correlate": lambda a, v, mode="valid": _windowed(a, v, mode, flipped=False),
     "matvec": lambda a, b: np.squeeze(matmul(a, np.expand_dims(arrays_of(b, a)[0], -1)), -1),
+    "linalg.trace": lambda x, offset=0: trace(x, offset, -2, -1),
+    "linalg.diagonal": lambda x, offset=0: diagonal(x, offset, -2, -1),
+    "linalg.matrix_norm": lambda x, ord="fro", keepdims=False: norm(x, ord, (-2, -1), keepdims),
+    "linalg.multi_dot": lambda arrays: reduce(dot, arrays),
+    **dict.fromkeys(("matrix_transpose", "linalg.matrix_transpose"), lambda x: np.swapaxes(x, -1, -2)),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,36 @@ def _count(x: Any, over: tuple[int, ...]) -> Any:
 
 
 @numpy_function
-def var(x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+def var(
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = True,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     if x.dtype.kind == "c" and dtype is not None and np.dtype(dtype).kind != "c":
         fail("np.var and np.std of complex numbers take a complex dtype, or none")
     if dtype is not None or x.dtype.kind in "biu":
         x = astype(x, np.float64 if dtype is None else dtype)
     if x.dtype == np.float16:
-        return astype(var(astype(x, np.float32), axis, None, ddof, keepdims), np.float16)
-    over = whole_axes(axis, x.ndim)
-    deviation = x - np.mean(x, axis=over, keepdims=True)
+        return astype(var(astype(x, np.float32), axis, None, ddof, keepdims, where, mean, correction), np.float16)
+    over, ddof = whole_axes(axis, x.ndim), ddof if correction is None else correction
+    deviation = x - (np.mean(x, axis=over, keepdims=True, where=where) if mean is None else mean)
     squares = np.square(deviation) if x.dtype.kind == "f" else np.square(deviation.real) + np.square(deviation.imag)
-    count = _count(x, over)
+    count = (
+        _count(x, over)
+        if where is True
+        else np.sum(broadcast_to(where, x.shape), axis=over, dtype=np.float64, keepdims=keepdims)
+    )
     rest = max(count - ddof, 0.0) if isinstance(count, float) else np.maximum(count - ddof, 0.0)
-    total = np.sum(squares, axis=over, keepdims=keepdims)
+    total = np.sum(squares, axis=over, keepdims=keepdims, where=where)
     return total / rest if isinstance(rest, float) else astype(total / rest, total.dtype)
+
+
+ARRAY_FUNCTIONS["std"] = wraps(var)(lambda *args, **options: np.sqrt(var(*args, **options)))
 
 
 @numpy_function
@@ -86,7 +102,6 @@ def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 ARRAY_FUNCTIONS |= {
-    "std": lambda x, axis=None, dtype=None, ddof=0, keepdims=False: np.sqrt(var(x, axis, dtype, ddof, keepdims)),
     "ptp": lambda x, axis=None, keepdims=False: (
         np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
     ),

@@ -36,7 +36,7 @@ def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
     return 1 if wrong else 0
 
 
-def _targets() -> list[str]:
+def _targets() -> list[Any]:
     return [t for t in TARGETS if not TARGETS[t].missing()]
 
 

@@ -134,7 +134,8 @@ def passes() -> list[str]:
 
 def _text(test: Filetest, asked: Command) -> Golden:
     """The text of a stage, or what a pass makes of the program."""
-    program, name = _program(test, asked), asked.name
+    name: Any = asked.name
+    program = _program(test, asked)
     if name in all_stages():
         found = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}
         return found if isinstance(program, Module) else _whole(test, found[program.name])

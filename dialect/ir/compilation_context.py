@@ -7,14 +7,18 @@ nearly double the time, so Python's garbage collector pauses.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from time import monotonic
+from types import TracebackType
 
-from .diagnostics import Diagnostic, TargetError
+from .diagnostics import Diagnostic, Error, TargetError
 from .fp_environment import DefaultFpEnvironment
 from .limits import DEADLINE, LIMITS, excess
 from .process_setting import ScopedSetting
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 def _disabled() -> Callable[[], None]:
@@ -59,3 +63,29 @@ def abridged(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     found = diagnostics[: LIMITS.get().diagnostics]
     message = f"the other mistakes are not told: {excess('diagnostics', len(diagnostics))}"
     return [*found, Diagnostic(message, found[-1].span, "limit.diagnostics")]
+
+
+class UserTraceback(ContextDecorator):
+    """Leaves frames of this package, and of NumPy, out of tracebacks of errors that leave it; CVM_TRACEBACK=1 keeps them.
+
+    A context manager and a decorator. Python adds no frame for the function that has the `with` statement.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if not isinstance(error, Error) or os.environ.get("CVM_TRACEBACK") == "1":
+            return
+        kept: list[TracebackType] = []
+        while traceback is not None:
+            module = traceback.tb_frame.f_globals.get("__name__", "")
+            if module.partition(".")[0] not in (_PACKAGE, "numpy", "contextlib"):
+                kept.append(traceback)
+            traceback = traceback.tb_next
+        for place in reversed(kept):
+            traceback = TracebackType(traceback, place.tb_frame, place.tb_lasti, place.tb_lineno)
+        error.__traceback__ = traceback
+
+
+USER_TRACEBACK = UserTraceback()

@@ -28,3 +28,10 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<Module {self.filename}: {', '.join(f'@{name}' for name in self.functions)}>"
+
+    def _repr_html_(self) -> str:
+        """The program in a notebook: signatures and sizes, and the drawing."""
+        from .diagram import caption, html  # and with it the operators
+
+        functions = [*self.functions.values()]
+        return html(self, functions, "\n".join(map(caption, functions)))

@@ -4,6 +4,8 @@ checked.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,7 +55,7 @@ def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [tuple(a[n] if isinstance(a, (list, tuple)) else a for a in arguments) for n in range(lengths[0])]
 
 
-def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarray]:
+def take_arguments(function: Function, given: tuple[Any, ...], convert: bool = False) -> list[np.ndarray]:
     """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong."""
     if len(given) != len(function.arguments):
         raise _misfit(function, f"got {len(given)}")
@@ -61,19 +63,23 @@ def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarra
     mistakes: list[Diagnostic] = []
     for argument, value in zip(function.arguments, given, strict=True):
         try:
-            array = array_of(value, argument.known_type)
+            array = array_of(value, argument.known_type, convert)
             _check(array, argument, arrays, function)
             arrays.append(array)
         except ValueError as e:
-            mistakes.append(Diagnostic(f"argument %{argument.name}: {e}", argument.span, "call.argument"))
+            name = argument.name if argument.name.isidentifier() else "x"
+            notes = tuple(Note(f"help: {name}.{text}") for text in getattr(e, "__notes__", ()))
+            mistakes.append(Diagnostic(f"argument %{argument.name}: {e}", argument.span, "call.argument", notes))
             arrays.append(np.empty(()))
     if mistakes:
         raise CallError(mistakes)
     return arrays
 
 
-def array_of(value: Any, wanted: Type) -> np.ndarray:
-    """The value as a contiguous array of the wanted element type. Arrays may widen; numbers and lists must fit."""
+def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
+    """The value as a contiguous array of the wanted element type. Arrays may widen, by `convert` become another type that holds
+    all their values; numbers and lists must fit.
+    """
     dtype = wanted.element.dtype
     if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
         return value
@@ -86,11 +92,44 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
     if array.dtype != dtype:
-        if is_array and not np.can_cast(array.dtype, dtype, "safe"):
-            raise ValueError(f"expected {wanted}, got {describe(array)}")
-        if not is_array:
+        if is_array and not np.can_cast(array.dtype, dtype, "safe") and not (convert and array.dtype in BY_DTYPE):
+            error = ValueError(f"expected {wanted}, got {describe(array)}")
+            if np.can_cast(array.dtype, dtype, "unsafe") and array.dtype in BY_DTYPE:
+                error.add_note(f"astype(np.{dtype}), or convert=True of cvm.compile")
+            raise error
+        if is_array and convert:
+            array = _converted(array, wanted)
+        elif not is_array:
             array = _fitting(array, wanted)
     return np.require(array, dtype, ["C", "A"]).reshape(array.shape)
+
+
+def _converted(array: np.ndarray, wanted: Type) -> np.ndarray:
+    """An array in an element type that holds each of its values."""
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        found = array.astype(wanted.element.dtype)
+        if not np.array_equal(found.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc"):
+            raise ValueError(f"expected {wanted}, got {describe(array)} with values that it does not hold")
+    return found
+
+
+def library_of(given: Any) -> Any:
+    """The library of the first array that is not NumPy's, which has DLPack's protocol; None where there is none."""
+    if isinstance(given, (tuple, list, dict)):
+        parts = given.values() if isinstance(given, dict) else given
+        return next((found for part in parts if (found := library_of(part)) is not None), None)
+    if isinstance(given, (np.ndarray, np.generic)) or not hasattr(given, "__dlpack__"):
+        return None
+    if hasattr(given, "__array_namespace__"):
+        return given.__array_namespace__()
+    return sys.modules.get(type(given).__module__.partition(".")[0])
+
+
+def like_arguments(results: Sequence[np.ndarray], given: Any, like: str | None) -> list[Any]:
+    """The results as arrays of the library that arguments come from, without a copy; `like` keeps NumPy's."""
+    library = None if like == "numpy" else library_of(given)
+    made = getattr(library, "from_dlpack", None)
+    return [*results] if made is None else [made(r) for r in results]
 
 
 def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:

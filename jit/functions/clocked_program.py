@@ -28,7 +28,7 @@ from ...lowering.step_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import State, split_step_and_observe
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here
-from ..options import DEFAULT, CompileOptions
+from ..options import DEFAULT, CompileOptions, Stage
 from ..targets import find_target, target_of_stage
 from .compiled_function import CompiledFunction
 from .steppers import Stepper
@@ -241,12 +241,12 @@ class CompiledGraph:
             self._time = int(time)
 
     @DefaultFpEnvironment()
-    def lower(self, stage: str = "loops") -> str:
+    def lower(self, stage: Stage = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
         with compiling_for(self.options.cpu):
             return self._lowered(stage)
 
-    def _lowered(self, stage: str) -> str:
+    def _lowered(self, stage: Stage) -> str:
         if not self.options.optimize:
             return self.function(self.clockwork.advance).lower(stage)
         if stage in ("loops", "schedule"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...dialect.ir.compilation_context import USER_TRACEBACK
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.limits import LIMITS, excess
@@ -20,11 +21,13 @@ from ...dialect.ir.types import Type, as_given
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
 from ...lowering.processor import Processor, compiling_for
-from ..calls.arguments import has_internal_overlap, in_order, samples_of, take_arguments, take_outputs
-from ..options import DEFAULT, CompileOptions
+from ..calls.arguments import has_internal_overlap, in_order, like_arguments, samples_of, take_arguments, take_outputs
+from ..options import DEFAULT, CompileOptions, Stage
 from ..targets import find_target, target_of_stage
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from ...dialect.notation.plan import Plan
     from ...dialect.program.deferred_size_limits import DeferredChecks
     from ...lowering.analysis.count_operations import Cost
@@ -84,17 +87,39 @@ class CompiledFunction:
         types = ", ".join(map(str, self.head.argument_types))
         return f"<cvm function @{self.head.name}({types}) on {self.target}>"
 
+    def _repr_html_(self) -> str:
+        """The function in a notebook: signature and sizes, and the drawing."""
+        from ...dialect.program.diagram import caption, html
+
+        return html(self.module, [self.function], f"{caption(self.function)}, compiled for {self.target}")
+
+    @property
+    def __name__(self) -> str:
+        return self.head.name
+
+    @property
+    def __signature__(self) -> Signature:
+        """The arguments by their names, for `inspect` and `help`."""
+        from inspect import Parameter, Signature
+
+        kind, names = Parameter.POSITIONAL_OR_KEYWORD, [a.name for a in self.head.arguments]
+        if not all(n.isidentifier() for n in names):
+            kind, names = Parameter.POSITIONAL_ONLY, [f"x{n}" for n in range(len(names))]
+        found = [Parameter(n, kind, annotation=str(a.type)) for n, a in zip(names, self.head.arguments, strict=True)]
+        return Signature([*found, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
+
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
-        arguments = in_order(self.head, arguments, named)
-        try:
-            with DefaultFpEnvironment():
-                return self._called(arguments, out)
-        except MemoryError as e:
-            raise CallError(Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")) from None
+        with USER_TRACEBACK:
+            arguments = in_order(self.head, arguments, named)
+            try:
+                with DefaultFpEnvironment():
+                    return self._called(arguments, out)
+            except MemoryError as e:
+                raise CallError(Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")) from None
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
-        arrays = take_arguments(self.head, arguments)
+        arrays = take_arguments(self.head, arguments, self.options.convert)
         types = self._result_types(arrays)
         if (needed := self._memory(types, arrays)) > self.limits.memory:
             message = excess("memory", needed, self.limits)
@@ -109,6 +134,8 @@ class CompiledFunction:
             array[...] = fresh
         if out is not None:
             return out
+        if not all(isinstance(a, np.ndarray) for a in arguments):
+            outputs = like_arguments(outputs[:seen], arguments, self.options.like)
         return outputs[0] if seen == 1 else tuple(outputs[:seen])
 
     def _memory(self, results: Sequence[Type], arrays: Sequence[np.ndarray]) -> int:
@@ -188,7 +215,7 @@ class CompiledFunction:
         return [types.get(r) or r.known_type for r in self.computed.results]
 
     @DefaultFpEnvironment()
-    def lower(self, stage: str = "loops") -> str:
+    def lower(self, stage: Stage = "loops") -> str:
         """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
         from ...lowering.stages import STAGES, show
 

@@ -253,7 +253,7 @@ def nothing(x):
         (text, "expected an array or a number, got str"),
         (nothing, "returns no array"),
         (lambda x: np.partition(x, 1), "np.partition has no counterpart"),
-        (lambda x: np.add(x, 1, dtype="f8"), "np.add takes only operands here, got dtype"),
+        (lambda x: np.add(x, 1, casting="unsafe"), "np.add takes operands, out, dtype and where here, got casting"),
         (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any"),
         (lambda x: x.__setitem__(0, 1), "changes no array in place"),
         (lambda x: round(x), "use np.rint"),

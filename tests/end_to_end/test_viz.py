@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from cvm.dialect.program.diagram import html, svg
+from cvm.dialect.program.layered_layout import GAP, Box, place
 
 import cvm
 from cvm import cli
-from cvm.diagram import svg, viewer
-from cvm.layered_layout import GAP, Box, place
 
 PROGRAM = """\
 func @main(%x: tensor<1x2x4x4xi32>, %unused: tensor<f32>) {
@@ -56,8 +56,19 @@ def test_feedback_goes_back_and_text_is_escaped() -> None:
     root = ElementTree.fromstring(picture)
     assert len([p for p in root.iter(f"{SVG}path") if p.get("class") == "fed"]) == 1
     assert 'label = "a < b & c"' in next(lines for lines in texts(picture) if lines[0] == "cog.field")
-    whole = viewer(module, module.functions.values(), "<script>")
-    assert "<title>&lt;script&gt;</title>" in whole and picture in whole
+    whole = html(module, [*module.functions.values()], "<script>")
+    assert "<pre>&lt;script&gt;</pre>" in whole and picture.partition("</style>")[2] in whole
+
+
+def test_a_notebook_shows_signature_sizes_and_drawing() -> None:
+    f = cvm.compile(PROGRAM)
+    for shown in (f._repr_html_(), f.module._repr_html_()):
+        assert "@main(" in shown and "4 operations, 216 bytes of constants" in shown and "<svg" in shown
+        assert "<style>.cvm-drawing {" in shown  # rules for this drawing alone
+    traced = cvm.compile(lambda x: x + x)
+    assert "<svg" not in traced._repr_html_()
+    traced(np.ones(3, np.float32))
+    assert "1 operations, 0 bytes of constants" in traced._repr_html_() and "<svg" in traced._repr_html_()
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,4 +1,4 @@
-"""Draw a program as SVG, alone or in a page that scrolls and zooms.
+"""Draw a program as SVG, and show it in a notebook.
 
 A box shows its operation's full text on hover. Constants are named in the boxes that use them.
 """
@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 
-from cvm.commands.io import page
-from cvm.dialect.builtin import Const
-from cvm.dialect.cog.clocked import Feedback
-from cvm.dialect.ir.attributes import attribute_text
-from cvm.dialect.program.function import Function, Graph, Literal, Operation, Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import Names, operation_text, written_attributes
-from cvm.layered_layout import Box, Route, place
+from ..builtin import Const
+from ..ir.attributes import attribute_text
+from .function import Function, Graph, Literal, Operation, Value
+from .layered_layout import Box, Route, place
+from .module import Module
+from .printer import Names, operation_text, written_attributes
 
 LETTER, LINE, PAD = 7.3, 16.0, 9.0  # width of a letter, height of a line, padding of a box, in pixels
 TYPE_LETTER = 6.4  # of the types at edges
 LONGEST = 44  # letters of a line
 MARGIN = 20.0
+MOST_DRAWN = 300  # operations in a notebook
 
 
 @dataclass(eq=False)
@@ -72,12 +72,28 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<polygon points="0,0 8,4 0,8" fill="#8c959f"/></marker></defs>\n'
     )
-    return f"{head}<style>\n{page('drawing.css')}</style>\n" + "\n".join(parts) + "\n</svg>\n"
+    return (
+        f"{head}<style>\n{Path(__file__).with_name('drawing.css').read_text('utf-8')}</style>\n"
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
 
 
-def viewer(module: Module, functions: Iterable[Function], title: str) -> str:
-    """The functions in a page that scrolls and zooms."""
-    return page("viewer.html", TITLE=escape(title), DRAWING=svg(module, functions))
+def html(module: Module, functions: Sequence[Function], caption: str) -> str:
+    """A caption and the drawing, for a notebook; of many operations the caption alone."""
+    drawing = svg(module, functions) if sum(len(f.operations) for f in functions) <= MOST_DRAWN else ""
+    drawing = drawing.replace("<style>", "<style>.cvm-drawing {").replace(
+        "</style>", "}</style>"
+    )  # of this drawing alone
+    return f'<div class="cvm-drawing"><pre>{escape(caption)}</pre>{drawing}</div>'
+
+
+def caption(function: Function) -> str:
+    """The signature of a function, its operations, and the bytes of its constants."""
+    held = sum(o.operator.data.array.nbytes for o in function.operations if isinstance(o.operator, Const))
+    sides = (", ".join(f"{v.name}: {v.known_type}" for v in vs) for vs in (function.arguments, function.results))
+    arguments, results = sides
+    return f"@{function.name}({arguments}) -> ({results})\n{len(function.operations)} operations, {held:,} bytes of constants"
 
 
 # From operations to boxes
@@ -107,8 +123,9 @@ def sketched(module: Module, function: Function) -> Sketch:
         text = operation_text(operation, names)
         if isinstance(operation.operator, Const):
             constants[operation.results[0]] = f"{names.of(operation.results[0])}: const {operation.operator.type}"
-        elif isinstance(operation.operator, Feedback):
-            sketch.fed.append((made[operation.operator.driver], made[operation.operator.target]))
+        elif operation.operator.name == "cog.feedback":
+            driver, target = _distinct(operation)
+            sketch.fed.append((made[driver], made[target]))
         else:
             box = _operation(operation, names, constants, text)
             sketch.boxes.append(box.sized())
