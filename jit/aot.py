@@ -81,7 +81,7 @@ def build(
     requirements = [*text.requirements]
     pieces = [
         text.module.definitions,
-        SERIAL.replace("define void", "define internal void"),
+        SERIAL.replace("define i32", "define internal i32"),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
         declarations(register_of(_machine())),
         *(wrapper.text(requirements) for wrapper in wrappers),

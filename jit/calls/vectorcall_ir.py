@@ -34,7 +34,7 @@ FUNCTIONS = {
     "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)", "empty_array": "ptr (i32, ptr, ptr, i32)",
     "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyEval_SaveThread": "ptr ()",
     "PyEval_RestoreThread": "void (ptr)", "PyTuple_New": "ptr (i64)", "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
-    "PyErr_Clear": "void ()", "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
+    "PyErr_Clear": "void ()", "PyErr_Occurred": "ptr ()", "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
 }  # fmt: skip
 OBJECTS = ("array_type", "tuple_type", "list_type", "dict_type", "out")
 
@@ -126,7 +126,7 @@ entry:
   %named = getelementptr ptr, ptr %given, i64 %n
   br label %try
 try:
-  %way = phi ptr [ %first, %entry ], [ %next, %other ]
+  %way = phi ptr [ %first, %entry ], [ %next, %other_way ]
   {_word("positional")}
   {_word("form", "ptr")}
   {_word("table", "ptr")}
@@ -144,6 +144,12 @@ structured:
 return_found:
   ret ptr %found
 other:
+  %error = call ptr @PyErr_Occurred()
+  %raised = icmp ne ptr %error, null
+  br i1 %raised, label %no_result, label %other_way
+no_result:
+  ret ptr null
+other_way:
   {_word("next", "ptr")}
   {when("any_next", "ne ptr %next, null", "try", "slowly")}
 slowly:

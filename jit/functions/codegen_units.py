@@ -57,7 +57,9 @@ class Parts:
         emission.add(kernel)
         self._lines += sum(function.lines for function in emission.functions[known:])
         if self._lines >= self._enough and (workers := self._started()):
-            workers.take(emission.part(self._first))
+            part = emission.part(self._first)
+            self.parallel = self.parallel or part.is_parallel
+            workers.take(part)
             self._first, self._lines = len(emission.functions), 0
             self._enough *= FURTHER
 

@@ -116,8 +116,8 @@ class NativeFunction(CompiledFunction):
         text = emit(plan, optimize=False)
         return cache_entry.Compiled(
             (fresh_object_code(text.module, passes=False),), tuple(np.ascontiguousarray(c) for c in plan.data.values()),
-            plan.workspace, text.sizes, text.requirements, in_place=frozenset(), release=True, parallel=False,
-            within=False,
+            plan.workspace, text.sizes, text.requirements, in_place=frozenset(), release=True,
+            parallel="@parallel" in text.module.definitions, within=False,
         )  # fmt: skip
 
     def _compile_in_units(self) -> Compiled:
@@ -207,6 +207,8 @@ class NativeFunction(CompiledFunction):
         workspace = None if memory is None else memory.ctypes.data
         try:
             status = self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, workspace)
+        except SystemError as e:  # so ctypes calls it that a signal handler has raised meanwhile
+            raise e.__cause__ or e from None
         finally:
             if memory is not None:
                 self._scratch.memory = memory

@@ -60,7 +60,7 @@ def _runner(
 ) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
     text = emit(_alone(plan, n), optimize=passes)
-    code, wanted = object_code(text.module, passes=passes), imports() if text.module.is_parallel else {}
+    code, wanted = object_code(text.module, passes=passes), imports(stops=False) if text.module.is_parallel else {}
     library = Library([code], {"entry": ENTRY}, imports=wanted)
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)

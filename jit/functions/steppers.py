@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .clocked_program import CompiledGraph
 
 TICKS = 10_000  # of a GPU, between two looks for an interrupt
-BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
+BATCH = 50_000_000  # operations and bytes between two looks for an interrupt
 PAGE, STAGGER = 4096, 832
 
 
@@ -117,7 +117,9 @@ class NativeStepper:
         text = emit_steps(tick)
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(text.module, exports, imports=imports() if text.module.is_parallel else {}, slp=text.slp)
+        self.library = Library(
+            text.module, exports, imports=imports(stops=False) if text.module.is_parallel else {}, slp=text.slp
+        )
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:

@@ -18,7 +18,7 @@ from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
 from . import ir_builder as ll
 from .addresses import size_value
-from .kernels import BEGIN, END, METADATA, STATUS_POINTER, Definition, KernelEmitter, parallel_loop
+from .kernels import BEGIN, END, METADATA, STATUS_POINTER, STOPPED, Definition, KernelEmitter, parallel_loop, stop_if
 from .plan_loops import emit_loop
 
 INTERNAL = "internal "
@@ -74,7 +74,7 @@ class Emission:
         pieces: dict[int, list[ll.Value]] = {}
         entries = [self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)]
         declared = {function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])}
-        declared.update([ll.PARALLEL] if pieces else [])
+        declared.update([ll.PARALLEL] if pieces or any(isinstance(k, Loop) for p in plans for k in p.kernels) else [])
         return self._module(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
 
     def _module(self, first: int, declared: set[ll.Declaration], further: list[str], linkage: str) -> ll.Module:
@@ -110,6 +110,8 @@ class Emission:
             else:
                 _call_in_parallel(b, n, given, size_value(b, loop.index.extent, sizes), grain(loop))
                 pieces[n] = given
+            if ll.PARALLEL in self.declarations[n]:
+                stop_if(b, "eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
         b.do(ll.returned(b.add(ll.load(ll.STATUS, STATUS_POINTER))))
         head = f"define {linkage}i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind"
         return "\n".join([*loops, f"{head} {{\n{b.body()}\n}}"])
@@ -140,7 +142,8 @@ def _call_in_parallel(b: ll.IRBuilder, n: int, given: list[ll.Value], count: ll.
     context = b.add(ll.alloca(ll.array_type(len(given) + 1, ll.WORD)))
     for k, value in enumerate([ll.index(n), *given]):
         b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
-    b.do(ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain)))
+    stopped = b.add(ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain)))
+    stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS))
 
 
 def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:

@@ -200,7 +200,7 @@ class Module(NamedTuple):
         return Module(tuple(declarations), f"{self.definitions}\n{other.definitions}")
 
 
-PARALLEL = Declaration(VOID, "parallel", (POINTER, POINTER, WORD, WORD))  # runs a loop on the thread pool
+PARALLEL = Declaration(STATUS, "parallel", (POINTER, POINTER, WORD, WORD))  # runs a loop on the thread pool
 
 
 # Instructions

@@ -13,10 +13,11 @@ from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...lowering.analysis.accesses import allocated, stores
+from ...lowering.analysis.cost import block_operations
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.analysis.vector_stores import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
-from ...lowering.loops.parallelize import adjoining
+from ...lowering.loops.parallelize import MOVED, adjoining
 from ...lowering.storage.place_buffers import ALIGNMENT
 from . import ir_builder as ll
 from .addresses import Addresses, Scope
@@ -38,6 +39,10 @@ METADATA = """!0 = !{i32 1}
 !5 = !{!"branch_weights", i32 1, i32 1000000}
 !6 = !{!"branch_weights", i32 1, i32 16}"""
 RARELY, LESS_OFTEN = "!5", "!6"
+LONG = 1 << 21  # operations, some milliseconds: a loop of more looks for signals meanwhile
+VERY_LONG = 1 << 28  # the same of an iteration of a parallel loop, which looks for signals between iterations
+STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
+NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
 BEGIN, END, STATUS_POINTER = ll.Value("%begin", ll.WORD), ll.Value("%end", ll.WORD), ll.Value("%status", ll.POINTER)
 
 
@@ -45,6 +50,39 @@ def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
     """The loop whose iterations a kernel hands out: all of its body."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     return loop if isinstance(loop, ir.For) and loop.kind == "parallel" and loop.stop is None else None
+
+
+class _Large(dict[object, int]):
+    """Sizes that are not known: any may be large."""
+
+    def __missing__(self, atom: object) -> int:
+        return LONG
+
+
+def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int]:
+    """The serial loops of long ones, by id, that look for signals, and after how many iterations."""
+    found: dict[int, int] = {}
+    if parallel is not None:
+        block = parallel.body if block_operations(parallel.body, _Large(), MOVED) > VERY_LONG else ()
+    for s in block:
+        if isinstance(s, ir.If):
+            found |= long_loops((*s.then, *s.otherwise))
+        elif isinstance(s, ir.For) and block_operations((s,), _Large(), MOVED) > LONG:
+            inner = long_loops(s.body)
+            if not inner and s.kind == "serial":
+                each = max(1, block_operations(s.body, _Large(), MOVED))
+                inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
+            found |= inner
+    return found
+
+
+def stop_if(b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant) -> None:
+    """Leaves an entry whose loop has stopped for a signal handler that raised."""
+    stop, go_on = b.new_block(), b.new_block()
+    b.do(ll.branch_if(b.add(ll.compare(test, status, value)), stop, go_on))
+    b.start(stop)
+    b.do(ll.returned(STOPPED))
+    b.start(go_on)
 
 
 def is_square(s: ir.For) -> bool:
@@ -141,6 +179,7 @@ class KernelEmitter:
         self.values = Expressions(self.b, self.scope, self.addresses, early, asked, stream)
         self.has_nontemporal_stores = False
         self.parallel = parallel_loop(kernel)
+        self.long = long_loops(kernel.body, self.parallel) if optimize else {}
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
 
     @cached_property
@@ -154,6 +193,10 @@ class KernelEmitter:
 
     def define(self) -> tuple[Definition, list[Tensor], set[ll.Declaration]]:
         """The function, its arrays in the order of its parameters, and what it calls."""
+        if self.long:
+            self.b.declarations.add(ll.PARALLEL)
+            if self.parallel is not None:  # another piece has stopped
+                self.leave_if("eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
         self.emit_block(self.kernel.body)
         if self.has_nontemporal_stores:  # they are seen in no order until then
             self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
@@ -241,6 +284,33 @@ class KernelEmitter:
             self.emit_block(s.body)
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
+            if id(s) in self.long:
+                self.look(variable, self.long[id(s)])
+
+    def look(self, variable: ll.Value, every: int) -> None:
+        """Looks for signals after some iterations, and leaves the kernel if a handler has raised."""
+        b = self.b
+        outer, b.pure = b.pure, dict(b.pure)
+        ask, go_on = b.new_block(), b.new_block()
+        place = b.add(ll.binary("and", variable, ll.index(every - 1)))
+        b.do(ll.branch_if(b.add(ll.compare("eq", place, ll.index(every - 1))), ask, go_on, f"!prof {RARELY}"))
+        b.start(ask)
+        self.leave_if("ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS))
+        if self.parallel is not None:
+            self.leave_if("eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
+        b.do(ll.branch(go_on))
+        b.start(go_on)
+        b.pure = outer
+
+    def leave_if(self, test: str, status: ll.Value, value: ll.Constant) -> None:
+        """Leaves the kernel, which has stopped for a signal handler that raised."""
+        b = self.b
+        stop, go_on = b.new_block(), b.new_block()
+        b.do(ll.branch_if(b.add(ll.compare(test, status, value)), stop, go_on))
+        b.start(stop)
+        b.do(ll.atomic_umax(STATUS_POINTER, STOPPED))
+        b.do(ll.returned())
+        b.start(go_on)
 
     def hints(self, s: ir.For, step: int, reduces: bool) -> tuple[str, str]:
         """The metadata of a loop of an unknown number of turns: of its unrolling, and of whether it has any turns."""

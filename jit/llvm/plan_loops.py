@@ -9,7 +9,9 @@ from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Loop
 from . import ir_builder as ll
 from .addresses import size_value
-from .kernels import STATUS_POINTER
+from .kernels import NO_WORK, STATUS_POINTER, STOPPED, stop_if
+
+LOOKS = 16  # steps between two looks for signals
 
 
 def emit_loop(
@@ -24,7 +26,7 @@ def emit_loop(
         b.do(ll.store(pointers[tensor], slot))
     given = [pointers[loop.parameters[n]] for n in loop.operands]
     results, (*spares, workspace) = [pointers[t] for t in loop.outputs], [pointers[t] for t in loop.scratch]
-    body, latch, failed, after = (b.new_block() for _ in range(4))
+    body, latch, failed, look, following, after = (b.new_block() for _ in range(6))
     counter = b.add(ll.alloca(ll.WORD))
     b.do(ll.store(ll.ZERO, counter))
     if trips is None:
@@ -37,15 +39,23 @@ def emit_loop(
         b.start(body)
         k = b.add(ll.load(ll.WORD, counter))
         _point(b, loop, (given, results, spares), slots, k, sizes)
-        b.do(ll.store(b.add(ll.binary("add", k, ll.ONE, "nsw")), counter))
     function = ll.Declaration(ll.STATUS, step, (ll.POINTER, ll.POINTER, ll.POINTER))
     found = b.add(ll.call(function, table, ll.Value("%sizes", ll.POINTER), workspace))
     b.do(ll.branch_if(b.add(ll.compare("eq", found, ll.Constant("0", ll.STATUS))), latch, failed))
     b.start(failed)
+    stop_if(b, "eq", found, STOPPED)
     b.do(ll.atomic_umax(STATUS_POINTER, found))
     b.do(ll.branch(after))
     b.start(latch)
-    done = b.add(ll.load(ll.WORD, counter))
+    done = b.add(ll.binary("add", b.add(ll.load(ll.WORD, counter)), ll.ONE, "nsw"))
+    b.do(ll.store(done, counter))
+    several = b.add(ll.binary("and", done, ll.index(LOOKS - 1)))
+    b.do(ll.branch_if(b.add(ll.compare("eq", several, ll.ZERO)), look, following))
+    b.start(look)
+    stopped = b.add(ll.call(ll.PARALLEL, *NO_WORK))
+    stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS))
+    b.do(ll.branch(following))
+    b.start(following)
     again = _holds(b, spares[0]) if trips is None else b.add(ll.compare("slt", done, size_value(b, trips, sizes)))
     b.do(ll.branch_if(again, body, after))
     b.start(after)

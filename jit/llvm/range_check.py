@@ -80,9 +80,11 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
   store i64 0, ptr %beyond.at
   %more = add i64 %count, {block - 1}
   %blocks = sdiv i64 %more, {block}
-  call void @parallel(ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {WORTH // BLOCK})
+  %stopped = call i32 @parallel(ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {WORTH // BLOCK})
   %beyond = load atomic i64, ptr %beyond.at monotonic, align 8
-  %good = icmp eq i64 %beyond, 0
+  %wide = zext i32 %stopped to i64
+  %either = or i64 %beyond, %wide
+  %good = icmp eq i64 %either, 0
   ret i1 %good
 }}
 """

@@ -1,6 +1,10 @@
 """The threads that run parallel loops: one pool for the process, its meeting point written in LLVM IR.
 
-    void @parallel(ptr function, ptr context, i64 n, i64 grain)      function(context, begin, end) over all of [0, n)
+    i32 @parallel(ptr function, ptr context, i64 n, i64 grain)      function(context, begin, end) over all of [0, n)
+
+Nonzero is returned once a signal handler has raised an exception, which is left for the thread that called: the main thread
+runs handlers (Ctrl-C's is one) some times a second, between pieces that take some milliseconds. Long loops on one thread ask
+by n = 0. `@steady` is the same for code that must not stop in the middle.
 
 Pieces are a share of what is left, so that the last ones are small and threads are done at about the same time. All spin a
 little before they sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
@@ -33,6 +37,11 @@ PAUSE, PAUSE_TYPE = PAUSES.get(platform.machine(), PAUSES["x86_64"])
 REGISTER = register_of()
 MOST = 256
 MASK = 16  # words of 64 processors that are told apart
+COARSE_CLOCK = 6  # Linux's; it is read in some nanoseconds
+BETWEEN_ASKING = 20  # milliseconds between two looks for signals
+QUICK = 4  # milliseconds: what takes less is done in larger pieces
+AT_FIRST = 8  # grains of a first piece; but one iteration if that is a grain
+PYTHON = "PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals"
 SPINS = 4000  # looks at the generation before a worker sleeps: some tens of microseconds
 
 TEXT = f"""
@@ -51,14 +60,112 @@ TEXT = f"""
 @least = internal global i64 1
 @parts = internal global i64 1
 @next = internal global i64 0
+@stopped = internal global i32 0      ; whether a handler has raised in the job that is open
+@main = global i64 0           ; the thread that runs signal handlers
+@asked = internal global i64 0 ; when it has run them
 declare i64 @syscall(i64, ...)
+declare i64 @pthread_self()
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare i32 @PyErr_CheckSignals()
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @sched_getcpu()
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
 {declarations(REGISTER)}
 
-define internal void @work() nounwind {{
+; runs signal handlers in the main thread, if some time has passed; whether one has raised
+define internal i32 @ask() noinline nounwind {{
+entry:
+  %self = call i64 @pthread_self()
+  %main = load i64, ptr @main
+  %is_main = icmp eq i64 %self, %main
+  br i1 %is_main, label %look, label %no
+look:
+  %now = call i64 @milliseconds()
+  %last = load i64, ptr @asked
+  %since = sub i64 %now, %last
+  %soon = icmp ult i64 %since, {BETWEEN_ASKING}
+  br i1 %soon, label %no, label %handle
+handle:
+  store i64 %now, ptr @asked
+  %lock = call i32 @PyGILState_Ensure()
+  %raised = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %lock)
+  ret i32 %raised
+no:
+  ret i32 0
+}}
+
+define internal i64 @milliseconds() nounwind {{
+  %time = alloca [2 x i64]
+  %got = call i32 @clock_gettime(i32 {COARSE_CLOCK}, ptr %time)
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %seconds = load i64, ptr %time
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000
+  %part = udiv i64 %rest, 1000000
+  %sum = add i64 %whole, %part
+  ret i64 %sum
+}}
+
+; the iterations of a piece, some milliseconds of them at a time; whether to stop, asked of: 0 nobody, 1 @ask, 2 @stopped
+define internal i32 @run(ptr %function, ptr %context, i64 %begin, i64 %end, i64 %grain, i32 %whom) nounwind {{
+entry:
+  %several = mul i64 %grain, {AT_FIRST}
+  %first = sub i64 %several, {AT_FIRST - 1}
+  %all = sub i64 %end, %begin
+  %short = icmp sle i64 %all, %first
+  %unasked = icmp eq i32 %whom, 0
+  %at_once = or i1 %short, %unasked
+  br i1 %at_once, label %whole, label %start
+whole:
+  call void %function(ptr %context, i64 %begin, i64 %end)
+  ret i32 0
+start:
+  %began = call i64 @milliseconds()
+  br label %turn
+turn:
+  %from = phi i64 [ %begin, %start ], [ %to, %go_on ]
+  %most = phi i64 [ %first, %start ], [ %adapted, %go_on ]
+  %before = phi i64 [ %began, %start ], [ %now, %go_on ]
+  %left = sub i64 %end, %from
+  %more = icmp slt i64 %most, %left
+  %size = select i1 %more, i64 %most, i64 %left
+  %to = add i64 %from, %size
+  call void %function(ptr %context, i64 %from, i64 %to)
+  br i1 %more, label %pause, label %done
+pause:
+  %now = call i64 @milliseconds()
+  %spent = sub i64 %now, %before
+  %quick = icmp ult i64 %spent, {QUICK}
+  %twice = shl i64 %most, 1
+  %long = icmp ugt i64 %spent, {4 * QUICK}
+  %half = lshr i64 %most, 1
+  %least = call i64 @llvm.umax.i64(i64 %half, i64 1)
+  %fewer = select i1 %long, i64 %least, i64 %most
+  %adapted = select i1 %quick, i64 %twice, i64 %fewer
+  %own = icmp eq i32 %whom, 1
+  br i1 %own, label %asks, label %looks
+asks:
+  %raised = call i32 @ask()
+  br label %go_on
+looks:
+  %flag = load atomic i32, ptr @stopped monotonic, align 4
+  br label %go_on
+go_on:
+  %stop = phi i32 [ %raised, %asks ], [ %flag, %looks ]
+  %stops = icmp ne i32 %stop, 0
+  br i1 %stops, label %end_early, label %turn
+end_early:
+  ret i32 1
+done:
+  ret i32 0
+}}
+declare i64 @llvm.umax.i64(i64, i64)
+
+define internal i32 @work(i32 %whom) nounwind {{
 entry:
   %function = load ptr, ptr @function
   %context = load ptr, ptr @context
@@ -84,15 +191,48 @@ piece:
   %won = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %won, label %run, label %take
 run:
-  call void %function(ptr %context, i64 %begin, i64 %end)
+  %stop = call i32 @run(ptr %function, ptr %context, i64 %begin, i64 %end, i64 %grain, i32 %whom)
+  %stops = icmp ne i32 %stop, 0
   %after = load atomic i64, ptr @next monotonic, align 8
-  br label %take
+  br i1 %stops, label %give_up, label %take
+give_up:
+  store atomic i32 1, ptr @stopped monotonic, align 4
+  store atomic i64 %n, ptr @next monotonic, align 8
+  ret i32 1
 done:
-  ret void
+  ret i32 0
 }}
 
-define void @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {{
+define i32 @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {{
+  %above = sub i64 %n, 1
+  %little = icmp ult i64 %above, %grain
+  br i1 %little, label %at_once, label %ask
+at_once:
+  call void %function(ptr %context, i64 0, i64 %n)
+  ret i32 0
+ask:
+  %raised = call i32 @ask()
+  %stops = icmp ne i32 %raised, 0
+  br i1 %stops, label %stop, label %go_on
+go_on:
+  %status = call i32 @job(ptr %function, ptr %context, i64 %n, i64 %grain, i32 1)
+  ret i32 %status
+stop:
+  ret i32 1
+}}
+
+define i32 @steady(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {{
+  %status = call i32 @job(ptr %function, ptr %context, i64 %n, i64 %grain, i32 0)
+  ret i32 %status
+}}
+
+define internal i32 @job(ptr %function, ptr %context, i64 %n, i64 %grain, i32 %whom) nounwind {{
 entry:
+  %none = icmp sle i64 %n, 0
+  br i1 %none, label %nothing, label %some
+nothing:
+  ret i32 0
+some:
   %workers = load atomic i64, ptr @workers monotonic, align 8
   %alone = icmp eq i64 %workers, 0
   %small = icmp sle i64 %n, %grain
@@ -103,9 +243,10 @@ claim:
   %free = icmp eq i32 %taken, 0
   br i1 %free, label %open, label %serial
 serial:
-  call void %function(ptr %context, i64 0, i64 %n)
-  ret void
+  %status = call i32 @run(ptr %function, ptr %context, i64 0, i64 %n, i64 %grain, i32 %whom)
+  ret i32 %status
 open:
+  store atomic i32 0, ptr @stopped monotonic, align 4
   %here = call i32 @sched_getcpu()
   store atomic i32 %here, ptr @home monotonic, align 4
   %threads = add i64 %workers, 1
@@ -130,7 +271,7 @@ wake:
   call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 129, i32 {MOST})
   br label %help
 help:
-  call void @work()
+  %raised = call i32 @work(i32 %whom)
   %before = atomicrmw and ptr @state, i64 -65537 seq_cst
   br label %wait
 wait:
@@ -160,7 +301,7 @@ more_wait:
   br label %wait
 finish:
   store atomic i32 0, ptr @busy release, align 4
-  ret void
+  ret i32 %raised
 }}
 
 ; moves the thread off a processor, as long as it has no reason to go there again
@@ -237,7 +378,7 @@ part:
   call void @leave(i32 %home)
   br label %apart
 apart:
-  call void @work()
+  %ignored = call i32 @work(i32 2)
   %left = atomicrmw sub ptr @state, i64 1 seq_cst
   %waited = load atomic i32, ptr @waiting seq_cst, align 4
   %asleep = icmp ne i32 %waited, 0
@@ -262,10 +403,14 @@ entry:
 
 
 SERIAL = """
-define void @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {
-entry:
+define i32 @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %some, label %done
+some:
   call void %function(ptr %context, i64 0, i64 %n)
-  ret void
+  br label %done
+done:
+  ret i32 0
 }
 """
 
@@ -276,10 +421,14 @@ class Pool:
     def __init__(self) -> None:
         from ..llvm.native_code import Library
 
-        functions = {"parallel": (), "worker": (ctypes.c_int32,), "stop": ()}
-        words = ("generation", "busy", "quit", "workers", "allowed")
-        self.library = Library(SERIAL, {"parallel": ()}) if FUTEX is None else Library(TEXT, functions, words)
-        self.address = self.library.addresses["parallel"]
+        functions = {"parallel": (), "steady": (), "worker": (ctypes.c_int32,), "stop": ()}
+        words = ("generation", "busy", "quit", "workers", "allowed", "main")
+        if FUTEX is None:
+            self.library = Library(SERIAL, {"parallel": ()})
+        else:
+            python = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in PYTHON}
+            self.library = Library(TEXT, functions, words, python)
+            self.word("main", ctypes.c_uint64).value = threading.main_thread().ident or 0
         self.threads: list[threading.Thread] = []
 
     def word(self, name: str, type: Any = ctypes.c_int32) -> Any:
@@ -314,8 +463,9 @@ class Pool:
             self.threads = []
 
     def forget(self) -> None:
-        """In a child process: the workers stayed in the parent."""
+        """In a child process: the workers stayed in the parent, and the thread that forked is the main one."""
         self.threads = []
+        self.word("main", ctypes.c_uint64).value = threading.get_ident()
         self.word("workers", ctypes.c_int64).value = 0
         self.word("busy").value = 0
 
@@ -368,13 +518,14 @@ def _default() -> int:
     return min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def imports() -> dict[str, int]:
-    """The addresses that a module with parallel loops asks for."""
-    return {"parallel": _parallel_address()}
+def imports(stops: bool = True) -> dict[str, int]:
+    """The addresses that a module with parallel loops asks for; not all of its code can stop for a signal handler that raises."""
+    addresses = _running().library.addresses
+    return {"parallel": addresses["parallel" if stops or FUTEX is None else "steady"]}
 
 
-def _parallel_address() -> int:
-    """The address of @parallel, its workers running."""
+def _running() -> Pool:
+    """The pool, its workers running."""
     global _pool
     with _lock:
         if _pool is None:
@@ -384,4 +535,4 @@ def _parallel_address() -> int:
                 os.register_at_fork(after_in_child=pool.forget)
             _pool = pool
             _resize()
-        return _pool.address
+        return _pool

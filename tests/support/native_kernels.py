@@ -13,6 +13,7 @@ from cvm.dialect.notation.plan import Plan
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.native_code import Library
+from cvm.jit.runtime.thread_pool import imports
 from cvm.lowering.storage.place_buffers import place_buffers
 
 
@@ -31,7 +32,8 @@ class MachineCode:
         self.inputs, self.outputs = kernel.inputs, kernel.outputs
         self.plan = place_buffers(Plan("k", self.inputs, self.outputs, {}, (kernel,)))
         self.text = emit(self.plan)
-        self.library = Library(self.text.module, {"entry": ENTRY})
+        needed = imports() if self.text.module.is_parallel else {}
+        self.library = Library(self.text.module, {"entry": ENTRY}, imports=needed)
         self.failure = ""
 
     def __call__(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -1,0 +1,150 @@
+"""Ctrl-C stops a call soon, wherever it is, and the functions and threads work on as before."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import cvm
+
+SOON = 1.0  # seconds; 0.1 where nothing else runs
+CALLS = {
+    "parallel": (
+        "func @main(%x: tensor<?xf64>) { %y = theano.elemwise %x {scalar_op = \"gammaln\"} %z = theano.elemwise %y {scalar_op = \"gammaln\"} return %z }",
+        lambda: (np.random.default_rng(0).random(24_000_000),),
+    ),
+    "serial": (
+        "func @main(%x: tensor<40x500000xf64>) { %y = builtin.argsort %x {axis = 1} return %y }",
+        lambda: (np.random.default_rng(0).random((40, 500_000)),),
+    ),
+    "steps": (
+        """func @double(%x: tensor<f32>, %limit: tensor<f32>) -> (tensor<i1>, tensor<f32>) {
+          %y = theano.elemwise %x, %x {scalar_op = "add"}
+          %go = theano.elemwise %y, %limit {scalar_op = "le"}
+          return %go, %y
+        }
+        func @main(%x: tensor<f32>, %limit: tensor<f32>) -> tensor<f32> {
+          %go = theano.elemwise %x, %limit {scalar_op = "le"}
+          %y = builtin.while @double(%go, %x, %limit) {carry = 1}
+          return %y
+        }""",
+        lambda: (np.float32(1), np.float32(np.inf)),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = cvm.get_num_threads()
+    cvm.set_num_threads(request.param)
+    yield request.param
+    cvm.set_num_threads(before)
+
+
+def interrupted(f, arguments, after=0.2, **named):
+    """The seconds between a Ctrl-C and the end of a call, or None for a call that ends by itself."""
+    sent = []
+
+    def send():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(after, send)
+    timer.start()
+    try:
+        f(*arguments, **named)
+        timer.join()
+    except KeyboardInterrupt:
+        return time.monotonic() - sent[0]
+    return None
+
+
+@pytest.mark.parametrize("way", ["direct", "out"])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_stops_soon(name, way, threads):
+    text, made = CALLS[name]
+    f = cvm.compile(text)
+    arguments = made()
+    out = {"out": np.empty_like(arguments[0])} if way == "out" and name == "parallel" else {}
+    took = [interrupted(f, arguments, **out) for _ in range(2)]
+    assert None not in took, "the call ended before it could be interrupted"
+    assert min(t for t in took if t is not None) < SOON
+
+
+def test_calls_are_right_afterwards(threads):
+    text, made = CALLS["parallel"]
+    f, (x,) = cvm.compile(text), made()
+    expected = f(x[:200_000])
+    for n in range(5):
+        assert interrupted(f, (x,), after=0.05 + 0.03 * n) is not None
+        assert (f(x[:200_000]) == expected).all()
+
+
+def test_nothing_leaks():
+    text, made = CALLS["parallel"]
+    f, (x,) = cvm.compile(text), made()
+
+    def resident():
+        return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+    interrupted(f, (x,), after=0.05)
+    before = resident()
+    for _ in range(5):
+        assert interrupted(f, (x,), after=0.05) is not None
+    assert resident() - before < x.nbytes / 2
+
+
+def test_handlers_that_do_not_raise_run_meanwhile(threads):
+    """And the call goes on; handlers may call the same function."""
+    text, made = CALLS["parallel"]
+    f, (x,) = cvm.compile(text), made()
+    x = x[:12_000_000]
+    expected, seen = f(x), []
+
+    def handler(number, frame):
+        seen.append((time.monotonic(), f(x[:1000])))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        y = f(x)
+        ended = time.monotonic()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (y == expected).all()
+    assert sum(at < ended for at, _ in seen) > 1 and all((z == expected[:1000]).all() for _, z in seen)
+
+
+def test_other_threads_are_not_interrupted():
+    text, made = CALLS["parallel"]
+    f, (x,) = cvm.compile(text), made()
+    x = x[:8_000_000]
+    expected, found = f(x), []
+    thread = threading.Thread(target=lambda: found.append(f(x)))
+    thread.start()
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except KeyboardInterrupt:
+        pass
+    thread.join()
+    assert (found[0] == expected).all()
+
+
+@pytest.mark.parametrize("size", [64, 1500])
+def test_clocked_programs_stop_soon(size, threads):
+    text = f"""graph @main {{
+      %n = cog.field "n" : !cog.field<[{size}, {size}], f32>
+      %next = cog.add %n, 1
+      cog.feedback %n, %next
+    }}"""
+    g = cvm.compile(text)
+    for _ in range(3):
+        took = interrupted(lambda: g.step(1 << 40), ())
+        assert took is not None and took < SOON
+    g.reset()
+    assert g.step(3) == 3 and (g.read("n") == 3).all()
