@@ -177,7 +177,7 @@ def test_what_is_no_program_is_said(program):
     with pytest.raises(cvm.ParseError, match="expected a program's text, got"):
         cvm.parse(program)
     if program is not None:
-        with pytest.raises(cvm.Error, match="expected a module, a program's text, a path"):
+        with pytest.raises(cvm.Error, match="expected a module, a program's text or path, or a Python function"):
             cvm.compile(program)
     with pytest.raises(cvm.ParseError, match="expected the path of a program, got"):
         cvm.load(program)
