@@ -12,6 +12,8 @@ import cvm
 
 SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by a whole factor
 MAP = "viridis"
+MATRIX = 32  # rows and columns of a matrix that is drawn with axes and a scale, instead of as an image
+NUMBERED = 12  # and of one whose elements are written in it
 PAUSE = 40  # milliseconds between the pictures of a .gif
 
 Readings = Mapping[str, Sequence[np.ndarray]]  # maps a name to its array at every reading
@@ -33,7 +35,7 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
             if not images:
                 raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}, and no reading is like an image")
             _moving(path, next(iter(images.values())))
-        elif len(readings) == 1 and images and kind == ".png":
+        elif len(readings) == 1 and images and kind == ".png" and not _is_matrix(next(iter(images.values()))[-1]):
             _images(next(iter(images.values()))[-1:])[0].save(path, optimize=True)
         else:
             _figure(path, readings, images, times)
@@ -109,7 +111,9 @@ def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndar
     panels: Any = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False)
     for name, panel in zip(shown, panels.flat, strict=False):
         panel.set_title(name)
-        if name in images:
+        if name in images and _is_matrix(images[name][-1]):
+            _matrix(figure, panel, images[name][-1])
+        elif name in images:
             panel.imshow(_images(images[name][-1:])[0].convert("RGB"))
             panel.set_axis_off()
         elif readings[name][-1].ndim == 1:
@@ -120,6 +124,22 @@ def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndar
     for panel in panels.flat[len(shown) :]:
         panel.remove()
     figure.savefig(path)
+
+
+def _is_matrix(array: np.ndarray) -> bool:
+    return array.ndim == 2 and max(array.shape) <= MATRIX
+
+
+def _matrix(figure: Any, panel: Any, array: np.ndarray) -> None:
+    """A matrix by its colours, with axes and a scale, and its values where they can be read."""
+    shown = panel.imshow(array.astype(np.float64), cmap=MAP)
+    figure.colorbar(shown, ax=panel, fraction=0.046, pad=0.04)
+    for axis, size in ((panel.xaxis, array.shape[1]), (panel.yaxis, array.shape[0])):
+        axis.set_ticks(range(0, size, 1 if size <= NUMBERED else 4))
+    if max(array.shape) <= NUMBERED:
+        for (row, column), value in np.ndenumerate(array):
+            colour = "black" if shown.norm(value) > 0.6 else "white"
+            panel.text(column, row, f"{value:.3g}", ha="center", va="center", color=colour, fontsize=7)
 
 
 def _real(array: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from cvm.jit.host_processor import host_name, host_processor
 ROUNDS = 10  # of which the fastest counts
 BYTES = 64 << 20  # of an array that no cache holds; four times the last cache where that is more
 CHAIN, STEPS = 12, 1 << 18  # independent sums, which hide the latency of a fused product and sum, and their terms
+Place = tuple[float, float]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760.0, 380.0, 64.0, 44.0, 16.0
 
 
@@ -95,7 +96,8 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
     low = math.floor(math.log10(min([roof.ridge / 30, *(p.intensity / 2 for p in shown)])))
     high = math.ceil(math.log10(max([roof.ridge * 10, *(p.intensity * 1.5 for p in shown)])))
     rates = [roof.attainable(10.0**low), *(p.rate / 1.5 for p in shown if p.rate)]
-    least, most = math.floor(math.log10(min(rates))), math.log10(roof.operations * 3)
+    least, most = math.floor(math.log10(min(rates))), math.log10(max(roof.operations * 2, *rates) * 1.5)
+    parts: list[str] = []
 
     def x(intensity: float) -> float:
         return LEFT + (math.log10(intensity) - low) / (high - low) * (WIDTH - LEFT - 24)
@@ -103,42 +105,38 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
     def y(rate: float) -> float:
         return HEIGHT - BOTTOM - (math.log10(rate) - least) / (most - least) * (HEIGHT - BOTTOM - TOP)
 
-    def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-        return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    def line(kind: str, a: Place, b: Place) -> None:
+        parts.append(f'<line class="{kind}" x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}"/>')
 
-    def text(at: tuple[float, float], said: str, anchor: str = "middle", kind: str = "", more: str = "") -> str:
-        style = f' class="{kind}"' if kind else ""
-        return f'<text{style} x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"{more}>{escape(said)}</text>'
+    def text(at: Place, said: str, anchor: str = "middle", kind: str = "tick") -> None:
+        place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"'
+        parts.append(f'<text class="{kind}" {place}>{escape(said)}</text>')
 
-    bottom, right = HEIGHT - BOTTOM, WIDTH - 24
-    parts = []
+    bottom, right, top = HEIGHT - BOTTOM, WIDTH - 24, y(roof.operations)
     for n in range(low, high + 1):
-        parts += [line("grid", x(10.0**n), TOP, x(10.0**n), bottom), text((x(10.0**n), bottom + 18), f"{10.0**n:g}")]
+        line("grid", (x(10.0**n), TOP), (x(10.0**n), bottom))
+        text((x(10.0**n), bottom + 18), f"{10.0**n:g}")
     for n in range(least, math.floor(most) + 1):
-        parts += [
-            line("grid", LEFT, y(10.0**n), right, y(10.0**n)),
-            text((LEFT - 8, y(10.0**n) + 4), rate_text(10.0**n), "end"),
-        ]
-    corner = f"{x(10.0**low):.1f},{y(roof.attainable(10.0**low)):.1f} {x(roof.ridge):.1f},{y(roof.operations):.1f} {right:.1f},{y(roof.operations):.1f}"
-    parts.append(f'<polyline class="roof" points="{corner}"/>')
-    parts.append(
-        text((right, y(roof.operations) - 8), f"{rate_text(roof.operations)}op/s of f32, {roof.threads} threads", "end")
-    )
-    parts.append(text(((LEFT + right) / 2, HEIGHT - 6), "operations per byte"))
+        line("grid", (LEFT, y(10.0**n)), (right, y(10.0**n)))
+        text((LEFT - 8, y(10.0**n) + 4), rate_text(10.0**n), "end")
+    line("roof", (x(10.0**low), y(roof.attainable(10.0**low))), (x(roof.ridge), top))
+    line("roof", (x(roof.ridge), top), (right, top))
+    text((right, top - 8), f"{rate_text(roof.operations)}op/s of f32, {roof.threads} threads", "end")
+    text(((LEFT + right) / 2, HEIGHT - 6), "operations per byte")
     middle = math.sqrt(10.0**low * roof.ridge)
-    parts.append(text((x(middle) - 12, y(roof.attainable(middle)) - 6), f"{rate_text(roof.bytes)}B/s", "end"))
-    taken: list[tuple[float, float]] = []
+    text((x(middle) - 12, y(roof.attainable(middle)) - 6), f"{rate_text(roof.bytes)}B/s", "end")
+    taken: list[Place] = []
     for p in sorted(shown, key=lambda p: p.intensity):
-        at = x(p.intensity), y(p.rate or roof.attainable(p.intensity))
-        if p.rate:
-            parts.append(line("drop", *at, at[0], y(roof.attainable(p.intensity))))
-        label = at[1] + 4
+        most_here = roof.attainable(p.intensity)
+        rate, kind, more = (p.rate, "timed", "") if p.rate else (most_here, "limit", " at most")
+        at = x(p.intensity), y(rate)
+        line("drop", at, (at[0], y(most_here)))
+        label = at[1] + (4 if p.rate else 18)
         while any(abs(at[0] - a) < 150 and abs(label - b) < 13 for a, b in taken):
             label += 14
         taken.append((at[0], label))
-        said = f"{p.name}: {p.intensity:.3g} op/B, {rate_text(p.rate or roof.attainable(p.intensity))}op/s{'' if p.rate else ' at most'}"
-        ring = "" if p.rate else ' class="limit"'
-        parts.append(f'<circle{ring} cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{escape(said)}</title></circle>')
-        parts.append(text((at[0] + 9, label), p.name, "start", "label"))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="roofline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}" height="{HEIGHT:g}">'
+        said = escape(f"{p.name}: {p.intensity:.3g} op/B, {rate_text(rate)}op/s{more}")
+        parts.append(f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{said}</title></circle>')
+        text((at[0] + 9, label), p.name, "start", "label")
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="roofline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}">'
     return "\n".join([head, f"<style>\n{page('roofline.css')}</style>", *parts, "</svg>"]) + "\n"

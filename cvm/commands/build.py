@@ -11,8 +11,8 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import load, write
+from cvm.commands.levels import parsed_sizes
 from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import MAX_SIZE
 from cvm.dialect.program.module import Module
 from cvm.importers.exactness import require
 from cvm.jit.options import CompileOptions
@@ -46,17 +46,10 @@ def _sizes(items: list[str], module: Module, entries: list[str]) -> dict[str, in
     """The values of named sizes; every name must occur in an argument."""
     arguments = [a for name in entries if name in module.functions for a in module.functions[name].arguments]
     names = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
-    found: dict[str, int] = {}
-    for item in items:
-        name, separator, value = item.removeprefix("?").partition("=")
-        number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else MAX_SIZE + 1
-        if not (separator and name) or number > MAX_SIZE:
-            raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
-        if name in found:
-            raise Usage(f"--size {item}: ?{name} is given twice")
+    found = parsed_sizes(items)
+    for name, number in found.items():
         if arguments and name not in names:
-            raise Usage(f"--size {item}: no argument of @{', @'.join(entries)} has a size ?{name}")
-        found[name] = number
+            raise Usage(f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}")
     return found
 
 

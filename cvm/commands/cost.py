@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from cvm.cli import Usage
 from cvm.commands.io import page, write
-from cvm.commands.levels import Level, compiled, read_level
+from cvm.commands.levels import Level, compiled, parsed_sizes, read_level
 from cvm.dialect.program.module import Module
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.count_operations import Cost
@@ -46,16 +46,6 @@ def counted(program: Level, entry: str, options: CompileOptions, sizes: Mapping[
     f: Any = compiled(program, entry, "cpu", options)
     kinds = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
     return {by: f.cost(by, **sizes) for by in kinds}
-
-
-def parsed_sizes(given: Sequence[str]) -> dict[str, int]:
-    found = {}
-    for item in given:
-        name, _, value = item.partition("=")
-        if not value.isdecimal():
-            raise Usage(f"--size {item}: expected NAME=N, such as N=16")
-        found[name] = int(value)
-    return found
 
 
 def as_json(c: Cost) -> dict[str, Any]:

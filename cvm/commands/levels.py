@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import cvm
@@ -12,6 +12,7 @@ from cvm.commands.io import STDIN, load, read
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.suggest import did_you_mean
+from cvm.dialect.ir.types import MAX_SIZE
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel, Statement
 from cvm.dialect.notation.plan import Plan
@@ -109,6 +110,20 @@ def signature(program: Level) -> Function:
     assert not isinstance(program, Module)
     found = compiled(program, program.name).function
     assert isinstance(found, Function)
+    return found
+
+
+def parsed_sizes(items: Sequence[str]) -> dict[str, int]:
+    """The sizes of `--size NAME=N`, by name."""
+    found: dict[str, int] = {}
+    for item in items:
+        name, separator, value = item.removeprefix("?").partition("=")
+        number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else MAX_SIZE + 1
+        if not (separator and name) or number > MAX_SIZE:
+            raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
+        if name in found:
+            raise Usage(f"--size {item}: ?{name} is given twice")
+        found[name] = number
     return found
 
 

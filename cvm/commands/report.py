@@ -16,12 +16,12 @@ import numpy as np
 import cvm
 from cvm import diagram
 from cvm.cli import Usage
-from cvm.commands.cost import as_json, parsed_sizes
+from cvm.commands.cost import as_json
 from cvm.commands.inputs import random_arrays
 from cvm.commands.io import load, page, write
-from cvm.commands.levels import bind_sizes
+from cvm.commands.levels import bind_sizes, parsed_sizes
 from cvm.dialect.ir.diagnostics import Span
-from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.sizes import product
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.printer import Names, kernel_text, size_text, tensor_text
@@ -39,9 +39,7 @@ from cvm.lowering.processor import compiling_for
 from cvm.roofline import Point, roofline, svg
 
 LONGEST = 20_000  # lines of a stage that are shown
-HEADS = re.compile(
-    r"^(?:define .*@|.* )?(?:kernel_(\d+)\b.*[({:]|(entry)\b.*[({:])"
-)  # of a function, in code of any kind
+HEADS = re.compile(r"^(?:define .*@|.* )?(?:kernel_(\d+)|entry)\b.*[({:]")  # of functions, in code of any kind
 Line = tuple[str, Iterable[str]]  # with what it belongs to: lines of the source, l7, and kernels, k0, or g0 on a GPU
 
 
@@ -64,10 +62,8 @@ def report(options: Namespace) -> int:
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
     text = json.dumps(data).replace("</", "<\\/")
     drawn = diagram.svg(module, [function])
-    write(
-        options.output,
-        page("report.html", TITLE=escape(data["title"]), DRAWING=drawn, ROOFLINE=svg(roof, points), DATA=text).encode(),
-    )
+    title, roofs = escape(data["title"]), svg(roof, points)
+    write(options.output, page("report.html", TITLE=title, DRAWING=drawn, ROOFLINE=roofs, DATA=text).encode())
     return 0
 
 
@@ -78,24 +74,15 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
     plan: Plan = f.step_plan.plan if clocked else f.plan
     analysis = Analysis(module)
     analysis.function(function)
-    ranges = [
-        (f"%{v.name}", str(v.known_type), r.low, r.high, v.known_type.element.limits)
-        for v, r in analysis.ranges.items()
-    ]
     arrays = [] if clocked else random_arrays(function, 0)
-    shapes = [(a.known_type.array_shape, x.shape) for a, x in zip(function.arguments, arrays, strict=not clocked)]
-    sizes = {
-        d.name: n
-        for shape, known in shapes
-        for d, n in zip(shape, known, strict=True)
-        if isinstance(d, Size) and d.name
-    }
+    sizes = {} if clocked else {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
+    spans = ((v.known_type, f"%{v.name}", r) for v, r in analysis.ranges.items())
     return {
         "stages": {name: paned(lines) for name, lines in stages(module, function, lowered, f, plan)},
         "strategies": strategies_text(module, lowered),
         "memory": [*buffers(plan)],
         "kernels": [k.name for k in plan.kernels],
-        "ranges": ranges,
+        "ranges": [(name, str(type), r.low, r.high, type.element.limits) for type, name, r in spans],
         "costs": {by: as_json(f.cost(by, **sizes)) for by in ("operation", "kernel")},
         "sizes": sizes,
         "times": [] if clocked else measured(f, arrays),
@@ -157,41 +144,29 @@ def paned(lines: Sequence[Line]) -> dict[str, Any]:
 
 def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
     """The arrays of a plan: kind, type, bytes, place, and the kernels between which it is alive."""
-    kinds = {
-        plan.arguments: "argument",
-        tuple(plan.constants): "constant",
-        plan.results: "result",
-        tuple(plan.offsets): "workspace",
-    }
-    for tensors, kind in kinds.items():
+    kinds = (
+        ("argument", plan.arguments),
+        ("constant", plan.constants),
+        ("result", plan.results),
+        ("workspace", plan.offsets),
+    )
+    for kind, tensors in kinds:
         for t in tensors:
             used = [n for n, k in enumerate(plan.kernels) if any(plan.home[p] is t for p in k.parameters)]
-            offset = plan.offsets.get(t)
-            size = 1
-            for d in t.shape:
-                size = size * d
             yield {
                 "kind": kind,
                 "name": f"%{t.name}",
                 "type": tensor_text(t, Names()).partition(": ")[2],
-                "bytes": size_text(size * t.element.bytes, Names()),
-                "offset": None if offset is None else size_text(offset, Names()),
+                "bytes": size_text(product(t.shape) * t.element.bytes, Names()),
+                "offset": size_text(plan.offsets[t], Names()) if t in plan.offsets else None,
                 "used": used,
             }
 
 
 def measured(f: Any, arrays: Sequence[np.ndarray]) -> list[dict[str, Any]]:
     """The median time of each kernel."""
-    spent = profile(f, arrays)
-    return [
-        {
-            "kernel": s.kernel,
-            "seconds": s.seconds,
-            "rate": s.cost.operations / s.seconds,
-            "bytes": s.cost.bytes / s.seconds,
-        }
-        for s in spent
-    ]
+    rates = ((s, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in profile(f, arrays))
+    return [{"kernel": s.kernel, "seconds": s.seconds, "rate": rate, "bytes": moved} for s, rate, moved in rates]
 
 
 def tick_seconds(g: Any, ticks: int = 20) -> float:

@@ -23,6 +23,7 @@ from cvm.commands.inputs import random_arrays
 from cvm.commands.levels import Level, bind_sizes, compiled, entries, read_level
 from cvm.commands.opt import all_passes, listing, text_after
 from cvm.dialect.ir.suggest import did_you_mean
+from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.jit.functions.clocked_program import CompiledGraph
@@ -257,6 +258,7 @@ def run(test: Filetest, asked: Command) -> None:
     program = _program(test, asked)
     wrong = []
     ready = [t for t in TARGETS if not TARGETS[t].missing()] if isinstance(program, Module) else ["cpu"]
+    ready += ["reference"] * isinstance(program, Formulas)
     for target in _targets(asked, ready):
         for line, text, call in calls:
             try:

@@ -200,7 +200,7 @@ class NativeFunction(CompiledFunction):
         return table
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        sizes = self._sizes(arrays)
+        sizes = self.sizes_of(arrays)
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
         needed = evaluate(self._made.workspace, sizes)
         memory = self._take_workspace(needed) if needed else None
@@ -216,12 +216,12 @@ class NativeFunction(CompiledFunction):
         if self._direct is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
 
-    def _sizes(self, arrays: Sequence[np.ndarray]) -> dict[Any, int]:
+    def sizes_of(self, arrays: Sequence[np.ndarray]) -> dict[Any, int]:
         """The sizes that were unknown while compiling."""
         return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
 
     def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
-        return evaluate(self._made.workspace, self._sizes(arrays))
+        return evaluate(self._made.workspace, self.sizes_of(arrays))
 
     def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
         """Later calls with sizes that were checked in this one are direct."""

@@ -63,6 +63,6 @@ def test_the_roofline_is_drawn(folder: Path) -> None:
     assert roof.ridge == 10 and roof.attainable(5) == 5e9 and roof.attainable(50) == 1e10
     root = ElementTree.fromstring(svg(roof, [Point("a<b", 5), Point("timed", 50, 2e9), Point("moves", 0)]))
     circles = [e for e in root.iter() if e.tag.endswith("circle")]
-    assert [c.get("class") for c in circles] == ["limit", None]
+    assert [c.get("class") for c in circles] == ["limit", "timed"]
     tops = [float(c.get("cy", "0")) for c in circles]
     assert tops[0] < tops[1], "5e9 operations a second at most lie above 2e9 measured"
