@@ -139,7 +139,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "lower": ("show a program at a stage of its compilation", [
         _PROGRAM,
         _arg("--to",
-             "graph, mlir, formulas (the default), loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
+             "graph, mlir, linalg, formulas (the default), loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
              default="formulas", metavar="STAGE"),
         _ENTRY, _CPU, _OPTIMIZE,
         _flag("--ranges", "with --to graph: say in comments from where to where integers go"),

@@ -158,7 +158,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
             "lower add.cvm --to loops --ranges",
             "--ranges shows the ranges of a program's values: it goes with --to graph",
         ),
-        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, formulas, loops, "),
+        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, linalg, formulas, loops, "),
         ("run add.cvm -O1", "invalid choice: 1 (choose from 0, 2)"),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
         ("frobnicate", "invalid choice"),

@@ -33,7 +33,7 @@ ALSO = {
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types
 ORDER = {
     "dialect": "ir notation spec builtin program cvm dali cog theano numpy quant",
-    "lowering": "processor pass_context step_plan passes graph math analysis formulas loops layout contraction storage reductions gpu stepping "
+    "lowering": "processor pass_context step_plan passes graph math analysis formulas loops layout contraction storage reductions gpu stepping mlir "
     "pipeline explain_strategies operation_costs stages",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
 }

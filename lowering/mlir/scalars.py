@@ -1,0 +1,156 @@
+"""The operations of `arith` and `math` for the scalar functions: their names, by kind of element, and those that take several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ...dialect.ir.types import F32, F64, I1, ElementType
+
+Emit: TypeAlias = Callable[[str, str], str]  # of an operation and its result's type: the result's name
+
+NAMES: dict[str, dict[str, str]] = {  # by kind of element: signed, unsigned, bool, float
+    "add": {"int": "arith.addi", "uint": "arith.addi", "float": "arith.addf"},
+    "sub": {"int": "arith.subi", "uint": "arith.subi", "float": "arith.subf"},
+    "mul": {"int": "arith.muli", "uint": "arith.muli", "float": "arith.mulf"},
+    "div": {"int": "arith.divsi", "uint": "arith.divui", "float": "arith.divf"},
+    "rem": {"int": "arith.remsi", "uint": "arith.remui", "float": "arith.remf"},
+    "floordiv": {"int": "arith.floordivsi", "uint": "arith.divui"},
+    "abs": {"float": "math.absf"},
+    "neg": {"float": "arith.negf"},
+    "maximum": {"float": "arith.maximumf"},
+    "minimum": {"float": "arith.minimumf"},
+    "shl": {"int": "arith.shli", "uint": "arith.shli"},
+    "shr": {"int": "arith.shrsi", "uint": "arith.shrui"},
+    "clz": {"int": "math.ctlz", "uint": "math.ctlz"},
+    "rint": {"float": "math.roundeven"},
+    "pow": {"float": "math.powf"},
+    **{n: dict.fromkeys(("int", "uint", "bool"), f"arith.{n}i") for n in ("and", "or", "xor")},
+    **{
+        n: {"float": f"math.{n}"}
+        for n in ("sqrt", "floor", "ceil", "trunc", "fma", "cbrt", "exp", "exp2", "expm1", "log", "log2")
+    },
+    **{
+        n: {"float": f"math.{n}"}
+        for n in ("log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
+    },
+    **{n: {"float": f"math.{n}"} for n in ("asinh", "acosh", "atanh", "atan2", "erf", "erfc")},
+}
+COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}  # of signed integers
+
+
+class Unsupported(Exception):
+    """There is nothing in MLIR for it."""
+
+
+def mlir_type(element: ElementType) -> str:
+    """The type without a sign, as MLIR's are."""
+    if element.kind == "complex":
+        raise Unsupported("linalg has no complex numbers")
+    return "i1" if element.kind == "bool" else f"{'f' if element.kind == 'float' else 'i'}{element.bits}"
+
+
+def literal(value: object, element: ElementType) -> str:
+    """A constant's text; floats by their bits where they have no decimal text."""
+    if element.kind == "bool":
+        return "true" if value else "false"
+    if element.kind != "float":
+        return str(int(value))  # type: ignore[call-overload]
+    bits = element.dtype.type(value).tobytes()[::-1].hex().upper()
+    return f"0x{bits}"
+
+
+def compare(function: str, a: str, b: str, element: ElementType, emit: Emit) -> str:
+    """A comparison of two values of an element type."""
+    type = mlir_type(element)
+    if element.kind == "float":
+        predicate = "une" if function == "ne" else f"o{function}"
+        return emit(f"arith.cmpf {predicate}, {a}, {b} : {type}", "i1")
+    predicate = COMPARISONS[function]
+    if element.kind != "int" and len(predicate) == 3:
+        predicate = "u" + predicate[1:]
+    return emit(f"arith.cmpi {predicate}, {a}, {b} : {type}", "i1")
+
+
+def computed(function: str, operands: list[str], element: ElementType, emit: Emit) -> str | None:
+    """A scalar function of values of an element type; None if no operation of MLIR computes it."""
+    type = mlir_type(element)
+    if function in COMPARISONS:
+        return compare(function, operands[0], operands[1], element, emit)
+    name = NAMES.get(function, {}).get(element.kind)
+    if name is not None:
+        return emit(f"{name} {', '.join(operands)} : {type}", type)
+
+    def one(value: object) -> str:
+        return emit(f"arith.constant {literal(value, element)} : {type}", type)
+
+    match function, operands:
+        case "max" | "min", (a, b):
+            holds = compare("gt" if function == "max" else "lt", a, b, element, emit)
+            return emit(f"arith.select {holds}, {a}, {b} : {type}", type)
+        case "select" | "rarely", (c, a, b):
+            return emit(f"arith.select {c}, {a}, {b} : {type}", type)
+        case "any", (a,):
+            return a
+        case "neg", (a,):
+            return emit(f"arith.subi {one(0)}, {a} : {type}", type)
+        case "not", (a,):
+            return emit(f"arith.xori {a}, {one(True if element is I1 else -1)} : {type}", type)
+        case "abs", (a,) if element.kind == "int":
+            negative = compare("lt", a, one(0), element, emit)
+            return emit(
+                f"arith.select {negative}, {emit(f'arith.subi {one(0)}, {a} : {type}', type)}, {a} : {type}", type
+            )
+        case "abs", (a,):
+            return a
+        case "floormod", (a, b):
+            quotient = computed("floordiv", [a, b], element, emit)
+            return emit(f"arith.subi {a}, {emit(f'arith.muli {quotient}, {b} : {type}', type)} : {type}", type)
+        case "sigmoid", (a,):
+            power = emit(f"math.exp {emit(f'arith.negf {a} : {type}', type)} : {type}", type)
+            return emit(f"arith.divf {one(1)}, {emit(f'arith.addf {one(1)}, {power} : {type}', type)} : {type}", type)
+    return None
+
+
+def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> str:
+    """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
+    a, b = mlir_type(source), mlir_type(to)
+    if to.kind == "bool":
+        zero = emit(f"arith.constant {literal(0, source)} : {a}", a)
+        return compare("ne", value, zero, source, emit)
+    if source.kind == "float" and to.kind == "float":
+        name = "extf" if to.bits > source.bits else "truncf"
+        return emit(f"arith.{name} {value} : {a} to {b}", b) if a != b else value
+    if source.kind == "float":
+        return _saturated(value, source, to, emit)
+    if to.kind == "float":
+        return emit(f"arith.{'si' if source.kind == 'int' else 'ui'}tofp {value} : {a} to {b}", b)
+    if source.bits == to.bits and source.kind != "bool":
+        return value
+    name = "trunci" if source.bits > to.bits and source.kind != "bool" else "extsi" if source.kind == "int" else "extui"
+    return emit(f"arith.{name} {value} : {a} to {b}", b)
+
+
+def _saturated(value: str, source: ElementType, to: ElementType, emit: Emit) -> str:
+    """A float as an integer: the nearest that fits after the fraction is dropped, 0 for NaN."""
+    if source is not F64:
+        wide = F64 if to.bits >= 32 else F32
+        if source is not wide:
+            return _saturated(converted(value, source, wide, emit), wide, to, emit)
+    a, b = mlir_type(source), mlir_type(to)
+    low, high = to.limits
+
+    def number(n: int | float, element: ElementType) -> str:
+        return emit(f"arith.constant {literal(n, element)} : {mlir_type(element)}", mlir_type(element))
+
+    signed = "si" if to.kind == "int" else "ui"
+    below = compare("lt", value, number(float(low), source), source, emit)
+    above = compare("ge", value, number(float(high + 1), source), source, emit)
+    inside = emit(f"arith.cmpf ord, {value}, {value} : {a}", "i1")
+    none = number(0.0, source)
+    safe = emit(f"arith.select {inside}, {value}, {none} : {a}", a)
+    safe = emit(f"arith.select {below}, {none}, {safe} : {a}", a)
+    safe = emit(f"arith.select {above}, {none}, {safe} : {a}", a)
+    found = emit(f"arith.fpto{signed} {safe} : {a} to {b}", b)
+    found = emit(f"arith.select {below}, {number(low, to)}, {found} : {b}", b)
+    return emit(f"arith.select {above}, {number(high, to)}, {found} : {b}", b)
