@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 KEPT = ROOT / "build" / "fuzz"
-PATIENCE = 60  # seconds for one input
+PATIENCE = 60, 600  # seconds for one input, of the processor and of the clock
 CHILD = 600  # seconds after which an attack goes on in a new process
 
 
@@ -83,7 +83,8 @@ def inside(name: str, options: argparse.Namespace) -> int:
 
     found = ATTACKS[name]
     faulthandler.enable()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for hung in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(hung, signal.SIG_DFL)
     chance, corpus, work = random.Random(f"{name} {options.seed}"), list(found.corpus()), open(options.inside, "wb", 0)  # noqa: SIM115
     end, count = time.monotonic() + options.seconds, 0
 
@@ -93,13 +94,15 @@ def inside(name: str, options: argparse.Namespace) -> int:
         work.seek(0)
         work.truncate()
         work.write(count.to_bytes(8, "little") + data)
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE[0])
+        signal.alarm(PATIENCE[1])
         try:
             found.run(data)
         except cvm.Error as e:
             assert e.diagnostics and all(d.message for d in e.diagnostics)
             str(e)
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
 
     if options.coverage:

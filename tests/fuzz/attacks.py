@@ -109,7 +109,7 @@ def arguments(data: bytes) -> None:
     given = [argument(chance) for _ in range(chance.choice((1, 2, 2, 2, 3)))]
     out = argument(chance) if chance.random() < 0.3 else None
     found = f(*given) if out is None else f(*given, out=out)
-    x, y = map(np.asarray, given)
+    x, y = (np.asarray(g).astype(np.int32) for g in given)
     np.testing.assert_array_equal(found, x * 2 + y)
 
 
