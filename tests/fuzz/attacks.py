@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from cvm.dialect.program.module import Module
 from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
 
 import cvm
-from cvm.commands.levels import holds_kernels, read_kernels
+from cvm.commands.levels import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
 
 from .mutate import mutate_bytes, mutate_text
@@ -47,10 +48,9 @@ def programs() -> list[bytes]:
 
 def text(data: bytes) -> None:
     """Text is a module or mistakes with places in it; a module prints as text that parses to the same text."""
-    if holds_kernels(data):
-        read_kernels(data.decode("utf-8", "replace"), "fuzz")
+    module = read_level("fuzz.cvm", data)
+    if not isinstance(module, Module):  # formulas or kernels
         return
-    module = cvm.parse(data)
     printed = str(module)
     assert str(cvm.parse(printed)) == printed
     format_text(data)
