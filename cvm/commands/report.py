@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm import diagram
 from cvm.cli import Usage
 from cvm.commands.cost import as_json
 from cvm.commands.inputs import random_arrays
@@ -25,6 +24,7 @@ from cvm.dialect.ir.sizes import product
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.printer import Names, kernel_text, size_text, tensor_text
+from cvm.dialect.program.diagram import svg as drawing
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_function
@@ -61,7 +61,7 @@ def report(options: Namespace) -> int:
     points = [Point(k["name"], k["intensity"], timed.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
     text = json.dumps(data).replace("</", "<\\/")
-    drawn = diagram.svg(module, [function])
+    drawn = drawing(module, [function])
     title, roofs = escape(data["title"]), svg(roof, points)
     write(options.output, page("report.html", TITLE=title, DRAWING=drawn, ROOFLINE=roofs, DATA=text).encode())
     return 0
