@@ -17,12 +17,13 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, TargetError
 from ...dialect.ir.sizes import Dim, Size, same_size
-from ...dialect.ir.types import I1, ElementType
+from ...dialect.ir.types import F16, F32, I1, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.formulas import Formula, Formulas, View
 from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import children, rewrite
-from .scalars import Unsupported, computed, converted, literal, mlir_type
+from ..math import FUNCTIONS, in_primitives
+from .scalars import Unsupported, computed, constant, converted, literal, mlir_type
 
 _SIZES = {"//": "floordivsi", "max": "maxsi", "min": "minsi", "*": "muli"}  # the operations of computed sizes
 
@@ -202,7 +203,7 @@ class _Writer:
     # scalars
 
     def constant(self, value: object, element: ElementType) -> str:
-        return self.emit(f"arith.constant {literal(value, element)} : {mlir_type(element)}", "")
+        return self.emit(constant(value, element), mlir_type(element))
 
     def apply(self, function: str, operands: list[str], element: ElementType) -> str:
         found = computed(function, operands, element, self.emit)
@@ -241,6 +242,8 @@ class _Writer:
             case ex.Check(_, value):
                 return self.scalar(value)
             case ex.Apply(function, operands, _):
+                if function in FUNCTIONS and operands[0].type in (F16, F32):  # by our own polynomials
+                    return self.scalar(in_primitives(e))
                 return self.apply(function, [self.scalar(o) for o in operands], operands[-1].type)
         raise Unsupported(f"MLIR has no {e.__class__.__name__}")
 

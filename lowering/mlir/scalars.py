@@ -60,6 +60,13 @@ def literal(value: object, element: ElementType) -> str:
     return f"0x{bits}"
 
 
+def constant(value: object, element: ElementType) -> str:
+    """The operation that gives a constant."""
+    if element.kind == "bool":
+        return f"arith.constant {literal(value, element)}"
+    return f"arith.constant {literal(value, element)} : {mlir_type(element)}"
+
+
 def compare(function: str, a: str, b: str, element: ElementType, emit: Emit) -> str:
     """A comparison of two values of an element type."""
     type = mlir_type(element)
@@ -82,7 +89,7 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
         return emit(f"{name} {', '.join(operands)} : {type}", type)
 
     def one(value: object) -> str:
-        return emit(f"arith.constant {literal(value, element)} : {type}", type)
+        return emit(constant(value, element), type)
 
     match function, operands:
         case "max" | "min", (a, b):
@@ -116,7 +123,7 @@ def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> s
     """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
     a, b = mlir_type(source), mlir_type(to)
     if to.kind == "bool":
-        zero = emit(f"arith.constant {literal(0, source)} : {a}", a)
+        zero = emit(constant(0, source), a)
         return compare("ne", value, zero, source, emit)
     if source.kind == "float" and to.kind == "float":
         name = "extf" if to.bits > source.bits else "truncf"
@@ -141,7 +148,7 @@ def _saturated(value: str, source: ElementType, to: ElementType, emit: Emit) -> 
     low, high = to.limits
 
     def number(n: int | float, element: ElementType) -> str:
-        return emit(f"arith.constant {literal(n, element)} : {mlir_type(element)}", mlir_type(element))
+        return emit(constant(n, element), mlir_type(element))
 
     signed = "si" if to.kind == "int" else "ui"
     below = compare("lt", value, number(float(low), source), source, emit)

@@ -24,7 +24,7 @@ BOUND = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 4e-6, np.dtype(np.flo
 
 def by_iree(text: str, name: str, given: list[np.ndarray]) -> list[np.ndarray]:
     """The results of a function, compiled and run by IREE on one thread."""
-    flags = ["--iree-llvmcpu-target-cpu=generic", "--iree-input-demote-f64-to-f32=false"]
+    flags = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
     code = compiler.compile_str(text, target_backends=["llvm-cpu"], extra_args=flags)
     context = runtime.SystemContext(config=runtime.Config("local-sync"))
     context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, code))
