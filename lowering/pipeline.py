@@ -21,6 +21,7 @@ from .contraction.lower_contraction import lower_contraction
 from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
+from .formulas.simplify_with_ranges import simplify_with_ranges
 from .gpu.block_reduce import block_reduce
 from .gpu.delinearize_groups import delinearize_groups
 from .gpu.distribute import distribute
@@ -87,7 +88,7 @@ CANONICAL = (simplify, fold_constants, simplify)
 GRAPH = (differentiate, inline, *CANONICAL, fold_zero_points, cse, dce)
 BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
 TO_FORMULAS = (BUILD_FORMULAS, fuse)
-FORMULAS = (integer_ranges, rounding_shift)
+FORMULAS = (integer_ranges, rounding_shift, simplify_with_ranges)
 LOOPS = (build_loops, fuse_kernels, in_place, split_complex)
 
 # CPU

@@ -9,7 +9,7 @@ of a constant that is read along plain indices keep bounds of their own. A selec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -50,6 +50,17 @@ def interval(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType
     found = _Evaluation(ranges, constants).of(expr)
     assert found is not None, f"an interval of {expr.type}"
     return Interval(*scalar(found))
+
+
+def intervals(ranges: Ranges, constants: Arrays) -> Callable[[ex.Expr], Interval | None]:
+    """A function from the nodes of one expression to their intervals, None for floats."""
+    evaluation = _Evaluation(ranges, constants)
+
+    def find(e: ex.Expr) -> Interval | None:
+        found = evaluation.of(e)
+        return None if found is None else Interval(*scalar(found))
+
+    return find
 
 
 def overflows(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:

@@ -99,6 +99,9 @@ def _bits(a: Bounds, b: Bounds) -> tuple[int, bool]:
 
 
 def _and(a: Bounds, b: Bounds) -> Bounds:
+    for x, mask in ((a, b), (b, a)):
+        if mask[0] == mask[1] and not (mask[1] + 1) & mask[1] and x[0] >= 0 and x[1] <= mask[1]:
+            return x  # the mask clears no bit
     positive = [x[1] for x in (a, b) if x[0] >= 0]
     if positive:
         return 0, min(positive)

@@ -1,0 +1,100 @@
+"""Simplify integer arithmetic by the ranges of its values (MLIR's int-range-optimizations and arith-int-range-narrowing).
+
+    max(31 - s[n], 0)  =>  0                               where s is in [32, 62]
+    i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4    where both sums stay in i32
+
+Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in these. Pays where vectors of i64 have half
+the lanes of those of i32: formulas without conversions to i64, index arithmetic and what is reduced are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...dialect.ir.types import I32, I64
+from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Reduce, cast, constant
+from ...dialect.notation.formulas import Formula, Formulas
+from ...dialect.notation.interval import Interval
+from ...dialect.notation.simplify import fold_constants
+from ...dialect.notation.traverse import children, over, rebuild, walk
+from ..analysis.integer_ranges import intervals
+from ..passes import formula_pass
+
+NARROWED = ("add", "sub", "mul", "and", "or", "xor", "min", "max", "shl", "shr")
+SIGN = 31  # the shift that leaves the sign of 32 bits
+
+
+@formula_pass
+def simplify_with_ranges(program: Formulas) -> Formulas:
+    """The formulas over 64 bits simplified."""
+    return replace(program, steps=tuple(_formula(s, program) if isinstance(s, Formula) else s for s in program.steps))
+
+
+def _formula(formula: Formula, program: Formulas) -> Formula:
+    nodes = walk(formula.value)
+    if not any(isinstance(n, Cast) and n.type is I64 for n in nodes) or any(isinstance(n, Check) for n in nodes):
+        return formula
+    range_of = intervals(program.ranges, program.constants)
+    reads: dict[int, bool] = {}  # whether a node depends on data, by id
+
+    def make(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+        reads[id(e)] = isinstance(e, Read) or any(reads[id(c)] for c in children(e))
+        if isinstance(e, (Read, Reduce)) or not reads[id(e)]:
+            return e
+        found = range_of(e)
+        if found is not None and found.low == found.high:
+            return constant(found.low, e.type)
+        return _simplified(e, fold_constants(over(e, parts)), found, range_of)
+
+    value = rebuild(formula.value, make, {})
+    return formula if value is formula.value else replace(formula, value=value)
+
+
+def _simplified(e: Expr, new: Expr, found: Interval | None, range_of: Callable[[Expr], Interval | None]) -> Expr:
+    """A node over simplified operands, by the ranges of itself and of the operands that it had."""
+    match new:
+        case Cast(Cast(x, type), narrow) if type is I64 and narrow is I32 is x.type:
+            return x
+        case Apply("max" | "min" as which, (a, b), _) if isinstance(e, Apply):
+            one, other = map(range_of, e.operands)
+            if one is not None and other is not None:
+                one, other = (one, other) if which == "max" else (other, one)
+                if one.low >= other.high:
+                    return a
+                if other.low >= one.high:
+                    return b
+        case Apply("and", (x, Const(mask)), _) if isinstance(e, Apply) and not (mask + 1) & mask:
+            one = range_of(e.operands[0])
+            if one is not None and one.low >= 0 and one.high <= mask:
+                return x
+        case Apply("shl" | "shr" | "add" | "sub", (x, Const(0)), type) if type.is_integer:
+            return x
+        case Apply(function, _, type) if type is I64 and function in NARROWED and isinstance(e, Apply):
+            if e.function == function and found is not None and found.within(I32) and _fit(e, range_of):
+                operands = [_narrow(o) for o in new.operands]
+                if function == "shr" and isinstance(by := operands[1], Const):
+                    operands[1] = constant(min(by.value, SIGN), I32)
+                return Cast(Apply(function, tuple(operands), I32), I64)
+    return new
+
+
+def _fit(e: Apply, range_of: Callable[[Expr], Interval | None]) -> bool:
+    """Test whether operands are numbers of 32 bits, and distances of shifts less than those."""
+    ranges = [range_of(o) for o in e.operands]
+    if e.function in ("shl", "shr"):
+        by = ranges.pop()
+        is_sign = e.function == "shr" and isinstance(e.operands[1], Const)
+        if by is None or by.low < 0 or (by.high > SIGN and not is_sign):
+            return False
+    return all(r is not None and r.within(I32) for r in ranges)
+
+
+def _narrow(x: Expr) -> Expr:
+    """A number of 64 bits in 32."""
+    match x:
+        case Const(value):
+            return constant(value, I32)
+        case Cast(inner, _) if inner.type is I32:
+            return inner
+    return cast(x, I32)
