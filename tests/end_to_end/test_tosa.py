@@ -11,7 +11,7 @@ import cvm
 
 pytest.importorskip("flatbuffers")
 
-from tosa_graphs import CASES, MODEL, by_reference_model, make
+from tosa_graphs import CASES, MODEL, by_reference_model, make, spoiled
 
 from cvm.importers.flatbuffer import Damaged
 from cvm.importers.tosa.flatbuffer import read, write
@@ -38,6 +38,19 @@ def test_agrees_with_the_reference_model(seed: int, tmp_path: Path) -> None:
     assert wanted is not None, "the model finds the graph unpredictable"
     found = cvm.compile(cvm.from_tosa(write(made.graph)))(*made.feed.values())
     np.testing.assert_array_equal(found.astype(wanted.dtype), wanted, strict=True)
+
+
+@pytest.mark.parametrize("seed", [s + k * len(IDS) for k in range(2) for s in SEEDS])
+def test_what_breaks_a_rule_is_refused(seed: int) -> None:
+    """What Arm's reference model rejects as an error of the graph is refused, with the operator named."""
+    name, made = make(seed)
+    for rule, graph in spoiled(made.graph):
+        try:
+            cvm.from_tosa(write(graph))
+        except cvm.ParseError as e:
+            assert all(graph.operators[-1].op in n.message for n in e.diagnostics[0].notes), (name, rule)
+        else:
+            pytest.fail(f"{name}: {rule} is accepted")
 
 
 def test_a_file_reads_as_it_was_written() -> None:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -464,6 +465,43 @@ def by_reference_model(made: Case, folder: Path) -> np.ndarray | None:
         by_reference_model.said = done.stdout + done.stderr  # type: ignore[attr-defined]
         return None
     return np.load(folder / f"{out}.npy")
+
+
+OTHER = {"INT8": "INT16", "INT16": "INT8", "INT32": "INT8", "BOOL": "INT8", "INT48": "INT32"}
+SPOILED: dict[str, dict[str, Any]] = {
+    "axis": {"axis": 7}, "a negative axis": {"axis": -1}, "stride": {"stride": (0, 1)}, "dilation": {"dilation": (0, 1)},
+    "pad": {"pad": (-1, 0, 0, 0)}, "pad beyond the kernel": {"kernel": (1, 1), "pad": (9, 9, 9, 9)}, "kernel": {"kernel": (0, 1)},
+    "perms": {"perms": (0, 0)}, "mode": {"mode": 9}, "both unsigned": {"input_unsigned": True, "output_unsigned": True},
+}  # attributes, by the rule that they break  # fmt: skip
+
+
+def spoiled(graph: Graph) -> Iterator[tuple[str, Graph]]:
+    """The graph with its last operator breaking one rule of the specification, by the rule."""
+    *before, last = graph.operators
+    (out,), result = last.outputs, graph.tensors[last.outputs[0]]
+
+    def retyped(name: str, **changes: Any) -> Graph:
+        return replace(graph, tensors={**graph.tensors, name: replace(graph.tensors[name], **changes)})
+
+    yield "rank of the result", retyped(out, shape=(*result.shape, 1))
+    if result.shape:
+        yield "shape of the result", retyped(out, shape=(*result.shape[:-1], result.shape[-1] + 1))
+    if last.op != "CAST":
+        yield "type of the result", retyped(out, type=OTHER[result.type])
+    for rule, attributes in SPOILED.items():
+        if attributes.keys() <= last.attributes.keys() and len(last.attributes.get("perms", (1, 2))) > 1:
+            broken = replace(last, attributes={**last.attributes, **attributes})
+            yield rule, replace(graph, operators=[*before, broken])
+    if len(last.inputs) > 1:
+        yield "too few operands", replace(graph, operators=[*before, replace(last, inputs=last.inputs[:-1])])
+    for n, name in enumerate(last.inputs):
+        found = graph.tensors[name]
+        if found.data is not None and found.type == "SHAPE":
+            yield f"operand {n} too large", retyped(name, data=found.data + 1000)
+            yield f"operand {n} negative", retyped(name, data=-found.data - 5)
+        is_zero = last.op not in ("MUL", "PAD") and (last.op != "RESCALE" or n >= 3)
+        if found.data is not None and found.data.size == 1 and found.type in ("INT16", "INT32") and is_zero:
+            yield f"zero point of {found.type}", retyped(name, data=np.full_like(found.data, 3))
 
 
 def main() -> int:

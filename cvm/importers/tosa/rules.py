@@ -34,6 +34,9 @@ class At:
 
     def __getitem__(self, name: str) -> Any:
         found = self.operator.attributes[name]
+        rank = len(self.graph.tensors[self.operator.inputs[0]].shape)
+        if name == "axis" and not 0 <= found < rank:
+            raise ValueError(f"axis {found} of {rank} dimensions")
         return tuple(map(int, found)) if isinstance(found, (np.ndarray, tuple, list)) else found
 
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
@@ -175,14 +178,32 @@ def zero(at: At, n: int, unsigned: bool = False) -> int:
     return number
 
 
+def zero_points(at: At, first: int, a: Node, b: Node) -> list[Node]:
+    """The zero points of two factors; those that are constants are checked."""
+    for n in (first, first + 1):
+        if at.graph.tensors[at.operator.inputs[n]].data is not None:
+            zero(at, n)
+    return [alone(a), alone(b)]
+
+
+@rule("CAST")
+def cast(at: At, x: Node) -> Node:
+    if x.element is at.result:
+        raise ValueError(f"a conversion of {x.element} to itself")
+    return x.cast(at.result)
+
+
 @rule("RESCALE")
-def rescale(at: At, x: Node, multiplier: Node, shift: Node, *_: Node) -> Node:
+def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Node, y_zero: Node) -> Node:
     to, signs = at.result, (at["input_unsigned"], at["output_unsigned"])
     wide = x.element.bits, to.bits
     if all(signs) or (any(signs) and max(wide) > 16):
         raise ValueError("unsigned numbers on both sides, or beside 32 bits")
     if (at["scale32"] and x.element is I64) or (not at["scale32"] and at["rounding_mode"] == DOUBLE):
         raise ValueError("scale32 is for fewer than 48 bits, and double rounding for scale32")
+    types = [at.graph.tensors[n].type for n in (at.operator.inputs[0], *at.operator.inputs[3:], *at.operator.outputs)]
+    if types[0] != types[1] or types[2] != types[3]:
+        raise ValueError(f"zero points of types {types[1]} and {types[2]} for {types[0]} and {types[3]}")
     zeros = [zero(at, n, unsigned) for n, unsigned in zip((3, 4), signs, strict=True)]
     x = x.cast(UNSIGNED[x.element]) if signs[0] else x
     found = UNSIGNED[to] if signs[1] else to
@@ -196,8 +217,8 @@ def rescale(at: At, x: Node, multiplier: Node, shift: Node, *_: Node) -> Node:
 
 
 @rule("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
-def convolution(at: At, x: Node, w: Node, bias: Node, *zeros: Node) -> Node:
-    op = at.operator.op
+def convolution(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
+    op, zeros = at.operator.op, zero_points(at, 3, x_zero, w_zero)
     channels = w.shape[2] * w.shape[3] if op == "DEPTHWISE_CONV2D" else w.shape[0]
     if bias.array_type.size == 1 != channels:  # one for all channels
         bias = at.apply("cvm.tile", bias, reps=(channels,))
@@ -205,7 +226,7 @@ def convolution(at: At, x: Node, w: Node, bias: Node, *zeros: Node) -> Node:
         how = {"padding": tuple(-n for n in at.pads("out_pad"))}
     else:
         how = {"padding": at.pads("pad"), "dilation": at["dilation"]}
-    return at.apply(f"quant.{op.lower()}", x, w, *map(alone, zeros), bias, stride=at["stride"], **how)
+    return at.apply(f"quant.{op.lower()}", x, w, *zeros, bias, stride=at["stride"], **how)
 
 
 @rule("AVG_POOL2D")
@@ -245,6 +266,9 @@ def reverse(at: At, x: Node) -> Node:
 def slices(at: At, x: Node, *_: Node) -> Node:
     begin = at.ints(1)
     end = tuple(b + n for b, n in zip(begin, at.ints(2), strict=True))
+    sizes = at.graph.tensors[at.operator.inputs[0]].shape
+    if not all(0 <= b < e <= n for b, e, n in zip(begin, end, sizes, strict=True)):
+        raise ValueError(f"elements {begin} to {end} of {sizes}")
     return at.apply("cvm.slice", x, begin=begin, end=end, strides=(1,) * x.rank)
 
 
@@ -256,12 +280,11 @@ def rows(indices: Node) -> Node:
 
 RULES |= {
     "ARGMAX": lambda at, x: at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32),
-    "CAST": lambda at, x: x.cast(at.result),
     "CLZ": lambda at, x: at.apply("quant.leading_zeros", x),
     "CONCAT": lambda at, x, *more: at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x,
     "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
     "IDENTITY": lambda at, x: x,
-    "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *map(alone, zeros)),
+    "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *zero_points(at, 2, *zeros)),
     "MAX_POOL2D": lambda at, x: at.apply(
         "quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"]
     ),
