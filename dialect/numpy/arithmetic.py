@@ -59,8 +59,8 @@ def _reciprocal(x: Expr) -> Expr:
 
 
 def _complex_power(z: Z, w: Z) -> Z:
-    """Whole powers below 100 by products, others by logarithms; 0 to a power that is not real and above 0 is NaN."""
-    found, unreal = power(z, w), z.re.eq(0) & z.im.eq(0) & w.im.ne(0)
+    """Whole powers below 100 by products, others by logarithms."""
+    rest = power(z, w)
     size = apply("abs", w.re)
     whole = (
         w.im.eq(0)
@@ -77,7 +77,6 @@ def _complex_power(z: Z, w: Z) -> Z:
         factor = factor * factor
     under = inv(product)
     re, im = select(w.re < 0.0, under.re, product.re), select(w.re < 0.0, under.im, product.im)
-    rest = Z(select(unreal, np.nan, found.re), select(unreal, np.nan, found.im))
     return Z(select(whole, re, rest.re), select(whole, im, rest.im))
 
 
