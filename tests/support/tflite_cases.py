@@ -170,6 +170,7 @@ for _type in ("INT8", "UINT8"):
         binary(_op, _type, same=True)
     for _op in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"):
         binary(_op, _type)
+binary("SQUARED_DIFFERENCE", "INT8")
 binary("ADD", "INT16", 4, pot_scale_int16=False)
 binary("SUB", "INT16", 3, pot_scale_int16=False)
 binary("MUL", "INT16", 3)

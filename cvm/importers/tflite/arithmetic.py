@@ -74,7 +74,22 @@ def multiply(at: At, a: Node, b: Node) -> Known:
     )  # fmt: skip
 
 
-@rule("DIV", "FLOOR_DIV", "SQUARED_DIFFERENCE")
+@rule("SQUARED_DIFFERENCE")
+def squared_difference(at: At, a: Node, b: Node) -> Known:
+    if not at.y.is_quantised:
+        found = combine("sub", a, b)
+        return found * found
+    whole = 2 * max(float(t.scale) for t in (at.input(0), at.input(1)))
+    a, b = (
+        q.requantized(at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 7), float(t.scale) / whole, I32)
+        for n, t in ((a, at.input(0)), (b, at.input(1)))
+    )
+    found = combine("sub", a, b)
+    factor = whole * whole / ((1 << 14) * float(at.y.scale))
+    return q.requantized(at, found * found, factor, at.y.element, at.y.zero_point)
+
+
+@rule("DIV", "FLOOR_DIV")
 @rule("FLOOR_MOD", "POW", "ATAN2", floats=ROUNDED)
 def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
@@ -84,11 +99,8 @@ def binary(at: At, a: Node, b: Node) -> Known:
         return activated(at, at.onnx("Div", a, b))
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
         return at.onnx("Div", a, b).scalar("floor")
-    names = {
-        "FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2", "SQUARED_DIFFERENCE": "sub",
-    }  # fmt: skip
-    found = combine(names[at.op], a, b)
-    return found * found if at.op == "SQUARED_DIFFERENCE" else found
+    names = {"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}
+    return combine(names[at.op], a, b)
 
 
 @rule("ADD_N")
