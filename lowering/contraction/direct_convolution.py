@@ -27,7 +27,7 @@ from math import inf, prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import product
+from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
@@ -221,12 +221,14 @@ class DirectConvolution:
     def of_strips(self) -> ir.Block:
         """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
         c = self.c
-        inner = [(self.panel, self.panels), (self.strip, self.strips)]
+        loops: list[tuple[ex.Var, Dim]] = [*zip(self.outer, (i.extent for i in c.outer), strict=True)]
         if self.weights_stay:  # while the input passes once
-            inner.reverse()
-        shape = (*(i.extent for i in c.outer), *(n for _, n in inner))
+            loops += (self.strip, self.strips), (self.panel, self.panels)
+        else:
+            loops = [(self.panel, self.panels), *loops, (self.strip, self.strips)]
+        shape = tuple(n for _, n in loops)
         flat = ex.Index("n", product(shape))
-        places = zip((*self.outer, *(v for v, _ in inner)), ex.unflatten(flat, shape), strict=True)
+        places = zip((v for v, _ in loops), ex.unflatten(flat, shape), strict=True)
         held = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
         if c.window is None:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.line, self.length - self.line))

@@ -14,7 +14,7 @@ its terms. The last vectors of columns move back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -23,14 +23,14 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Store, map_expressions, substitute_block
-from ...dialect.notation.traverse import rewrite, substitute, walk
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, substitute_block
+from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
-from ..loops.tighten_bounds import narrowed
 from ..processor import processor
-from .match import LoweredContraction, kernel_from_body, stores_columns, sum_of_products
+from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
+from .match import Contraction, LoweredContraction, stores_columns, sum_of_products
 from .pack_panels import SQUARE
-from .vnni_packing import extent_of, known_terms, loops_of, only_read
+from .vnni_packing import extent_of, known_terms, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
 MIN_WEIGHTS = 1 << 10
@@ -44,7 +44,7 @@ class FewRows:
     rows: tuple[ex.Index, ...]
     column: ex.Index
     reduction_axes: tuple[ex.Index, ...]
-    guard: ex.Expr | bool
+    guard: tuple[ex.Expr, ...]
     values: ex.Expr
     weights: ex.Expr
     known: np.ndarray | None  # constant weights: an axis for the columns, and one for each fold
@@ -66,7 +66,7 @@ class FewRows:
     def along(self) -> ex.Index | None:
         """The index of neighbours in memory, of weights that are the same for all rows: columns or terms."""
         read = only_read(self.weights)
-        if read is None or self.guard is not True or depends(self.weights, {*self.rows}):
+        if read is None or self.guard or depends(self.weights, {*self.rows}):
             return None
         beside = [i for i in (self.column, *self.reduction_axes) if stride(read.tensor, read.indices, i) == 1]
         terms = (
@@ -92,7 +92,7 @@ def match_few_rows(kernel: Kernel, constants: Mapping[ex.Tensor, np.ndarray]) ->
     if depends(values, {column}) or not stores_columns(epilogue, column):
         return None
     known = known_terms(weights, constants, (column, *reduction_axes))
-    return FewRows(tuple(rows), column, tuple(reduction_axes), ex.both(*guard), values, weights, known, acc, epilogue)
+    return FewRows(tuple(rows), column, tuple(reduction_axes), tuple(guard), values, weights, known, acc, epilogue)
 
 
 def why_not_few_rows(found: FewRows | None) -> str:
@@ -121,88 +121,66 @@ def few_rows_cost(found: FewRows) -> float:
     return (found.count or 1) * vectors * processor().fma_cycles
 
 
-def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
-    """The kernel that multiplies so, and its weights. Rows of unknown number go one after the other over a panel."""
-    element, together = found.accumulator.element, found.rows if found.count else ()
+def lower_few_rows(kernel: Kernel, found: FewRows, constants: Mapping[ex.Tensor, np.ndarray]) -> LoweredContraction:
+    """The kernel that multiplies so, and its weights: a direct convolution whose pixels are the rows. Rows of unknown number go one
+    after the other over a panel."""
+    together = found.rows if found.count else ()
     shape = tuple(map(extent_of, together))
-    lanes, count, columns = processor().tile_vector_bytes // element.bytes, found.count or 1, extent_of(found.column)
-    vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1, -(-columns // lanes))
-    wide = vectors * lanes
-    panels = -(-columns // wide)
-    sums = ex.Tensor("sums", (count, wide), element, "register")
-    panel, r, v, lane = ex.Index("panel", panels), ex.Index("r", count), ex.Index("v", vectors), ex.Index("l", lanes)
-    place, start = (r, v * lanes + lane), ex.Var("j", I64)
-    at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(r, shape), strict=True))
-    begin = ex.minimum(panel * wide + v * lanes, ex.as_index(columns - lanes))
-
-    def vector(body: Block) -> For:
-        return For(lane, body, kind="vector", width=lanes)
-
-    def each(body: Block) -> For:
-        return For(r, (For(v, (vector(body),), kind="unrolled"),), kind="unrolled")
-
-    def of_sums(e: ex.Expr) -> ex.Expr | None:
-        return sums[place] if isinstance(e, ex.Read) and e.tensor is found.accumulator else None
-
-    def step(weight: ex.Expr, terms: dict[ex.Expr, ex.Expr] = {}) -> Block:  # noqa: B006
-        value = substitute(found.values, {**at, **terms})
-        return (each((Store(sums, place, ex.apply("fma", value, weight, sums[place])),)),)
-
-    constants: dict[ex.Tensor, np.ndarray] = {}
-    if found.known is not None:
-        first = np.minimum(np.arange(panels * vectors) * lanes, columns - lanes)
-        places = (first[:, None] + np.arange(lanes)).reshape(panels, wide)
-        array = np.ascontiguousarray(np.moveaxis(found.known[places], 1, -1))
-        weights = ex.Tensor("weights", array.shape, element, "constant")
-        constants = {weights: array}
-        one = step(weights[(panel, *found.reduction_axes, place[1])])
-        steps = narrowed(
-            loops_of(found.reduction_axes, (If(found.guard, one),) if isinstance(found.guard, ex.Expr) else one)
-        )
-    elif found.along is found.column:
-        steps = loops_of(found.reduction_axes, step(substitute(found.weights, {found.column: begin + lane})))
-    else:
-        steps = _by_blocks(
-            found, wide, substitute(found.weights, {found.column: begin + lane}), place[1], (v, lane), step
-        )
-    ends = substitute_block(
-        map_expressions(found.epilogue, lambda e: rewrite(e, of_sums)), {**at, found.column: start + lane}
+    row = ex.Index("r", found.count or 1)
+    at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(row, shape), strict=True))
+    outer, values, ends = (
+        found.rows[len(together) :],
+        substitute(found.values, at),
+        substitute_block(found.epilogue, at),
     )
-    of_row = For(r, (vector(ends),), kind="unrolled")
-    body: Block = (
-        Alloc(sums),
-        each((Store(sums, place, ex.constant(0, element)),)),
-        *steps,
-        For(v, (Let(start, begin), of_row), kind="unrolled"),
+    c = Contraction(
+        outer,
+        found.column,
+        None,
+        row,
+        found.reduction_axes,
+        found.guard,
+        found.weights,
+        values,
+        found.accumulator,
+        ends,
     )
-    tiles = kernel_from_body(
-        kernel,
-        "tiles",
-        (For(panel, body if found.count else loops_of(found.rows, body), kind="parallel"),),
-        kernel.outputs,
-    )
-    return LoweredContraction((tiles,), {}, constants, frozenset({tiles}))
+    vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // (found.count or 1) - 1)
+    made = DirectConvolution if found.known is not None else _InPlace if found.along is found.column else _ByBlocks
+    tile = Tile(found.count or 1, min(vectors, -(-extent_of(found.column) // lanes_of(c))))
+    return made(kernel, Pixels(c, kernel, c), constants, tile).made()
 
 
-def _by_blocks(
-    found: FewRows,
-    wide: int,
-    weight: ex.Expr,
-    place: ex.Expr,
-    inner: tuple[ex.Index, ex.Index],
-    step: Callable[[ex.Expr, dict[ex.Expr, ex.Expr]], Block],
-) -> Block:
-    """The steps of a panel over weights whose terms lie side by side: some at once are transposed into a buffer. The last ones of
-    these move back, before the buffer's first if need be."""
-    (fold,), element, (v, lane) = found.reduction_axes, found.accumulator.element, inner
-    terms, side = extent_of(fold), SQUARE // element.bytes
-    deep = max(1, processor().l1_bytes // 2 // (wide * SQUARE)) * side
-    block = ex.Tensor("block", (deep + side, wide), element, "stack")
-    b, t, u, k = (ex.Index(n, d) for n, d in (("b", -(-terms // deep)), ("t", deep // side), ("u", side), ("k", deep)))
-    first, at = ex.Var("first", I64), ex.Var("at", I64)
-    count = ex.minimum(terms - first, deep)
-    packed = Store(block, (at + u - first + side, place), substitute(weight, {fold: at + u}))
-    square = For(u, (For(lane, (packed,), kind="vector", width=extent_of(lane)),), kind="unrolled")
-    filled = For(t, (Let(at, ex.minimum(first + t * side, terms - side)), square), stop=(count + (side - 1)) // side)
-    steps = For(k, step(block[k + side, place], {fold: first + k}), stop=count)
-    return (Alloc(block), For(b, (Let(first, b * deep), For(v, (filled,)), steps)))
+class _InPlace(DirectConvolution):
+    """The products of rows by weights that are read where they are."""
+
+    def weights(self) -> PackedWeights:
+        return ex.Tensor("weights", (), self.element, "constant"), (), {}, {}
+
+    @property
+    def weight(self) -> ex.Expr:
+        begin = ex.minimum(self.panel * self.wide + self.v * self.lanes, self.rows - self.lanes)
+        return substitute(self.c.a, {self.c.row: begin + self.lane})
+
+
+class _ByBlocks(_InPlace):
+    """The products of rows by weights whose terms lie side by side: some at once are transposed into a buffer. The last ones of these
+    move back, before the buffer's first if need be."""
+
+    def by_place(self, add: Store, at: dict[ex.Expr, ex.Expr]) -> Block:
+        (fold,), side = self.c.reduction_axes, SQUARE // self.element.bytes
+        terms, weight, place = extent_of(fold), super().weight, self.v * self.lanes + self.lane
+        deep = max(1, processor().l1_bytes // 2 // (self.wide * SQUARE)) * side
+        block = ex.Tensor("block", (deep + side, self.wide), self.element, "stack")
+        sizes = (("b", -(-terms // deep)), ("t", deep // side), ("u", side), ("k", deep))
+        b, t, u, k = (ex.Index(name, size) for name, size in sizes)
+        first, begin = ex.Var("first", I64), ex.Var("at", I64)
+        count = ex.minimum(terms - first, deep)
+        packed = Store(block, (begin + u - first + side, place), substitute(weight, {fold: begin + u}))
+        lanes = For(self.lane, (packed,), kind="vector", width=self.lanes)
+        moved = Let(begin, ex.minimum(first + t * side, terms - side))
+        filled = For(t, (moved, For(u, (lanes,), kind="unrolled")), stop=(count + (side - 1)) // side)
+        sum = add.tensor[add.indices]
+        product = ex.apply("fma", substitute(self.value(at), {fold: first + k}), block[k + side, place], sum)
+        steps = For(k, (self.each(Store(add.tensor, add.indices, product)),), stop=count)
+        return (Alloc(block), For(b, (Let(first, b * deep), For(self.v, (filled,)), steps)))

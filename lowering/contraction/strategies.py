@@ -197,7 +197,7 @@ def _lowered(
         few = (
             rows is not None and rows.known is not None and rows.known[0].size < MIN_TERMS and not why_not_panels(rows)
         )
-        small = lower_few_rows(plain, rows) if rows is not None and few else LoweredContraction((plain,), {})
+        small = lower_few_rows(plain, rows, constants) if rows is not None and few else LoweredContraction((plain,), {})
         return _after(sizes, made).only(large).beside(small.only(~large))
     return _after(sizes, made)
 
@@ -475,7 +475,7 @@ STRATEGIES = (
         lambda p: match_few_rows(p.kernel, p.constants),
         why_not_few_rows,
         few_rows_cost,
-        lambda p, found: lower_few_rows(p.kernel, found),
+        lambda p, found: lower_few_rows(p.kernel, found, p.constants),
     ),
     Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)) * processor().fma_cycles, _direct),
     _matched(
