@@ -75,8 +75,9 @@ def store(name: str, payload: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(_digest(name, payload) + payload)
             os.replace(temporary, where / name)
-        except OSError:
+        except BaseException:  # an interrupt leaves no temporary file, too
             os.unlink(temporary)
+            raise
         _shrink(where)
     except OSError:
         return

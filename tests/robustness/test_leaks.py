@@ -1,0 +1,64 @@
+"""Processes that compile and call for long stay as large as they are."""
+
+import pytest
+from child_process import run_script
+
+COUNTED = """
+import gc, sys
+import numpy as np
+import cvm
+
+def resident():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+def compiled(n):
+    f = cvm.compile(cvm.parse(f"func @main(%x: tensor<?xi32>) {{ %y = cvm.broadcast_add %x, {n} return %y }}"))
+    assert (f(np.zeros(1 + n % 50, np.int32)) == n).all()
+    return f
+
+compiles, calls = map(int, sys.argv[1:])
+first = compiles // 4
+for n in range(first):
+    f = compiled(n)
+before = resident()
+for n in range(first, first + compiles):
+    f = compiled(n)
+print("compiles", resident() / before)
+wrong = np.zeros((2, 2), np.int32), np.zeros(3, np.float64), "text"
+
+def call(n):
+    if n % 100:
+        assert f(rows[: n % 777]).size == n % 777
+        return
+    try:
+        f(wrong[n // 100 % 3])
+    except cvm.Error:
+        return
+    raise AssertionError("the call is refused")
+
+rows = np.zeros(777, np.int32)
+for n in range(calls // 4):
+    call(n)
+before = resident()
+for n in range(calls):
+    call(n)
+print("calls", resident() / before)
+"""
+WITHIN = 1.05
+
+
+def grown(compiles: int, calls: int) -> dict[str, float]:
+    said = run_script(COUNTED, str(compiles), str(calls), timeout=1800, CVM_CACHE_DIR="")
+    return {name: float(ratio) for name, ratio in map(str.split, said.splitlines())}
+
+
+def test_some_compiles_and_calls():
+    found = grown(200, 20_000)
+    assert found["compiles"] < WITHIN and found["calls"] < WITHIN
+
+
+@pytest.mark.slow
+def test_many_compiles_and_calls():
+    found = grown(5_000, 1_000_000)
+    assert found["compiles"] < WITHIN and found["calls"] < WITHIN
