@@ -49,9 +49,9 @@ SIGNED_DIFFER = ("floor_divide", "remainder")  # of the same types, but rounded 
 @cache
 def ufuncs() -> Mapping[str, Ufunc]:
     """The table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which take a while to import."""
-    from cvm.dialect.numpy.ufunc_table import UFUNCS
+    from cvm.dialect.numpy import ufunc_table  # by the package, for whose import, which fills the table, threads wait
 
-    return UFUNCS
+    return ufunc_table.UFUNCS
 
 
 def by_dali(name: str, inputs: Sequence[Any]) -> Any:
