@@ -80,13 +80,12 @@ class ChannelLanes:
 
 def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     """The windows that a kernel moves over each channel of an array; None if it is another nest."""
-    fold, flat = match_reduction(kernel, 3), flatten(kernel)
-    last = match_reduction(flat, 1)
-    if fold is None or last is None or len(last.loops) == len(fold.loops):
+    fold = match_reduction(kernel, 3)
+    if fold is None or fold.accumulator.element not in (F32, F64):
         return None
-    terms = _terms(fold)
-    read = None if terms is None else only_read(terms[2])
-    if terms is None or read is None or fold.accumulator.element not in (F32, F64):
+    terms, flat = _terms(fold), flatten(kernel)
+    read, last = None if terms is None else only_read(terms[2]), match_reduction(flat, 1)
+    if terms is None or read is None or last is None or len(last.loops) == len(fold.loops):
         return None
     function, weights, values = terms
     *outer, window, column = fold.loops

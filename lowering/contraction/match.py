@@ -170,6 +170,7 @@ class Reduction:
     epilogue: Block
 
 
+@lru_cache(maxsize=8)
 def match_reduction(kernel: Kernel, least_loops: int = 2) -> Reduction | None:
     """The reduction that a kernel is; None if it is none."""
     loops, block = _chain(kernel.body)
