@@ -62,6 +62,43 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """Thresholds of passes, measured on AVX2 and AVX-512 processors: what pays, never what is computed."""
+
+    tile_rows: int = 64  # elements of a transposed tile along the outer loop
+    tile_row_bytes: int = 1024  # of a transposed tile along the inner loop: its rows stay in the first-level cache
+    tile_write_bytes: int = 1024  # of a row that a tile writes where strips overlap: runs for streaming stores
+    tile_read_bytes: int = 128  # of a row that such a tile reads: two lines, as they are prefetched
+    tile_copy_bytes: int = 256  # of a row that is copied first: shorter copies cost more than cache-set conflicts
+    short_row_bytes: int = 512  # up to which a row is read whole
+    short_axis_trips: int = 64  # iterations around a short axis from which its vectors pay
+    align_vectors: int = 16  # vectors of a loop from which peeling to a cache line pays
+    task_reductions: int = 256  # iterations with reductions of a task of a thread
+    task_iterations: int = 4096  # other iterations of a task: a whole number of vectors of any width, 16 KB of f32
+    narrow_reads: int = 4  # reads of an element up to which narrow storage pays: each widens it
+    column_extent: int = 16  # rows, and columns, from which a reduction by rows pays
+    column_pitch_bytes: int = 256  # of a row up to which rows count as contiguous: the hardware prefetcher follows them
+    cached_operations: int = 8  # operations of an element from which storing it costs less than repeating them
+    widening_steps: int = 4  # steps from which an intermediate sum pays
+    fused_rows: int = 16  # rows: with fewer, kernels parallelize better one by one
+    packed_rows: int = 4  # rows of a contraction from which packing pays: half a tile
+    packed_terms: int = 8  # terms of a sum from which packing pays
+    share_tiles: int = 8  # tiles of a thread's share of the rows, at least
+    long_epilogue: int = 24  # operations on a sum from which the epilogue is a loop, not repeated for each register
+    winograd_rows: int = 8  # rows from which transforms of the input pay
+    winograd_tiles: int = 16  # tiles of results from which transforms of weights pay
+    winograd_steps: int = 8  # words of a sum from which transforms pay
+    winograd_results: int = 512  # results of a channel from which weights are transformed in every call
+    place_steps: int = 16  # words of a sum for each pixel, from which each pixel has its own sum of weights
+    depthwise_columns: int = 4  # columns of a window's results: a short vector
+    depthwise_terms: tuple[int, int] = (4, 64)  # terms of a window, least and most
+    skewed_ticks: int = 4  # ticks in one pass over the state: more would recompute more rows than they save
+    skewed_rows: int = 16  # rows of a block per recomputed row
+    ticks_at_once: int = 1024  # ticks that one addition replaces
+    group_scalars: int = 16  # isomorphic scalars from which vectors pay
+
+
+@dataclass(frozen=True)
 class Processor:
     """A CPU. The defaults are what compiled programs assume where nothing is known: AVX2's registers, and Zen 3's caches."""
 
@@ -81,6 +118,7 @@ class Processor:
     streams: bool = True  # has stores past the caches that pay
     wake_operations: int = 30_000  # that take as long as waking a thread
     packing_products: int = 1 << 15  # of a contraction that take as long as packing its operands
+    tuning: Tuning = field(default_factory=Tuning)
     gpu: Gpu = field(default_factory=Gpu)
 
     @property

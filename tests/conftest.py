@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 import tiers
 from cvm.lowering.processor import Processor, compiling_for
+from tuning import described, tuned
 
 QUICK = 10  # examples of a property test in the quick tier
 hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
@@ -52,7 +53,14 @@ def cache_of_its_own(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
 
 
 @pytest.fixture
+def tune() -> Iterator[Callable[..., None]]:
+    """Sets tuning parameters of the processor that the rest of the test compiles for: `tune(packed_rows=1)`."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(tuned(**settings))
+
+
+@pytest.fixture
 def compile_for() -> Iterator[Callable[..., None]]:
     """Describes the processor that the rest of the test compiles for: `compile_for(l3_bytes=2)` has hardly any cache."""
     with ExitStack() as stack:
-        yield lambda **described: stack.enter_context(compiling_for(Processor(**described)))
+        yield lambda **settings: stack.enter_context(compiling_for(described(Processor(), **settings)))

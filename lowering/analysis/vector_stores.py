@@ -10,8 +10,6 @@ from ..processor import processor
 from .accesses import allocated, reads, stores
 from .lane_offsets import period
 
-MIN_VECTORS = 16  # vectors of a loop worth aligning
-
 
 def overlaps(s: For) -> bool:
     """Test whether elements may be computed twice: nothing that is written is read."""
@@ -35,7 +33,10 @@ def can_shift(s: For) -> bool:
 def least_length(s: For) -> int:
     """The elements of a loop that is worth aligning and reaches the first cache line that begins in it."""
     line = processor().line_bytes
-    return max(MIN_VECTORS * s.width, line // min((t.tensor.element.bytes for t in stores(s.body)), default=line))
+    return max(
+        processor().tuning.align_vectors * s.width,
+        line // min((t.tensor.element.bytes for t in stores(s.body)), default=line),
+    )
 
 
 def begins_lines(s: For, store: Store) -> bool:

@@ -35,9 +35,6 @@ from .micro_kernel import INT8_DOT_PRODUCT
 from .packed_product import ONES, fit
 from .vnni_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
 
-MIN_PLACES = 4  # places in a row, a short vector
-TERMS = 4, 64  # of a window
-
 
 def lower_depthwise(
     kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
@@ -47,13 +44,15 @@ def lower_depthwise(
     if (
         w is None
         or w.accumulator.element is not I32
-        or not TERMS[0] <= prod(map(extent_of, w.reduction_axes)) <= TERMS[1]
+        or not processor().tuning.depthwise_terms[0]
+        <= prod(map(extent_of, w.reduction_axes))
+        <= processor().tuning.depthwise_terms[1]
     ):
         return None
     lines = tuple(i for i in w.outer if depends(w.weights, {i}))
     known = known_terms(w.weights, constants, (*lines, *w.reduction_axes))
     many = _terms_of_a_word(w, constants, ranges, processor().has_int8_dot_product)
-    if known is None or many is None or extent_of(w.places[-1]) < MIN_PLACES:
+    if known is None or many is None or extent_of(w.places[-1]) < processor().tuning.depthwise_columns:
         return None
     rows = _rows_of_a_word(w, many)
     first, k = w.places[0], w.reduction_axes[0]

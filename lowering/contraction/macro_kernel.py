@@ -23,7 +23,6 @@ from .vnni_packing import divided, is_multiple, loops_of, size_of
 
 MAX_STACK_K = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
-LONG_EPILOGUE = 24  # operations on a sum
 
 Row = Callable[[ex.Expr, ex.Expr, ex.Expr], ex.Expr]  # a row's term, of the tile, the row, and its number in the tile
 Sum = Callable[
@@ -197,7 +196,7 @@ class PanelTiling:
         """The same for sums in registers. Where it is long they wait in memory: it is not repeated for each of them."""
         long = (
             accumulators(self.c.epilogue)
-            or sum(isinstance(e, ex.Apply) for e in ir.nodes(self.c.epilogue)) >= LONG_EPILOGUE
+            or sum(isinstance(e, ex.Apply) for e in ir.nodes(self.c.epilogue)) >= processor().tuning.long_epilogue
         )
         if not long:
             return (self.finish(sums, r, start, r),)

@@ -39,7 +39,7 @@ from .vnni_packing import (
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
-PIECES, LEAST_TILES = 32, 8  # of the work at least, for threads to share, and tiles of one
+PIECES = 32  # of the work at least, for threads to share, and tiles of one
 SHARED = 8  # groups of panels at least, for threads to share
 MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and shuffled
 
@@ -71,7 +71,15 @@ class PanelPacking:
         if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
             most = count * self.tiling.width * rows * steps // processor().parallel_products  # of these pieces
             self.tiling.by_groups(
-                1, max(1, min(-(-PIECES // count), rows // (self.tiling.height * LEAST_TILES), most // count))
+                1,
+                max(
+                    1,
+                    min(
+                        -(-PIECES // count),
+                        rows // (self.tiling.height * processor().tuning.share_tiles),
+                        most // count,
+                    ),
+                ),
             )
 
     def contracted(self, body: Block) -> LoweredContraction:

@@ -39,7 +39,6 @@ from .pack_panels import PanelPacking
 from .sign_offset import Version, offset_bytes, with_sign_offset
 from .vnni_packing import Terms, at_least, known_terms, size_of
 
-MIN_ROWS, MIN_K = 4, 8  # rows and terms of a contraction for which packing pays
 ONES = 0x10001  # both halves of a word, to widen with
 LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
 WORDS_PER_WIDENING = (8, 4, 2)  # whose products may be added before they are widened
@@ -53,9 +52,9 @@ def worth_packing(c: Contraction) -> Expr | bool:
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     wanted = (
-        (rows, MIN_ROWS if exact else MIN_ORDERED),
+        (rows, processor().tuning.packed_rows if exact else MIN_ORDERED),
         (columns, max(processor().lanes, MIN_ORDERED)),
-        (terms, MIN_K),
+        (terms, processor().tuning.packed_terms),
         (work, processor().packing_products),
     )
     return both(*(at_least(n, least) for n, least in wanted))

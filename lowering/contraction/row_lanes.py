@@ -36,7 +36,6 @@ from .pack_panels import PanelPacking
 from .sign_offset import OFFSET, Version, offset_bytes, where, with_sign_offset
 from .vnni_packing import extent_of, image_of, known_terms
 
-PLACES = 16  # steps of words for each place, for which sums are kept of each
 FINISH = 20  # steps of words that take as long as to hold sums and to turn them
 
 
@@ -140,7 +139,11 @@ class _RowLanes(DirectConvolution):
         if not offset_bytes(self.packing, self.swapped, sign):
             return False
         count = extent_of(self.last.column)
-        self.leaves_out = not self.swapped and self.c.window is not None and count * PLACES <= self.packing.words.steps
+        self.leaves_out = (
+            not self.swapped
+            and self.c.window is not None
+            and count * processor().tuning.place_steps <= self.packing.words.steps
+        )
         if self.leaves_out:
             sums = self.sums_of_places() * OFFSET
             self.more = ex.Tensor("places", sums.shape, I32, "constant")

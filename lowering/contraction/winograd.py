@@ -32,8 +32,6 @@ from .vnni_packing import at_least, extent_of, is_edge, known_terms, only_read, 
 from .winograd_kernels import VECTORS, Windows, WinogradKernels
 from .winograd_transforms import WINOGRAD_F2X2_3X3, WinogradTransform
 
-MIN_ROWS, MIN_TILES, MIN_STEPS = 8, 16, 8  # rows, tiles and words of a sum for which it pays
-MIN_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
 MAX_STACK_STEPS = 1024  # turned columns of a panel may be on the stack
 
 
@@ -85,7 +83,7 @@ def lower_winograd(
     turned = WinogradKernels(kernel, c, windows, turning)
     array = known_terms(c.a, constants, (*turned.rows, *turned.reduction_axes))
     if array is None:
-        pays = both(pays, at_least(size_of(c.window) * c.column.extent, MIN_RESULTS))
+        pays = both(pays, at_least(size_of(c.window) * c.column.extent, processor().tuning.winograd_results))
     packed: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
     kernels: list[Kernel] = []
@@ -132,9 +130,11 @@ def winograd_products(
     if known_terms(c.a, constants, (*turned.rows, *turned.reduction_axes)) is None:
         if turning is not WINOGRAD_F2X2_3X3:
             return products, "weights are not constant"
-        if at_least(size_of(c.window) * c.column.extent, MIN_RESULTS) is False:
+        if at_least(size_of(c.window) * c.column.extent, processor().tuning.winograd_results) is False:
             return products, "too few results for transforming weights in every call"
-    if turning is not WINOGRAD_F2X2_3X3 and (not isinstance(turned.count, int) or turned.count < MIN_TILES):
+    if turning is not WINOGRAD_F2X2_3X3 and (
+        not isinstance(turned.count, int) or turned.count < processor().tuning.winograd_tiles
+    ):
         return products, "too few tiles for their transforms to pay"
     return products, ""
 
@@ -143,13 +143,16 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     """Test whether there are enough products; a run-time condition if the window's stride is unknown."""
     high, wide = size_of(c.window), c.column.extent
     work = high * wide * (extent_of(c.row) * windows.terms)
-    if extent_of(c.row) < MIN_ROWS or not MIN_STEPS <= windows.pairs.steps <= MAX_STACK_STEPS:
+    if (
+        extent_of(c.row) < processor().tuning.winograd_rows
+        or not processor().tuning.winograd_steps <= windows.pairs.steps <= MAX_STACK_STEPS
+    ):
         return False
     tiles, results = (
         (VECTORS * processor().lanes, 2 * processor().lanes) if c.unknown else (0, 0)
     )  # whole vectors of what is not known have to fit
     wanted = (
-        (((high + 1) // 2) * ((wide + 1) // 2), max(MIN_TILES, tiles)),
+        (((high + 1) // 2) * ((wide + 1) // 2), max(processor().tuning.winograd_tiles, tiles)),
         (work, processor().packing_products),
         (wide, results),
     )

@@ -56,14 +56,9 @@ from ..processor import processor
 ROW = 16  # bytes of a row of a square that is transposed in registers
 WAYS = 16  # associativity of the cache: rows a power of two apart that it holds
 FEW = 8  # rows read across that need no copy, even if not by whole cache lines
-DOWN, ALONG = 64, 1024  # tile shape: elements along the outer loop, bytes along the inner one
 PIECE = 256  # bytes of a row that a buffered tile writes, and that it reads
 FURTHER = 128  # bytes of a row that a buffered tile writes if its input is copied first
 AHEAD = 1 << 14  # prefetch distance in bytes of tiles, at least two tiles
-MIN_WRITE_BYTES = 1024  # bytes of a row that a tile writes where strips overlap
-MIN_READ_BYTES = 128  # bytes of a row that such a tile reads
-MIN_COPIED_BYTES = 256  # bytes of a row that is copied first, plus a cache line where written rows are short
-SHORT_ROW_BYTES = 512  # bytes up to which a row is read whole
 
 
 @kernel_pass
@@ -133,7 +128,10 @@ def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir
     if is_large(store.tensor):
         block = _by_strips(outer, inner, rows, lanes, shared)
     else:
-        j, i = _Axis(inner.index, lanes, ALONG // size), _Axis(outer.index, rows, DOWN)
+        j, i = (
+            _Axis(inner.index, lanes, processor().tuning.tile_row_bytes // size),
+            _Axis(outer.index, rows, processor().tuning.tile_rows),
+        )
         block = (ir.For(j.tile, _turned(body, i, j, rows, lanes)),)
         if isinstance(fits := ex.both(i.fits, j.fits), ex.Expr):
             block = (ir.If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
@@ -160,18 +158,28 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
     line, one = processor().line_bytes // out, len({key(r) for r in far}) == 1
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
-    short = _below(outer.index.extent, SHORT_ROW_BYTES // size + 1)
+    short = _below(outer.index.extent, processor().tuning.short_row_bytes // size + 1)
     lines = max(line, lanes)  # of a row: a tile owns whole cache lines and overlaps the next tile by one
-    whole = None if short or _below(inner.index.extent, MIN_WRITE_BYTES // out) else _skew(store, inner.index)
+    whole = (
+        None
+        if short or _below(inner.index.extent, processor().tuning.tile_write_bytes // out)
+        else _skew(store, inner.index)
+    )
     if whole is None:
-        j = _Axis(inner.index, lanes, -(-max(MIN_WRITE_BYTES // out, 1) // lines) * lines + lines, lines)
+        j = _Axis(
+            inner.index, lanes, -(-max(processor().tuning.tile_write_bytes // out, 1) // lines) * lines + lines, lines
+        )
         across = (
-            processor().line_bytes if not j.overlap else MIN_COPIED_BYTES if many and skew is None else MIN_READ_BYTES
+            processor().line_bytes
+            if not j.overlap
+            else processor().tuning.tile_copy_bytes
+            if many and skew is None
+            else processor().tuning.tile_read_bytes
         )
     else:
         j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
         across = min(PIECE, processor().l1_bytes // 2 // j.side)
-    i = _Axis(outer.index, rows, (SHORT_ROW_BYTES if short else across) // size, skew=skew)
+    i = _Axis(outer.index, rows, (processor().tuning.short_row_bytes if short else across) // size, skew=skew)
     named = (*i.named(), *j.named())
     held = ex.Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))

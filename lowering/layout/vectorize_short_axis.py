@@ -8,7 +8,7 @@
         } } }
         and a remainder loop over the last iterations of i
 
-Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside MIN_TRIPS_RATIO
+Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside `short_axis_trips`
 iterations. Reads that depend on the short axis alone are hoisted. Loops over many elements run in parallel, by blocks,
 each with its own hoisted reads. With an unknown trip count the last vectors overlap others. Loops that read plane by
 plane are left to `interleave_planes`.
@@ -33,7 +33,6 @@ from ..processor import processor
 from .interleave_planes import Deinterleaving, reads_planes
 
 MAX_SHORT_AXIS = 7  # elements of the short axis, at most
-MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least
 ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 
@@ -47,7 +46,7 @@ def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
     if (
         not isinstance(period, int)
         or not 2 <= period <= MAX_SHORT_AXIS
-        or (isinstance(count, int) and count < MIN_TRIPS_RATIO)
+        or (isinstance(count, int) and count < processor().tuning.short_axis_trips)
     ):
         return kernel
     if others or any(isinstance(s, (ir.For, ir.If)) for s in ir.statements(loop.body)) or allocated(loop.body):

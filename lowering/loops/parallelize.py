@@ -22,8 +22,6 @@ from ..passes import kernel_pass
 from ..processor import processor
 from .vectorize import can_be_vector
 
-REDUCTIONS_PER_TASK = 256  # iterations with reductions per task
-ITERATIONS_PER_TASK = 4096  # iterations per task: a whole number of vectors of any width, 16 KB of f32
 MANY, LARGER = 128, 4  # number of blocks from which on they grow, and by which factor: longer runs of memory
 # blocks are multiples of whole vectors, so that equal blocks have no remainder
 WHOLE = (32, 16, 8)
@@ -44,7 +42,9 @@ def parallelize(kernel: Kernel) -> Kernel:
     reduces = any(isinstance(s, For) for s in statements(loop.body))
     if reduces and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
-    return kernel.with_body((in_blocks(loop, REDUCTIONS_PER_TASK if reduces else ITERATIONS_PER_TASK),))
+    return kernel.with_body(
+        (in_blocks(loop, processor().tuning.task_reductions if reduces else processor().tuning.task_iterations),)
+    )
 
 
 def in_blocks(loop: For, most: int) -> For:

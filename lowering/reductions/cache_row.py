@@ -8,7 +8,7 @@
           for j { y[i, j] = row[j] / acc }
         }
 
-Legal since equal pure statements give equal values. Pays for at least MIN_OPERATIONS operations, and a row that fits
+Legal since equal pure statements give equal values. Pays for at least `cached_operations` operations, and a row that fits
 the L1 cache; for rows of unknown length the kernel tests the length at run time.
 """
 
@@ -26,8 +26,6 @@ from ..loops.clone import clone
 from ..loops.collapse import is_whole
 from ..passes import kernel_pass
 from ..processor import processor
-
-MIN_OPERATIONS = 8  # operations per element that are worth caching
 
 
 @kernel_pass
@@ -78,7 +76,7 @@ def _alike(a: ir.Statement, b: ir.Statement, between: ir.Block) -> tuple[int, Va
             break
         count += 1
     head = a.body[:count]
-    if block_operations(head, UNKNOWN) < MIN_OPERATIONS:
+    if block_operations(head, UNKNOWN) < processor().tuning.cached_operations:
         return None
     written = {s.tensor for s in stores(between)} - allocated(head)
     if any(r.tensor in written for r in reads(head)):

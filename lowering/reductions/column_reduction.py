@@ -33,8 +33,6 @@ from .widen_in_steps import narrow_sum
 ROWS_AT_ONCE = 8  # rows read at once
 MIN_BLOCKS = 2  # blocks for threads to share; more would read rows in short pieces, which is slower
 NARROWEST = 256  # columns of a block, at least
-MIN_EXTENT = 16  # rows, and columns, at least
-MAX_NEIGHBOUR_BYTES = 256  # row pitch in bytes up to which rows count as contiguous
 
 
 @kernel_pass
@@ -70,7 +68,7 @@ def _swept(loop: ir.For, around: set[Index]) -> ir.For | None:
 
 
 def _short(s: ir.For) -> bool:
-    return isinstance(s.index.extent, int) and s.index.extent < MIN_EXTENT
+    return isinstance(s.index.extent, int) and s.index.extent < processor().tuning.column_extent
 
 
 def is_plain(reduction: ir.For) -> bool:
@@ -102,7 +100,7 @@ def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
         if stride(r.tensor, r.indices, column) != 1 or not needed <= plain:
             return False
         apart = stride(r.tensor, r.indices, last.index)
-        if apart is not None and apart * r.tensor.element.bytes < MAX_NEIGHBOUR_BYTES:
+        if apart is not None and apart * r.tensor.element.bytes < processor().tuning.column_pitch_bytes:
             return False
     return bool(beside)
 

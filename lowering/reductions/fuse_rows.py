@@ -4,7 +4,7 @@ compute_at).
     for i { acc = max over k of x[i, k]; m[i] = acc };  for i { for j { y[i, j] = x[i, j] - m[i] } }
     =>  for i { acc = max over k of x[i, k]; let m = acc; for j { y[i, j] = x[i, j] - m } }
 
-Legal if the kernels access shared arrays in the same rows only. Pays for at least MIN_ROWS short rows on a CPU; a GPU
+Legal if the kernels access shared arrays in the same rows only. Pays for at least `fused_rows` short rows on a CPU; a GPU
 has no cache per thread. A value per row that only the fused kernel reads becomes a variable.
 """
 
@@ -23,8 +23,6 @@ from ..loops.clone import clone
 from ..loops.collapse import is_whole
 from ..passes import plan_pass
 from ..processor import processor
-
-MIN_ROWS = 16  # rows: with fewer, kernels parallelize better one by one
 
 
 @plan_pass
@@ -62,7 +60,7 @@ def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Ker
     outer, inner = (found[:depth] for found, _ in loops)
     rows = product(tuple(i.extent for i in outer))
     alike = all(same_size(a.extent, b.extent) for a, b in zip(outer, inner, strict=True))
-    if not alike or (isinstance(rows, int) and rows < MIN_ROWS):
+    if not alike or (isinstance(rows, int) and rows < processor().tuning.fused_rows):
         return None
     written, places = set(first.outputs), {home.get(t, t) for t in {*first.parameters, *second.parameters}}
     meet = written & set(second.parameters)

@@ -10,7 +10,7 @@
         for q in 0..16 unrolled { acc = acc + sums[q] }
         and the original loop for the remainder
 
-Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from MIN_STEPS steps of contiguous
+Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from `widening_steps` steps of contiguous
 memory; `column_reduction` does the same for rows that lie far apart.
 """
 
@@ -30,7 +30,6 @@ BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
     I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
 }  # fmt: skip  # the intermediate type, and the number of terms that cannot overflow it
 VECTORS = 4  # vectors of intermediate sums, each of which waits for the one before
-MIN_STEPS = 4  # steps that are worth an intermediate sum
 
 
 @kernel_pass
@@ -60,7 +59,7 @@ def _sums(s: ir.Statement) -> ir.Block | None:
             whole = maximum(s.end - s.start, 0) // width
             strides = {stride(r.tensor, r.indices, s.index) for r in reads((ir.Store(acc, (), value),))}
             extent = s.index.extent
-            if strides != {1} or not isinstance(extent, int) or extent < MIN_STEPS * width:
+            if strides != {1} or not isinstance(extent, int) or extent < processor().tuning.widening_steps * width:
                 return None
         case ir.For(kind="vector"):
             return (s,)

@@ -23,20 +23,20 @@ from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant
 from ...dialect.notation.loops import For, If, Kernel, Let, Store
 from ..passes import step_pass
+from ..processor import processor
 from ..step_plan import StepPlan
 
-TICKS_AT_ONCE = 1024  # ticks that one addition replaces
 WHOLE = 2.0**24  # all integers up to here are f32 numbers
 
 
 @step_pass
 def fast_forward(step: StepPlan) -> StepPlan | None:
     leap = None if step.only_kernel is None else leaping(step.only_kernel)
-    return None if leap is None else step.with_several(leap, TICKS_AT_ONCE)
+    return None if leap is None else step.with_several(leap, processor().tuning.ticks_at_once)
 
 
 def leaping(kernel: Kernel) -> Kernel | None:
-    """The kernel of one tick as one of TICKS_AT_ONCE; None if it does more than count, or no such sum would be exact."""
+    """The kernel of one tick as one of `ticks_at_once`; None if it does more than count, or no such sum would be exact."""
     exact: list[Expr] = []
     leaps: list[Store] = []
     values = {s.var: s.value for s in kernel.body if isinstance(s, Let)}
@@ -50,10 +50,10 @@ def leaping(kernel: Kernel) -> Kernel | None:
         if not conditions:
             return None
         exact += conditions
-        leaps.append(Store(s.tensor, s.indices, before + constant(TICKS_AT_ONCE * step, F32)))
+        leaps.append(Store(s.tensor, s.indices, before + constant(processor().tuning.ticks_at_once * step, F32)))
     if not leaps:
         return None
-    one_by_one = For(Index("t", TICKS_AT_ONCE), kernel.body)
+    one_by_one = For(Index("t", processor().tuning.ticks_at_once), kernel.body)
     moving = reduce(or_, (_changes(s, values) for s in kernel.body if isinstance(s, Store)))
     return kernel.with_body((If(reduce(and_, exact), tuple(leaps), (If(moving, (one_by_one,)),)),))
 
@@ -85,7 +85,7 @@ def _exact(x: Expr, step: float) -> list[Expr]:
     over, _ = step.as_integer_ratio()
     odd = over // (over & -over)
     unit = step / odd
-    most = WHOLE - TICKS_AT_ONCE * abs(odd)
+    most = WHOLE - processor().tuning.ticks_at_once * abs(odd)
     largest = float(np.finfo(F32.dtype).max)
     if most < 0 or unit > largest / WHOLE or 1 / unit > largest:
         return []

@@ -3,7 +3,7 @@
     s[0] = f(s[2], s[0]); s[1] = f(s[0], s[1]); s[2] = f(s[1], s[2]); ...
     =>  for l vector 8 { t[l] = f(s[l + 8], s[l]); t[8 + l] = f(s[l], s[8 + l]) ... }; for l vector 8 { s[l] = t[l] ... }
 
-Legal since all next values are computed before any is stored. Pays from MIN_GROUP isomorphic updates. A lane holds
+Legal since all next values are computed before any is stored. Pays from `group_scalars` isomorphic updates. A lane holds
 consecutive scalars, one per vector row, so a read of a neighbour reads another row; only at a row's ends it reads the
 next lane. `arrange` assigns positions, `roll` writes the loop. A kernel of two ticks needs no copy: the second tick
 goes back from t to s.
@@ -27,7 +27,6 @@ from ..passes import step_pass
 from ..processor import processor
 from ..step_plan import Group, StepPlan
 
-MIN_GROUP = 16  # isomorphic scalars of a group
 SOURCES = 3  # rows and rotations that one vector is assembled from, at most
 
 
@@ -54,7 +53,7 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
     groups: list[Group] = []
     size = 0
     for group in members.values():
-        if len(group) >= MIN_GROUP and numbers[0].element.kind == "float":
+        if len(group) >= processor().tuning.group_scalars and numbers[0].element.kind == "float":
             groups.append(Group(size, len(group), -(-len(group) // lanes), lanes))
             places.update({t: groups[-1].place(n) for n, t in enumerate(group)})
             size += groups[-1].rows * lanes

@@ -30,8 +30,6 @@ from ..passes import step_pass
 from ..processor import processor
 from ..step_plan import StepPlan
 
-TICKS_PER_PASS = 4  # ticks in one pass over the state
-ROWS = 16  # rows of a block per recomputed row
 BLOCKS = 32
 APART = 832  # padding between rows of a ring in bytes, against cache-set conflicts
 
@@ -78,8 +76,12 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
         return None
     rows = 1 << (2 * reach).bit_length()
     row = sum(_bytes(t) // height for t in states)
-    ticks = min(TICKS_PER_PASS, 1 + processor().l2_bytes // 2 // (rows * row))
-    if row * height <= processor().l3_bytes // 4 or ticks < 2 or height < 2 * ROWS * reach * ticks:
+    ticks = min(processor().tuning.skewed_ticks, 1 + processor().l2_bytes // 2 // (rows * row))
+    if (
+        row * height <= processor().l3_bytes // 4
+        or ticks < 2
+        or height < 2 * processor().tuning.skewed_rows * reach * ticks
+    ):
         return None
     return Skewed(kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks)
 
@@ -116,7 +118,7 @@ class _Skewing:
         self.rows = rows
         self.over = 2 * reach * (ticks - 1)  # rows recomputed per block
         count = 1
-        while 2 * count <= min(BLOCKS, height // (ROWS * reach * (ticks - 1))):
+        while 2 * count <= min(BLOCKS, height // (processor().tuning.skewed_rows * reach * (ticks - 1))):
             count *= 2
         self.size = -(-height // count)
         self.block = Index("b", -(-height // self.size))

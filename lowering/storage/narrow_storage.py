@@ -4,7 +4,7 @@
 
 Legal where interval analysis bounds the elements. Arguments and results keep their types; arithmetic keeps its width,
 only memory is narrower. Pays for arrays of at least MIN_BYTES, which leave the cache, unless a kernel reads an element
-more than MAX_READS times. A contraction packs its operands, so its reads do not count.
+more than `narrow_reads` times. A contraction packs its operands, so its reads do not count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from ..passes import plan_pass
 from ..processor import processor
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
-MAX_READS = 4  # reads of an element: beyond, widening at each read costs more than memory traffic
 
 
 @plan_pass
@@ -72,7 +71,7 @@ def narrowest(values: Interval, element: ElementType) -> ElementType:
 
 
 def read_often(kernel: ir.Kernel) -> set[Tensor]:
-    """The parameters whose elements a kernel reads more than MAX_READS times, as far as sizes are known."""
+    """The parameters whose elements a kernel reads more than `narrow_reads` times, as far as sizes are known."""
     counts: Counter[Tensor] = Counter()
 
     def count(block: ir.Block, times: int) -> None:
@@ -84,7 +83,11 @@ def read_often(kernel: ir.Kernel) -> set[Tensor]:
                 count(inner, inside)
 
     count(kernel.body, 1)
-    often = {p for p in kernel.parameters if counts[p] > MAX_READS * evaluate(product(p.shape), UNKNOWN)}
+    often = {
+        p
+        for p in kernel.parameters
+        if counts[p] > processor().tuning.narrow_reads * evaluate(product(p.shape), UNKNOWN)
+    }
     if not often:
         return often
     plain = collapsed(kernel)

@@ -26,12 +26,12 @@ from cvm.lowering.analysis.integer_ranges import interval
 from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR
 from cvm.lowering.formulas.overflow_warnings import Analysis, possible_overflows
 from cvm.lowering.processor import Processor, compiling_for
-from cvm.lowering.storage import narrow_storage
 from hypothesis import given
 from hypothesis import strategies as st
 from native_kernels import tensor
 from samples import SAMPLES
 from tiers import examples
+from tuning import tuned
 
 import cvm
 
@@ -242,8 +242,8 @@ def test_narrower_arrays_change_no_bit(program: str, seed: int) -> None:
     wanted = cvm.compile(module, target="reference")(x)
     with pytest.MonkeyPatch.context() as patch, compiling_for(Processor(l2_bytes=0, packing_products=0)):
         for often in (0, 4, 10**9):
-            patch.setattr(narrow_storage, "MAX_READS", often)
-            np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
+            with tuned(narrow_reads=often):
+                np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
         patch.setattr(pipeline, "CPU_LOOPS", tuple(p for p in pipeline.CPU_LOOPS if p.name != "narrow_storage"))
         np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
 

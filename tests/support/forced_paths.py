@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
 from typing import Any
@@ -21,11 +21,11 @@ from contraction_programs import preferred
 from cvm.dialect.builtin import Data
 from cvm.dialect.program.printer import print_module
 from cvm.jit.cache.keys import environment
-from cvm.jit.host_processor import host_processor
 from cvm.lowering import pipeline
-from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, compiling_for, named
+from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
+from tuning import tuned
 
 import cvm
 
@@ -45,7 +45,7 @@ def _plainly(function: Any, given: Given, case: Case) -> Any:
 
 @dataclass(frozen=True)
 class Path:
-    """One of them. `settings` are by the name of what they set, those without dots being fields of the processor; a program that cannot be `rewritten` stays away."""
+    """One of them. `settings` are by the name of what they set, those without dots being fields of the processor or of its tuning; a program that cannot be `rewritten` stays away."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     rewritten: Callable[[Case, Arrays], Case | None] = _as_it_is
@@ -70,9 +70,7 @@ class Path:
             cvm.set_num_threads(self.threads)
             fields = {name: value for name, value in self.settings.items() if "." not in name}
             try:
-                with compiling_for(
-                    replace(host_processor(), **{"cpu": "", "features": ()} | fields) if fields else None
-                ):
+                with tuned(**fields) if fields else nullcontext():
                     yield
             finally:
                 cvm.set_num_threads(before)
@@ -234,45 +232,37 @@ def _part(function: Any, given: Given, case: Case) -> Any:
 
 WINOGRAD = ("winograd",)
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
-SMALL = {"packing_products": 0, f"{C}.packed_product.MIN_ROWS": 1, f"{C}.packed_product.MIN_K": 1}
-SHARED = {
-    "wake_operations": 0,
-    "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
-    "cvm.lowering.loops.parallelize.ITERATIONS_PER_TASK": 32,
-    f"{C}.pack_panels.LEAST_TILES": 1,
-}
+SMALL = {"packing_products": 0, "packed_rows": 1, "packed_terms": 1}
+SHARED = {"wake_operations": 0, "task_reductions": 8, "task_iterations": 32, "share_tiles": 1}
 PLAIN = {"dot_products": AVX2_PRODUCTS, "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
 UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": preferred("int8_dot_product_row_lanes", WINOGRAD)} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
-STREAMS = {"l3_bytes": 2, "cvm.lowering.analysis.vector_stores.MIN_VECTORS": 0}
-STREAMS |= {
-    f"{M}.tiled_transpose.{name}": 0
-    for name in ("MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES")
-}
+STREAMS = {"l3_bytes": 2, "align_vectors": 0}
+STREAMS |= dict.fromkeys(("tile_write_bytes", "tile_read_bytes", "tile_copy_bytes", "short_row_bytes"), 0)
 IN_BLOCKS = {
     f"{F}.blocked_sums.MIN_TERMS": 1,
     f"{F}.blocked_sums.BLOCK_TERMS": 16,
     "l2_bytes": 0,
-    f"{F}.column_reduction.MAX_NEIGHBOUR_BYTES": 1,
+    "column_pitch_bytes": 1,
 }
 IN_BLOCKS |= {f"{F}.split_reduction.MIN_TERMS": 1, f"{F}.reduction_versions.MIN_TERMS": 1}
-IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATIONS": 0, f"{F}.fuse_rows.MIN_ROWS": 1}
+IN_BLOCKS |= {"column_extent": 2, "cached_operations": 0, "fused_rows": 1}
 
 
-TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("ROWS", "TILES", "STEPS", "RESULTS")}
+TURNED = {f"winograd_{name}": 0 for name in ("rows", "tiles", "steps", "results")}
 BY_TWO = {f"{C}.strategies.STRATEGIES": preferred("winograd_2x2", ("winograd_4x4",))}
 BY_FOUR = {f"{C}.strategies.STRATEGIES": preferred("winograd_4x4", ("winograd_2x2",))}
 NOT_TURNED = {f"{C}.strategies.STRATEGIES": preferred(without=WINOGRAD)}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
-SHORT = {f"{M}.vectorize_short_axis.MIN_TRIPS_RATIO": 0, "wake_operations": 0, f"{F}.widen_in_steps.MIN_STEPS": 0}
-SHORT |= {f"{C}.depthwise.MIN_PLACES": 0, f"{C}.depthwise.TERMS": (0, 1 << 16)}
+SHORT = {"short_axis_trips": 0, "wake_operations": 0, "widening_steps": 0}
+SHORT |= {"depthwise_columns": 0, "depthwise_terms": (0, 1 << 16)}
 
 
 L = "cvm.lowering.stepping"
-AT_ONCE: dict[str, Any] = {f"{L}.fast_forward.TICKS_AT_ONCE": 2}
-AT_ONCE |= {f"{L}.time_skew.TICKS_PER_PASS": 2, "l3_bytes": 0, f"{L}.time_skew.ROWS": 1}
+AT_ONCE: dict[str, Any] = {"ticks_at_once": 2}
+AT_ONCE |= {"skewed_ticks": 2, "l3_bytes": 0, "skewed_rows": 1}
 
 
 APART = {
@@ -280,7 +270,7 @@ APART = {
     "cvm.lowering.loops.fuse_kernels.MAX_NODES": 0,
     "cvm.lowering.loops.fuse_kernels.MAX_LOOKBACK": 0,
 }
-NARROW = {"l2_bytes": 0, "cvm.lowering.storage.narrow_storage.MAX_READS": 1 << 20}
+NARROW = {"l2_bytes": 0, "narrow_reads": 1 << 20}
 
 
 OLD = {**vars(named("x86-64"))} if "x86_64" in llvm.get_default_triple() else {}
@@ -302,7 +292,7 @@ PATHS = {
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
-    "panels, sums wait": Path(SMALL | {f"{C}.macro_kernel.LONG_EPILOGUE": 0}, only=CONTRACTIONS, seen="%waiting"),
+    "panels, sums wait": Path(SMALL | {"long_epilogue": 0}, only=CONTRACTIONS, seen="%waiting"),
     "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
     "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x1x"),
     "larger, turned windows": Path(
@@ -313,9 +303,7 @@ PATHS = {
     ),
     "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
     "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
-    "larger, vectors of rows, signs": Path(
-        UPRIGHT | {f"{C}.row_lanes.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
-    ),
+    "larger, vectors of rows, signs": Path(UPRIGHT | {"place_steps": 0}, _known_weights, _part, only=CONTRACTIONS[:1]),
     "larger, bytes": Path(
         SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
     ),
@@ -334,7 +322,7 @@ PATHS = {
     "narrow in memory": Path(APART | NARROW, _clipped, seen="xi8>"),
     "many ticks in one call": Path(AT_ONCE, _many_ticks_at_once),
     "numbers in rows": Path(
-        {f"{L}.slp_vectorize.MIN_GROUP": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
+        {"group_scalars": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
     ),
     "two threads": Path(SHARED, threads=2, seen=" parallel ", of="dali.add"),
     "two threads, declared ranges": Path(SHARED | LOOKED, _of_declared_ranges, threads=2, only=SUMS),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions import cache_row
 from legal_and_equal import legal
 
 import cvm
@@ -37,14 +36,14 @@ def compiled(text: str) -> tuple[Any, int]:
 
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("columns", [1, 7, 16, 100, 1003, 4096])
-def test_softmax(columns: int, element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_softmax(columns: int, element: str, tune: Callable[..., None]) -> None:
     """Exponentials are computed once; values far apart take their rare way."""
     text = program(SOFTMAX, 20, columns, element=element)
     x = RANDOM.normal(size=(20, columns)).astype(element.replace("f", "float"))
     x[3] *= 60
     x[5, columns // 2] = -2000
     f, rows = compiled(text)
-    monkeypatch.setattr(cache_row, "MIN_OPERATIONS", 1 << 40)
+    tune(cached_operations=1 << 40)
     g, none = compiled(text)
     assert (rows, none) == (1, 0)
     before = cvm.get_num_threads()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions import column_reduction
 from legal_and_equal import legal
 
 import cvm
@@ -15,8 +14,8 @@ SHAPES = [(16, 16), (19, 17), (64, 1000), (33, 2049), (16, 5000), (100, 16), (10
 
 
 @pytest.fixture(autouse=True)
-def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_reduction, "MAX_NEIGHBOUR_BYTES", 1)
+def short_rows(tune: Callable[..., None]) -> None:
+    tune(column_pitch_bytes=1)
 
 
 def swept(text: str) -> object:
@@ -110,7 +109,7 @@ def test_rows_of_large_arrays_are_asked_for_early(compile_for: Callable[..., Non
     text = "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     assert "prefetch" not in far.lower("llvm")
-    compile_for(l3_bytes=2)
+    compile_for(l3_bytes=2, column_pitch_bytes=1)
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     near = cvm.compile(text.replace("SHAPE", "50x1000"))
     window = """func @main(%x: tensor<1x1x30x1024xi32>) {

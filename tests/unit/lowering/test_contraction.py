@@ -11,7 +11,7 @@ from cvm.dialect.notation.expressions import indices, total
 from cvm.dialect.notation.formulas import Formula
 from cvm.dialect.notation.printer import kernels_text
 from cvm.lowering.analysis.verify_kernel import check_kernel
-from cvm.lowering.contraction import macro_kernel, strategies
+from cvm.lowering.contraction import strategies
 from cvm.lowering.loops.build_loops import build_nest
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
@@ -55,11 +55,11 @@ def both(program: str, *arrays: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", ["dense", "dense, odd sizes", "3x3, blocks that overlap", "groups"])
-def test_sums_wait_for_what_is_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_wait_for_what_is_long(name: str, tune: Callable[..., None]) -> None:
     operation, a, b = PROGRAMS[name]
     program = text(operation, a, b, "  %h = dali.mul %y, 3\n  %z = dali.add %h, 1\n")
     assert "%waiting" not in cvm.compile(program).lower("schedule")
-    monkeypatch.setattr(macro_kernel, "LONG_EPILOGUE", 1)
+    tune(long_epilogue=1)
     rng = np.random.default_rng(5)
     both(program, *(rng.integers(-100, 100, s, np.int32) for s in (a, b)))
     assert "%waiting" in cvm.compile(program).lower("schedule")

@@ -10,8 +10,8 @@ import pytest
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
-from cvm.lowering.contraction import row_lanes, strategies
-from cvm.lowering.processor import DOT_PRODUCTS, Processor
+from cvm.lowering.contraction import strategies
+from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
 from depthwise_programs import SHAPES
 from depthwise_programs import text as windows
 from int8_programs import PROGRAMS
@@ -39,12 +39,11 @@ def processor(
     found = Processor(
         dot_products=DOT_PRODUCTS, packing_products=0, tile_vector_bytes=width, vector_registers=registers
     )
-    compile_for(**vars(found))
+    compile_for(**vars(found) | {"tuning": Tuning(place_steps=0 if width == 64 else 16)})
     kinds = contractions.preferred(
         "int8_dot_product_row_lanes", ("winograd", *(["int8_dot_product_row_lanes"] if vectors == "columns" else []))
     )
     monkeypatch.setattr(strategies, "STRATEGIES", kinds)
-    monkeypatch.setattr(row_lanes, "PLACES", 0 if width == 64 else row_lanes.PLACES)
     return found
 
 

@@ -9,7 +9,6 @@ import pytest
 from cvm.dialect.ir.types import I32
 from cvm.dialect.notation.expressions import Index
 from cvm.dialect.notation.loops import For, Store
-from cvm.lowering.analysis import vector_stores
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from native_kernels import compiled, kernel, tensor
 
@@ -106,9 +105,7 @@ def test_small_results_are_not() -> None:
     assert "streaming" not in f.lower("schedule")
 
 
-def test_results_of_kernels_that_move_much_stream(
-    monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
-) -> None:
+def test_results_of_kernels_that_move_much_stream(compile_for: Callable[..., None]) -> None:
     """Arrays that are large together: a result that is not small among them."""
     compile_for(l3_bytes=8000)
     t = "tensor<800xi32>"
@@ -138,12 +135,9 @@ def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "f64"])
 @pytest.mark.parametrize("known", [True, False])
-def test_loops_as_short_as_may_be(
-    element: str, known: bool, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
-) -> None:
+def test_loops_as_short_as_may_be(element: str, known: bool, compile_for: Callable[..., None]) -> None:
     """A loop that reaches no cache line is not aligned, whatever aligning costs."""
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(vector_stores, "MIN_VECTORS", 0)
+    compile_for(l3_bytes=2, align_vectors=0)
     dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False
     for columns in (1, 3, 7, 8, 15, 17, 31, 33, 63, 65, 70, 100, 130):
         t = f"tensor<3x{columns if known else '?'}x{element}>"

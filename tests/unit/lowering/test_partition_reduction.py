@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions import column_reduction
 from legal_and_equal import legal
 
 import cvm
@@ -18,9 +17,8 @@ DTYPES: dict[str, Any] = {"i8": np.int8, "ui16": np.uint16, "i32": np.int32, "f3
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
-    monkeypatch.setattr(column_reduction, "MAX_NEIGHBOUR_BYTES", 1)
-    compile_for(l2_bytes=0)
+def small(compile_for: Callable[..., None]) -> None:
+    compile_for(l2_bytes=0, column_pitch_bytes=1)
 
 
 def reduced(name: str, element: str, shape: tuple[int | str, ...], axis: str = "0") -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.analysis import vector_stores
-from cvm.lowering.layout import tiled_transpose
+from cvm.lowering.processor import Tuning
 from legal_and_equal import legal
 
 import cvm
@@ -54,13 +53,11 @@ def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], co
 @pytest.mark.parametrize("shape", [(32, 32), (41, 41), (97, 100), (200, 33), (33, 200), (129, 64)])
 @pytest.mark.parametrize("known", [True, False])
 def test_as_small_tiles_as_may_be(
-    element: str, shape: tuple[int, int], known: bool, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
+    element: str, shape: tuple[int, int], known: bool, compile_for: Callable[..., None]
 ) -> None:
     """The smallest tile is correct, independent of profitability."""
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(vector_stores, "MIN_VECTORS", 1)
-    for name in ("DOWN", "ALONG", "MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES"):
-        monkeypatch.setattr(tiled_transpose, name, 0)
+    tile = dict.fromkeys(("tile_rows", "tile_row_bytes", "tile_write_bytes", "tile_read_bytes", "tile_copy_bytes"), 0)
+    compile_for(l3_bytes=2, align_vectors=1, short_row_bytes=0, **tile)
     x = numbers(shape, element)
     np.testing.assert_array_equal(tiled(x, element, (1, 0), known)(x), x.T)
 
@@ -70,20 +67,14 @@ def test_as_small_tiles_as_may_be(
 @pytest.mark.parametrize("offset", [0, 3, 64])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_strips_that_overlap(
-    element: str,
-    shape: tuple[int, int],
-    offset: int,
-    threads: int,
-    monkeypatch: pytest.MonkeyPatch,
-    compile_for: Callable[..., None],
+    element: str, shape: tuple[int, int], offset: int, threads: int, compile_for: Callable[..., None]
 ) -> None:
     """Whole lines of memory, wherever rows begin; no element outside of the result is written."""
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 192)
+    compile_for(l3_bytes=2, tile_write_bytes=192)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
     size = x.itemsize
-    by_lines = shape[0] * size % 64 == 0 and shape[1] * size > tiled_transpose.SHORT_ROW_BYTES
+    by_lines = shape[0] * size % 64 == 0 and shape[1] * size > Tuning().short_row_bytes
     assert ("misalignment(%y" if by_lines else "overlap") in f.lower("schedule")
     for first in (offset * size, offset * size + 1):  # elements at multiples of their size, and elsewhere
         held = np.full(x.nbytes + 192 * size, 77, np.uint8)
@@ -103,14 +94,9 @@ def test_strips_that_overlap(
 @pytest.mark.parametrize("shape", [(2, 17, 19, 33), (3, 300, 2, 20), (2, 16, 23, 301)])
 @pytest.mark.parametrize("element", ["i8", "f32", "i64"])
 def test_strips_of_several_axes(
-    order: tuple[int, ...],
-    shape: tuple[int, ...],
-    element: str,
-    monkeypatch: pytest.MonkeyPatch,
-    compile_for: Callable[..., None],
+    order: tuple[int, ...], shape: tuple[int, ...], element: str, compile_for: Callable[..., None]
 ) -> None:
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 64)
+    compile_for(l3_bytes=2, tile_write_bytes=64)
     x = numbers(shape, element)
     given = " x ".join(map(str, shape))
     text = f"func @main(%x: tensor<{given} x {element}>) {{\n  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n}}\n"
@@ -119,11 +105,9 @@ def test_strips_of_several_axes(
     np.testing.assert_array_equal(cvm.compile(module)(x), x.transpose(order))
 
 
-def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
+def test_strips_of_what_is_computed(compile_for: Callable[..., None]) -> None:
     """Another type of result, wider or narrower than what is read, and an operand that is not turned."""
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 256)
-    monkeypatch.setattr(tiled_transpose, "SHORT_ROW_BYTES", 64)
+    compile_for(l3_bytes=2, tile_write_bytes=256, short_row_bytes=64)
     rng = np.random.default_rng(0)
     names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
     types = (("f32", "f64", "f64"), ("f64", "f32", "f32"), ("ui8", "f32", "f32"), ("f32", "i8", "i8"))
@@ -195,17 +179,10 @@ def test_an_array_that_is_overwritten_is_not_turned() -> None:
 @pytest.mark.parametrize("offset", [0, 1, 16, 48, 63])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_are_copied_by_whole_lines(
-    element: str,
-    shape: tuple[int, int],
-    offset: int,
-    threads: int,
-    monkeypatch: pytest.MonkeyPatch,
-    compile_for: Callable[..., None],
+    element: str, shape: tuple[int, int], offset: int, threads: int, compile_for: Callable[..., None]
 ) -> None:
     """Wherever the array that is read begins."""
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 192)
-    monkeypatch.setattr(tiled_transpose, "SHORT_ROW_BYTES", 64)
+    compile_for(l3_bytes=2, tile_write_bytes=192, short_row_bytes=64)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
     assert "misalignment(%x" in f.lower("schedule")
@@ -240,10 +217,7 @@ def test_another_tile_is_asked_for_with_each_row_that_is_written() -> None:
     assert "ask" not in cvm.compile(text.format(1024, "i8")).lower("schedule")
 
 
-def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(
-    monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
-) -> None:
-    compile_for(l3_bytes=2)
-    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 64)
+def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(compile_for: Callable[..., None]) -> None:
+    compile_for(l3_bytes=2, tile_write_bytes=64)
     f = tiled(numbers((256, 192), "f32"), "f32", (1, 0), known=True)
     assert "select(%i0.tile + 2 >= 3, %i0.tile + 2 - 3, %i0.tile + 2)" in f.lower("schedule")

@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
-from cvm.lowering.processor import Processor, compiling_for
-from cvm.lowering.stepping import time_skew
+from cvm.lowering.processor import Processor, Tuning, compiling_for
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
+from tuning import tuned
 
 import cvm
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_fields_too() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time_skew, "ROWS", 1)
-        with compiling_for(Processor(l3_bytes=0, wake_operations=1)):
-            yield
+    with compiling_for(Processor(l3_bytes=0, wake_operations=1, tuning=Tuning(skewed_rows=1))):
+        yield
 
 
 def stencil(shape: tuple[int, ...], amounts: list[tuple[str, tuple[int, ...]]], tensor: str = "") -> str:
@@ -85,8 +83,7 @@ def test_any_number_of_ticks(amounts: list[tuple[str, tuple[int, ...]]], threads
     ticks=st.integers(2, 6),
 )
 def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int, int]]], ticks: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time_skew, "TICKS_PER_PASS", ticks)
+    with tuned(skewed_ticks=ticks):
         native, reference = graphs(stencil(shape, amounts))
         several = native.step_plan.several
         for kernel in several.kernels if several else ():
@@ -95,7 +92,7 @@ def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int,
 
 
 def test_rows_that_stream_and_vectors_leave_over(compile_for: Callable[..., None]) -> None:
-    compile_for(l3_bytes=2)
+    compile_for(l3_bytes=2, skewed_rows=1)
     native, reference = graphs(stencil((33, 301), NEAR))
     assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from contraction_programs import preferred
-from cvm.lowering.contraction import strategies, winograd
+from cvm.lowering.contraction import strategies
 from cvm.lowering.contraction.winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3
 from legal_and_equal import legal
 
@@ -27,9 +27,8 @@ SHAPES = {  # of the image, the weights, and what else is said
 
 
 @pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
-    compile_for(packing_products=0)
-    monkeypatch.setattr(winograd, "MIN_RESULTS", 0)
+def small_ones_too(compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0, winograd_results=0)
 
 
 def program(name: str, more: str = "", declared: str = "", weights: np.ndarray | None = None) -> str:
@@ -248,9 +247,10 @@ SMALL = {  # as few tiles, rows and channels as there may be
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("transform", ["winograd_2x2", "winograd_4x4"])
-def test_small_ones_whatever_they_cost(name: str, known: bool, transform: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cost in ("MIN_ROWS", "MIN_TILES", "MIN_STEPS"):
-        monkeypatch.setattr(winograd, cost, 0)
+def test_small_ones_whatever_they_cost(
+    name: str, known: bool, transform: str, monkeypatch: pytest.MonkeyPatch, tune: Callable[..., None]
+) -> None:
+    tune(winograd_rows=0, winograd_tiles=0, winograd_steps=0)
     larger = ("winograd_4x4",) if transform == "winograd_2x2" else ()
     monkeypatch.setattr(strategies, "STRATEGIES", preferred(transform, larger))
     monkeypatch.setitem(SHAPES, name, SMALL[name])
