@@ -25,6 +25,7 @@ from ..dialect.notation.printer import statement_text
 from ..dialect.notation.traverse import rewrite, walk
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
+from . import pipeline
 from .analysis.cost import operations
 from .contraction.channel_lanes import match_channel_lanes
 from .contraction.strategies import Choice, Problem, lower_by_strategy
@@ -32,7 +33,6 @@ from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
 from .pass_context import Context
 from .passes import Pass, run_passes
-from .pipeline import CPU_SCHEDULE, nests
 from .processor import processor
 from .reductions.blocked_sums import blocked_sums, reduction_accumulators
 from .reductions.bool_reduction import bool_reduction
@@ -59,7 +59,7 @@ UNKNOWN_TRIPS = 64  # iterations of a loop whose number only a call tells
 
 def strategies_text(module: Module, function: Function) -> str:
     """The candidates for each contraction and reduction of a function, and the choice."""
-    plan = nests(module, function)
+    plan = pipeline.nests(module, function)
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     lines: list[str] = []
     for kernel in plan.kernels:
@@ -123,7 +123,7 @@ def _size(index: Index) -> str:
 def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
     """The passes that a reduction could take, the one taken first, then by cost."""
     yield f"reduction @{kernel.name}"
-    passes = [p for p in CPU_SCHEDULE if p.unit is Kernel]
+    passes = [p for p in pipeline.CPU_SCHEDULE if p.unit is Kernel]
     alone, candidates = replace(plan, kernels=(kernel,)), [*REDUCTIONS]
     costs: dict[str, float] = {}
     for candidate in REDUCTIONS:
