@@ -42,7 +42,7 @@ def test_agrees_with_the_reference_model(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [s + k * len(IDS) for k in range(2) for s in SEEDS])
 def test_what_breaks_a_rule_is_refused(seed: int) -> None:
-    """What Arm's reference model rejects as an error of the graph is refused, with the operator named."""
+    """A graph that Arm's reference model rejects as wrong is refused, with the operator named."""
     name, made = make(seed)
     for rule, graph in spoiled(made.graph):
         try:
