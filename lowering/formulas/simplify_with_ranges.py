@@ -45,7 +45,9 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
         found = range_of(e)
         if found is not None and found.low == found.high:
             return constant(found.low, e.type)
-        return _simplified(e, fold_constants(over(e, parts)), found, range_of)
+        new = over(e, parts)
+        folded = fold_constants(new)
+        return folded if folded is not new else _simplified(e, new, found, range_of)  # an operand is simplified already
 
     value = rebuild(formula.value, make, {})
     return formula if value is formula.value else replace(formula, value=value)

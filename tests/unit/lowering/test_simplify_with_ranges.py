@@ -57,3 +57,18 @@ def test_an_extreme_of_separate_ranges_is_its_operand(which: str) -> None:
     x, y = np.arange(-4, 5, dtype=np.int32), np.array([6, 7, 8, 9] * 2 + [6], np.int32)
     np.testing.assert_array_equal(f(x, y), getattr(np, which)(x, y).astype(np.int64), strict=True)
     assert f"{which[:3]}(" not in f.lower("loops")
+
+
+@pytest.mark.parametrize("scalar_op", ["and_", "maximum"])
+def test_a_choice_decided_by_ranges_is_its_operand(scalar_op: str) -> None:
+    text = f"""func @main(%x: tensor<9xi32>, %y: tensor<9xi32> {{range = [0, 9]}}) -> tensor<9xi64> {{
+      %a = theano.elemwise %x {{scalar_op = "cast", dtype = i64}}
+      %b = theano.elemwise %y {{scalar_op = "cast", dtype = i64}}
+      %c = theano.elemwise %a, 3 {{scalar_op = "{scalar_op}"}}
+      %n = theano.elemwise %b, 0 {{scalar_op = "ge"}}
+      %z = theano.elemwise %n, %c, %a {{scalar_op = "switch"}}
+      return %z
+    }}"""
+    x, y = np.arange(-4, 5, dtype=np.int32) * 1000003, np.arange(9, dtype=np.int32)
+    wanted = cvm.compile(text, target="reference")(x, y)
+    np.testing.assert_array_equal(cvm.compile(text)(x, y), wanted, strict=True)
