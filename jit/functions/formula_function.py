@@ -10,11 +10,11 @@ from ...dialect.ir.diagnostics import TargetError
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, View
 from ...dialect.notation.printer import kernels_text
+from ...lowering import pipeline
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.formulas.printer import formulas_text
 from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
-from ...lowering.pipeline import CPU_LOOPS, CPU_SCHEDULE, FORMULAS, LOOPS
 from ...lowering.processor import compiling_for
 from ..calls.arguments import size_place
 from ..calls.dispatch_table import atoms_of
@@ -29,9 +29,9 @@ class FormulaFunction(KernelFunction):
 
     def __init__(self, formulas: Formulas, options: CompileOptions = DEFAULT) -> None:
         self.formulas = formulas
-        self.unscheduled = run_passes((*FORMULAS, *LOOPS), formulas, Context())
+        self.unscheduled = run_passes((*pipeline.FORMULAS, *pipeline.LOOPS), formulas, Context())
         with compiling_for(options.cpu or host_processor()):
-            plan = run_passes((*CPU_LOOPS, *CPU_SCHEDULE), self.unscheduled, Context())
+            plan = run_passes((*pipeline.CPU_LOOPS, *pipeline.CPU_SCHEDULE), self.unscheduled, Context())
         super().__init__(plan, options)
 
     def __reduce__(self) -> tuple[object, ...]:
