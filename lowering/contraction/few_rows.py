@@ -24,6 +24,7 @@ from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, substitute_block
+from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..processor import processor
@@ -112,6 +113,8 @@ def why_not_panels(found: FewRows) -> str:
     """The same of its weights alone."""
     if extent_of(found.column) < processor().tile_vector_bytes // found.accumulator.element.bytes:
         return "too few columns for a vector"
+    if prod(map(extent_of, found.reduction_axes)) >= MIN_TERMS:
+        return "so many terms that they are added in blocks"
     return "too few weights" if found.size < MIN_WEIGHTS else ""
 
 

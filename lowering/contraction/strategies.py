@@ -20,7 +20,6 @@ from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import F32, F64, I32, ElementType
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor
 from ...dialect.notation.loops import Kernel, reshaped_parameters
-from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
@@ -194,9 +193,7 @@ def _lowered(
     if isinstance(large, Expr):
         plain = replace(kernel, name=f"{kernel.name}.small")
         rows = match_few_rows(plain, constants)
-        few = (
-            rows is not None and rows.known is not None and rows.known[0].size < MIN_TERMS and not why_not_panels(rows)
-        )
+        few = rows is not None and rows.known is not None and not why_not_panels(rows)
         small = lower_few_rows(plain, rows, constants) if rows is not None and few else LoweredContraction((plain,), {})
         return _after(sizes, made).only(large).beside(small.only(~large))
     return _after(sizes, made)
