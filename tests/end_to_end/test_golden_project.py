@@ -48,6 +48,7 @@ def use(run: list[str], bless: list[str], folder: Path, path: Path | None, **mor
     assert not list(folder.rglob(".*.lock")) and not list(folder.rglob(".*.new"))
 
 
+@pytest.mark.slow
 def test_with_pytest(tmp_path: Path) -> None:
     use([*PLUGIN, "--color=no"], [*PLUGIN, "--cvm-bless", "--color=no"], copied("golden_project", tmp_path), ROOT)
 
