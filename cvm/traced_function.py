@@ -196,7 +196,7 @@ class TracedFunction(Generic[P, R]):
         return results
 
     def lower(self, stage: Stage = "loops") -> str:
-        """The latest traced program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt or asm."""
+        """The latest traced program at a stage of its lowering: graph, linalg, formulas, loops, llvm, llvm-opt or asm."""
         return self._latest().lower(stage)
 
     def program(self) -> Module:

@@ -10,7 +10,7 @@ from ..lowering.processor import Processor, requested
 
 TargetName = Literal["cpu", "cuda", "cuda-sim", "reference"]
 Stage = Literal[
-    "graph", "mlir", "formulas", "loops", "strategies", "schedule", "llvm", "llvm-opt", "asm", "cuda", "ptx"
+    "graph", "mlir", "linalg", "formulas", "loops", "strategies", "schedule", "llvm", "llvm-opt", "asm", "cuda", "ptx"
 ]
 LEVELS = (0, 2)  # no optimization at all, and all of it
 

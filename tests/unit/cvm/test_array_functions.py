@@ -110,8 +110,9 @@ def test_histogram_of_known_edges() -> None:
 
 
 def test_every_function_is_tested() -> None:
-    """Here, or in the list of expressions, which has all ufuncs."""
-    text = Path(__file__).read_text("utf-8") + Path(numpy_expressions.__file__).read_text("utf-8")
+    """Here, among the forms of calls, or in the list of expressions, which has all ufuncs."""
+    files = (__file__, Path(__file__).with_name("test_numpy_call_forms.py"), numpy_expressions.__file__)
+    text = "".join(Path(file).read_text("utf-8") for file in files)
     assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)]
 
 
@@ -169,7 +170,7 @@ def test_elements_are_changed() -> None:
     ("change", "message"),
     [
         (lambda x: x.__setitem__(0, 1), "leaves its arguments as they are: make a new array, as by"),
-        (lambda x: (x + 1)[0].__setitem__(0, 1), "shares memory with another one"),
+        (lambda x: (y := x + 1, y[0].__setitem__(0, 1), y.sum())[-1], "shares memory with another one"),
         (lambda x: x.at[0].set(np.zeros(5)), r"values of shape \(5,\) do not fit elements of shape \(6,\)"),
         (lambda x: x.at[0].set(2**70), "out of bounds for int64"),
         (lambda x: x.at[x > 1].set(x), "elements that a mask chooses take a number"),

@@ -23,6 +23,7 @@ np.reshape(x, (6, 4), 'F')  x.reshape(6, 4, order='F')  x.ravel('F')  x.flatten(
 np.add(x, 1, dtype='f8')  np.multiply(x, x, dtype='f8')  np.add(x, 1, where=True)  np.vstack([x, x], casting='same_kind')
 np.linalg.trace(x[None] * np.ones((3, 1, 1)))  np.linalg.diagonal(x[None])  np.linalg.matrix_norm(x)  np.linalg.vector_norm(x, axis=0)  np.linalg.norm(x=x)
 np.linalg.matrix_power(x[:, :4], 3)  np.linalg.multi_dot([x, x.T, x])  np.linalg.matrix_transpose(x)  np.linalg.vecdot(x, x)  np.linalg.outer(x[0], x[1])
+np.linalg.matmul(x, x.T)  np.linalg.tensordot(x, x, axes=((0, 1), (0, 1)))  np.linalg.cross(x[:, :3], x[:, 3:])
 """.replace("\n", "  ").strip().split("  ")  # fmt: skip
 STATEMENTS = """
 y[:, 1] += 5 | y[1:] -= y[:-1] | y[1:3, ::2] *= 2 | y[..., -1] = 7 | y[x > 0] = 0 | y[[0, 2]] = x[1] | y += x | y **= 2
