@@ -47,7 +47,7 @@ def _own_label(operation: Operation, function: Function) -> bool:
         return True
     if not isinstance(operation.operator, Probe) or isinstance(first.operator, Actuator):
         return False
-    return operation.operator.x is (first.operator.x if isinstance(first.operator, Probe) else first.results[0])
+    return operation.operator.x in ((first.operator.x,) if isinstance(first.operator, Probe) else first.results)
 
 
 IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))

@@ -62,3 +62,15 @@ def test_a_long_text_of_mistakes(line):
         cvm.parse(text)
     assert time.process_time() - began < 2.5  # less than one second where nothing else runs
     assert len(caught.value.diagnostics) == 501
+
+
+def test_a_label_of_a_field_without_a_result():
+    text = """graph @main {
+  %m = cog.field "m" : !cog.field<[], f32>
+  cog.field "n" : !cog.field<[], f32>
+  cog.probe "n" %m
+}
+"""
+    with pytest.raises(cvm.Error) as found:
+        cvm.parse(text)
+    assert any(d.code.endswith("C11") for d in found.value.diagnostics)
