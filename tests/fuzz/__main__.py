@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -23,11 +24,14 @@ CHILD = 600  # seconds after which an attack goes on in a new process
 
 def main() -> int:
     options = parsed()
+    import cvm
+
     from .attacks import ATTACKS
 
     names = options.attack or [n for n, a in ATTACKS.items() if a.corpus()]
     if options.input:
-        ATTACKS[names[0]].run(Path(options.input).read_bytes())
+        with suppress(cvm.Error):
+            ATTACKS[names[0]].run(Path(options.input).read_bytes())
         return 0
     if options.inside:
         return inside(names[0], options)
