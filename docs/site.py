@@ -23,13 +23,12 @@ import cvm  # noqa: E402
 from cvm.commands import ops  # noqa: E402
 
 
-def on_config(config: Any) -> Any:
+def on_startup(**_: Any) -> None:
     """Lay the package out as it is installed, for mkdocstrings to read: `cvm.dialect` lies beside `cvm` in a checkout."""
     package = ROOT / "build" / "api" / "cvm"
     shutil.rmtree(package, ignore_errors=True)
     for room in ("cvm", "dialect", "parser", "lowering", "jit", "grammar"):
         shutil.copytree(ROOT / room, package if room == "cvm" else package / room)
-    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
