@@ -207,8 +207,8 @@ class NativeFunction(CompiledFunction):
         workspace = None if memory is None else memory.ctypes.data
         try:
             status = self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, workspace)
-        except SystemError as e:  # so ctypes calls it that a signal handler has raised meanwhile
-            raise e.__cause__ or e from None
+        except SystemError as e:
+            raise _raised_by_handler(e) from None
         finally:
             if memory is not None:
                 self._scratch.memory = memory
@@ -247,6 +247,12 @@ class NativeFunction(CompiledFunction):
         meanwhile, as in a signal handler, takes memory of its own."""
         held: np.ndarray | None = self._scratch.__dict__.pop("memory", None)
         return held if held is not None and held.size >= needed else aligned_memory(needed)
+
+
+def _raised_by_handler(error: SystemError) -> BaseException:
+    """The exception of a signal handler, which ctypes finds set after a call and wraps; a circle of the two would keep arrays."""
+    cause, error.__cause__, error.__context__ = error.__cause__, None, None
+    return cause or error
 
 
 def aligned_memory(size: int) -> np.ndarray:

@@ -16,7 +16,6 @@ from ...dialect.ir.fork_safety import held_at_fork, no_fork
 from ...dialect.ir.process_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, processor
 
-RUNS_PER_BUILDER = 16  # of passes: a KB of each builder is never freed, and each run makes the next ones slower
 LAST_LLVM = 22  # known to have the options that are set here
 
 
@@ -61,8 +60,6 @@ class Toolchain:
         self._passes.add_new_gvn_pass()
         self._passes.add_loop_unroll_pass()
         self._passes.add_instruction_combine_pass()
-        self._builder: Any = None
-        self._runs = 0
 
     def parsed(self, text: str) -> Any:
         """The module as it stands."""
@@ -78,13 +75,11 @@ class Toolchain:
         end and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side
         become vectors."""
         module = self.parsed(text)
-        if self._runs % RUNS_PER_BUILDER == 0:
-            options = llvm.create_pipeline_tuning_options(3)
-            options.loop_vectorization = options.loop_interleaving = False
-            self._builder = llvm.create_pass_builder(self.machine, options)
-        self._runs += 1
-        passes = self._builder.getModulePassManager() if slp else self._passes
-        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, self._builder)
+        options = llvm.create_pipeline_tuning_options(3)
+        options.loop_vectorization = options.loop_interleaving = False
+        builder = llvm.create_pass_builder(self.machine, options)  # one a run: a run leaves it callbacks into its stack
+        passes = builder.getModulePassManager() if slp else self._passes
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
         return module
 
     def object_code(self, module: Any) -> bytes:
