@@ -15,9 +15,13 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+import mathml  # noqa: E402
+from cvm.dialect.notation.formulas import Formulas  # noqa: E402
 from cvm.dialect.spec.op import Operator  # noqa: E402
+from cvm.lowering.formulas.printer import formulas_text  # noqa: E402
+from cvm.lowering.pipeline import to_formulas  # noqa: E402
 
 import cvm  # noqa: E402
 from cvm.commands import ops  # noqa: E402
@@ -100,18 +104,16 @@ def section(op: type[Operator[Any]]) -> Iterator[str]:
             yield ""
     if example := dedent(op.example).strip():
         yield f"**example**\n\n```cvm\n{example}\n```\n"
-        if formulas := lowered(example):
-            yield f"which is\n\n```text\n{formulas}\n```\n"
+        if program := formulas(example):
+            yield f"which is\n\n{mathml.page(program)}\n\n```text\n{formulas_text(program).strip()}\n```\n"
 
 
-def lowered(example: str) -> str:
-    """The formulas of an example; empty for clocked programs."""
-    try:
-        module = cvm.parse(example)
-        name = next(iter(module.functions))
-        return cvm.compile(module, entry=name, target="reference").lower("formulas").strip()
-    except cvm.Error:
-        return ""
+def formulas(example: str) -> Formulas | None:
+    """The formulas of an example; none of clocked programs."""
+    module = cvm.parse(example)
+    for function in module.functions.values():
+        return to_formulas(module, function)
+    return None
 
 
 def _cell(text: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from cvm.dialect.notation.expressions import Read
 from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.spec.op import OPERATORS
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
+from cvm.lowering.pipeline import to_formulas
 from cvm.lowering.processor import GENERIC
 from cvm.parser.format import format_text
 from cvm.parser.kernels import parse_kernels
@@ -209,6 +211,18 @@ def test_tests_that_pages_list_exist(name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
     listed = re.findall(r"^\| `(tests/[\w/]+(?:\.py)?/?)` \|", page, re.MULTILINE)
     assert listed and all((ROOT / name).exists() for name in listed)
+
+
+def test_formulas_of_operators_are_drawn() -> None:
+    """The formulas of each operator's example are MathML."""
+    page = runpy.run_path(str(ROOT / "docs" / "mathml.py"))["page"]
+    drawn = {}
+    for op in (op for ops in by_dialect().values() for op in ops if op.example):
+        for function in (module := cvm.parse(op.example)).functions.values():
+            drawn[op.name] = ElementTree.fromstring(f"<page>{page(to_formulas(module, function))}</page>")
+    assert sum(len(found) > 0 for found in drawn.values()) > 100
+    assert "".join(drawn["cvm.clip"].itertext()) == "y[i0,i1]=min(max(x[i0,i1],0),255)i0<2i1<3"
+    assert "".join(drawn["cvm.dense"].itertext()) == "y[i,j]=∑k<3x[i,k]·w[j,k]+b[j]i<2j<4"
 
 
 def glossary(section: str) -> list[list[str]]:
