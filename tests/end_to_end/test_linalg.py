@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -79,6 +85,23 @@ def test_the_digits_network() -> None:
     text = cvm.compile(network).lower("linalg")
     (found,) = by_iree(text, "main", [x])
     np.testing.assert_array_equal(found, cvm.compile(network)(x))
+
+
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    """Those of docs/mlir.md, after the installation; the last prints what the program gives."""
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "mlir.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    for command in block.splitlines()[1:]:
+        tool, *rest = shlex.split(command)
+        start = [sys.executable, "-m", "cvm"] if tool == "cvm" else [str(Path(sys.executable).parent / tool)]
+        done = subprocess.run(
+            [*start, *rest], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert not done.returncode, done.stderr
+    x, layer = np.array([[1, 2, 3], [-4, 5, 6]], np.int32), cvm.compile(ROOT / "examples" / "layer.cvm")
+    rows = "".join(f"[{' '.join(map(str, row))}]" for row in layer(x))
+    assert rows in done.stdout
 
 
 def test_a_loop_without_a_formula_is_refused_by_name() -> None:
