@@ -62,8 +62,7 @@ def addresses() -> dict[str, int]:
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     functions = (ctypes.c_void_p * 300).from_address(get(_multiarray_umath._ARRAY_API, None))
-    called = [name for name in layout.FUNCTIONS if name.startswith("Py")]
-    python = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in called}
+    python = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in layout.PYTHON}
     objects = {
         "array_type": np.ndarray, "tuple_type": tuple, "list_type": list, "dict_type": dict, "out": sys.intern("out"),
     }  # fmt: skip
@@ -74,10 +73,10 @@ def addresses() -> dict[str, int]:
 @lru_cache(maxsize=1)
 def _code() -> tuple[Library, int]:
     """The code that serves all programs, and where it is."""
-    from ..llvm.native_code import Library  # and with it LLVM, which other targets do without
-    from .vectorcall_ir import call_text
+    from ..llvm.native_code import Library, Source  # and with it LLVM, which other targets do without
+    from .vectorcall_ir import call_source
 
-    library = Library(call_text(), {}, ("call",), addresses())
+    library = Library(Source(call_source()), {}, ("call",), addresses())
     return library, library.addresses["call"]
 
 

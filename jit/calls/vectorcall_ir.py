@@ -1,4 +1,4 @@
-"""The machine code that Python calls, as LLVM IR: it looks at the arguments of a call, makes or checks its results, and runs
+"""The machine code that Python calls: it looks at the arguments of a call, makes or checks its results, and runs
 the program.
 
     PyObject *call(PyObject *self, PyObject *const *given, size_t count, PyObject *names)      CPython's vectorcall
@@ -13,10 +13,11 @@ makes an entry for sizes that are new.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
-from .pytree_ir import FORMS, counted, item, load, when
+from .pytree_ir import FORMS
 
 DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64  # places in a NumPy array object, in bytes
 # the place in a descriptor of what tells the elements' type: its kind, letter, order of bytes, flags and number
@@ -30,12 +31,20 @@ RECORD = 32
 SHAPED = 16  # bytes of what an entry says of an array: where its shape is, and its number of bytes
 BUSY = 64  # bytes before the workspace where it is told whether it is in use
 FACTOR = 0x9E3779B97F4A7C15  # odd: what sizes are mixed by
-FUNCTIONS = {
-    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)", "empty_array": "ptr (i32, ptr, ptr, i32)",
-    "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyEval_SaveThread": "ptr ()",
-    "PyEval_RestoreThread": "void (ptr)", "PyTuple_New": "ptr (i64)", "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
-    "PyErr_Clear": "void ()", "PyErr_Occurred": "ptr ()", "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
-}  # fmt: skip
+FUNCTIONS = """
+def PyObject_Vectorcall(function: ptr, given: ptr, count: i64, names: ptr) -> ptr: ...
+def empty_array(rank: i32, shape: ptr, descriptor: ptr, is_fortran: i32) -> ptr: ...
+def Py_IncRef(object: ptr) -> void: ...
+def Py_DecRef(object: ptr) -> void: ...
+def PyEval_SaveThread() -> ptr: ...
+def PyEval_RestoreThread(thread: ptr) -> void: ...
+def PyTuple_New(size: i64) -> ptr: ...
+def PyTuple_SetItem(tuple: ptr, place: i64, object: ptr) -> i32: ...
+def PyErr_Clear() -> void: ...
+def PyErr_Occurred() -> ptr: ...
+def PyDict_Next(dict: ptr, position: ptr, key: ptr, value: ptr) -> i32: ...
+"""
+PYTHON = re.findall(r"def (Py\w+)", FUNCTIONS)
 OBJECTS = ("array_type", "tuple_type", "list_type", "dict_type", "out")
 
 
@@ -48,373 +57,194 @@ def slot(sizes: Sequence[int], shift: int) -> int:
 
 
 def _word(name: str, type: str = "i64") -> str:
-    """The instructions that load a word of the table, or of the way."""
+    """A word of the table, or of the way."""
     base, words = ("way", WAY) if name in WAY else ("table", TABLE)
-    return load(name, base, 8 * words.index(name), type)
+    return f"{type}[{base} + {8 * words.index(name)}]"
 
 
-def call_text() -> str:
-    """The IR of `@call`."""
-    known = [f"declare {type.replace(' (', f' @{name}(', 1)}" for name, type in FUNCTIONS.items()]
-    known += [f"@{name} = external global i8" for name in OBJECTS]
+def call_source() -> str:
+    """The functions, of which `call` is the one that Python calls."""
     register = register_of()
     head = "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) alwaysinline nounwind"
     run = in_default_environment(head, "%program", ("ptr %pointers", "ptr %sizes", "ptr %workspace"), register)
-    return "\n".join([*known, declarations(register), run, CHECK, FORMS, CALL])
+    known = "\n".join([*(f"@{name} = external global i8" for name in OBJECTS), declarations(register), run])
+    return "\n".join([repr(known), FUNCTIONS, FORMS, CALL])
 
-
-# The data of an array that is of a type and shape, or null. Sizes seen first are noted.
-CHECK = f"""
-define internal ptr @check(ptr %array, ptr %record, ptr %asked, ptr %known, i32 %flags) alwaysinline nounwind {{
-entry:
-  {load("type", "array", 8)}
-  {when("is_array", "eq ptr %type, @array_type", "typed", "no")}
-typed:
-  {load("descriptor", "array", DESCRIPTOR)}
-  {load("wanted", "record", 0)}
-  {when("same", "eq ptr %descriptor, %wanted", "ranked", "copied")}
-copied:
-  {load("element", "descriptor", ELEMENT, "i64")}
-  {load("element_wanted", "record", 24, "i64")}
-  {when("alike", "eq i64 %element, %element_wanted", "ranked", "no")}
-ranked:
-  {load("rank", "array", RANK, "i32")}
-  {load("rank_wanted", "record", 8, "i32")}
-  {when("same_rank", "eq i32 %rank, %rank_wanted", "flagged", "no")}
-flagged:
-  {load("has", "array", FLAGS, "i32")}
-  %common = and i32 %has, %flags
-  {when("all", "eq i32 %common, %flags", "shaped", "no")}
-shaped:
-  {load("shape", "array", SHAPE)}
-  %axes = zext i32 %rank to i64
-  br label %axis
-axis:
-  %k = phi i64 [ 0, %shaped ], [ %next, %size ], [ %next, %look ], [ %next, %first ]
-  {when("more", "ult i64 %k, %axes", "size", "yes")}
-size:
-  {item("one", "shape", "k", "i64")}
-  {item("written", "asked", "k", "i64")}
-  %next = add i64 %k, 1
-  {when("as_written", "eq i64 %one, %written", "axis", "other")}
-other:
-  {when("unknown", "slt i64 %written, 0", "look", "no")}
-look:
-  %place = xor i64 %written, -1
-  {item("earlier", "known", "place", "i64")}
-  %as_before = icmp eq i64 %one, %earlier
-  %is_first = icmp slt i64 %earlier, 0
-  br i1 %as_before, label %axis, label %new
-new:
-  br i1 %is_first, label %first, label %no
-first:
-  store i64 %one, ptr %earlier.at
-  br label %axis
-yes:
-  {load("data", "array", DATA)}
-  ret ptr %data
-no:
-  ret ptr null
-}}
-"""
 
 CALL = f"""
-define ptr @call(ptr %self, ptr %given, i64 %count, ptr %names) nounwind {{
-entry:
-  {load("first", "self", HEAD + 8)}
-  %n = and i64 %count, 9223372036854775807
-  %named = getelementptr ptr, ptr %given, i64 %n
-  br label %try
-try:
-  %way = phi ptr [ %first, %entry ], [ %next, %other_way ]
-  {_word("positional")}
-  {_word("form", "ptr")}
-  {_word("table", "ptr")}
-  {when("as_many", "eq i64 %n, %positional", "counted", "other")}
-counted:
-  {when("is_plain", "eq ptr %form, null", "plain", "structured")}
-plain:
-  %answer = call ptr @served(ptr %table, ptr %given, ptr %named, ptr %names)
-  {when("is_served", "ne ptr %answer, null", "return", "other")}
-return:
-  ret ptr %answer
-structured:
-  %found = call ptr @served_apart(ptr %table, ptr %form, ptr %given, i64 %n, ptr %named, ptr %names)
-  {when("is_found", "ne ptr %found, null", "return_found", "other")}
-return_found:
-  ret ptr %found
-other:
-  %error = call ptr @PyErr_Occurred()
-  %raised = icmp ne ptr %error, null
-  br i1 %raised, label %no_result, label %other_way
-no_result:
-  ret ptr null
-other_way:
-  {_word("next", "ptr")}
-  {when("any_next", "ne ptr %next, null", "try", "slowly")}
-slowly:
-  {_word("slow", "ptr")}
-  %slow_answer = tail call ptr @PyObject_Vectorcall(ptr %slow, ptr %given, i64 %count, ptr %names)
-  ret ptr %slow_answer
-}}
+# The data of an array that is of a type and shape, or null. Sizes seen first are noted.
+@alwaysinline
+def check(array: ptr, record: ptr, asked: ptr, known: ptr, flags: i32) -> ptr:
+    if ptr[array + 8] != array_type:
+        return None
+    descriptor = ptr[array + {DESCRIPTOR}]
+    if descriptor != ptr[record] and i64[descriptor + {ELEMENT}] != i64[record + 24]:
+        return None
+    rank = i32[array + {RANK}]
+    if rank != i32[record + 8] or i32[array + {FLAGS}] & flags != flags:
+        return None
+    shape = ptr[array + {SHAPE}]
+    axes = ir(i64, "zext i32 {{}} to i64", rank)
+    for k in range(axes):
+        size = i64[shape + 8 * k]
+        written = i64[asked + 8 * k]
+        if size != written:
+            if written >= 0:
+                return None
+            place = known + 8 * (written ^ -1)
+            if size != i64[place]:
+                if i64[place] >= 0:
+                    return None
+                i64[place] = size
+    return ptr[array + {DATA}]
 
-; of arguments in structures, which are kept until the end: others may take them out of lists meanwhile
-define internal ptr @served_apart(ptr %table, ptr %form, ptr %given, i64 %n, ptr %named, ptr %names) nounwind {{
-entry:
-  {_word("arguments")}
-  %objects = alloca ptr, i64 %arguments
-  %is_formed = call i1 @taken_apart(ptr %given, i64 %n, ptr %form, ptr %objects)
-  br i1 %is_formed, label %hold, label %no
-no:
-  ret ptr null
-hold:
-  {counted("h", "entry", "hold_one", "arguments", "hold_one", "held")}
-hold_one:
-  {item("h_object", "objects", "h")}
-  call void @Py_IncRef(ptr %h_object)
-  %h_next = add i64 %h, 1
-  br label %hold
-held:
-  %answer = call ptr @served(ptr %table, ptr %objects, ptr %named, ptr %names)
-  br label %let
-let:
-  {counted("l", "held", "let_one", "arguments", "let_one", "end")}
-let_one:
-  {item("l_object", "objects", "l")}
-  call void @Py_DecRef(ptr %l_object)
-  %l_next = add i64 %l, 1
-  br label %let
-end:
-  ret ptr %answer
-}}
+@export
+def call(self: ptr, given: ptr, count: i64, names: ptr) -> ptr:
+    way = ptr[self + {HEAD + 8}]
+    n = count & 9223372036854775807
+    named = given + 8 * n
+    while True:
+        if n == {_word("positional")}:
+            if {_word("form", "ptr")} == None:
+                answer = served({_word("table", "ptr")}, given, named, names)
+            else:
+                answer = served_apart({_word("table", "ptr")}, {_word("form", "ptr")}, given, n, named, names)
+            if answer != None:
+                return answer
+        if PyErr_Occurred() != None:
+            return None
+        slow = {_word("slow", "ptr")}
+        way = {_word("next", "ptr")}
+        if way == None:
+            return ir(ptr, "tail call ptr @PyObject_Vectorcall(ptr {{}}, ptr {{}}, i64 {{}}, ptr {{}})", slow, given, count, names)
 
-; the result, or null: then nothing was done, and there is no exception
-define internal ptr @served(ptr %table, ptr %objects, ptr %named, ptr %names) nounwind {{
-entry:
-  {_word("room")}
-  {_word("arguments")}
-  {_word("sizes")}
-  %pointers = alloca ptr, i64 %room
-  %places = sub i64 %room, %sizes
-  %known = getelementptr i64, ptr %pointers, i64 %places
-  %records = getelementptr i8, ptr %table, i64 {8 * len(TABLE)}
-  br label %unknown
-unknown:
-  {counted("u", "entry", "unknown_one", "sizes", "unknown_one", "argument")}
-unknown_one:
-  %u_at = getelementptr i64, ptr %known, i64 %u
-  store i64 -1, ptr %u_at
-  %u_next = add i64 %u, 1
-  br label %unknown
-argument:
-  {counted("a", "unknown", "argument_good", "arguments", "argument_check", "checked")}
-argument_check:
-  {item("a_array", "objects", "a")}
-  %a_offset = mul i64 %a, {RECORD}
-  %a_record = getelementptr i8, ptr %records, i64 %a_offset
-  {load("a_sizes", "a_record", 16)}
-  %a_data = call ptr @check(ptr %a_array, ptr %a_record, ptr %a_sizes, ptr %known, i32 {CONTIGUOUS | ALIGNED})
-  %a_next = add i64 %a, 1
-  {when("a_fits", "ne ptr %a_data, null", "argument_good", "leave")}
-argument_good:
-  %a_place = getelementptr ptr, ptr %pointers, i64 %a
-  store ptr %a_data, ptr %a_place
-  br label %argument
-checked:
-  {_word("only", "ptr")}
-  {when("is_only", "ne ptr %only, null", "entered", "mix")}
-mix:
-  %mixed = phi i64 [ 0, %checked ], [ %mixed_next, %mix_one ]
-  {counted("x", "checked", "mix_one", "sizes", "mix_one", "mixed_all")}
-mix_one:
-  {item("x_size", "known", "x", "i64")}
-  %mixed_sum = add i64 %mixed, %x_size
-  %mixed_next = mul i64 %mixed_sum, {FACTOR - 2**64}
-  %x_next = add i64 %x, 1
-  br label %mix
-mixed_all:
-  {_word("slots", "ptr")}
-  {load("shift", "slots", 0, "i64")}
-  %in_slots = getelementptr i8, ptr %slots, i64 8
-  %first_slot = lshr i64 %mixed, %shift
-  %last_slot = lshr i64 -1, %shift
-  br label %probe
-probe:
-  %slot = phi i64 [ %first_slot, %mixed_all ], [ %next_slot, %differs ]
-  {item("candidate", "in_slots", "slot")}
-  {when("any_candidate", "ne ptr %candidate, null", "same", "leave")}
-differs:
-  %slot_after = add i64 %slot, 1
-  %next_slot = and i64 %slot_after, %last_slot
-  br label %probe
-same:
-  {counted("s", "probe", "same_one", "sizes", "same_one", "entered")}
-same_one:
-  {item("s_size", "known", "s", "i64")}
-  {item("s_wanted", "candidate", "s", "i64")}
-  %s_next = add i64 %s, 1
-  {when("s_same", "eq i64 %s_size, %s_wanted", "same", "differs")}
-entered:
-  %for_sizes = phi ptr [ %only, %checked ], [ %candidate, %same ]
-  {item("release", "for_sizes", "sizes", "i64")}
-  %shapes = getelementptr i64, ptr %release.at, i64 1
-  {_word("workspace", "ptr")}
-  {_word("results")}
-  %busy = getelementptr i8, ptr %workspace, i64 -{BUSY}
-  %single = icmp eq i64 %results, 1
-  {when("has_memory", "ne ptr %workspace, null", "take", "results_begin")}
-take:
-  %taken = atomicrmw xchg ptr %busy, i32 1 acquire
-  {when("free", "eq i32 %taken, 0", "results_begin", "leave")}
-results_begin:
-  {when("bare", "eq ptr %names, null", "fresh", "asked")}
+# of arguments in structures, which are kept until the end: others may take them out of lists meanwhile
+def served_apart(table: ptr, form: ptr, given: ptr, n: i64, named: ptr, names: ptr) -> ptr:
+    arguments = {_word("arguments")}
+    objects = ir(ptr, "alloca ptr, i64 {{}}", arguments)
+    if not taken_apart(given, n, form, objects):
+        return None
+    for h in range(arguments):
+        Py_IncRef(ptr[objects + 8 * h])
+    answer = served(table, objects, named, names)
+    for l in range(arguments):
+        Py_DecRef(ptr[objects + 8 * l])
+    return answer
 
-asked:
-  {load("names_count", "names", 16, "i64")}
-  {load("name", "names", 24)}
-  %one_name = icmp eq i64 %names_count, 1
-  %is_out = icmp eq ptr %name, @out
-  %out_only = and i1 %one_name, %is_out
-  br i1 %out_only, label %target, label %give_up
-target:
-  %whole = load ptr, ptr %named
-  br i1 %single, label %outs, label %pack
-pack:
-  {load("pack_type", "whole", 8)}
-  {when("is_tuple", "eq ptr %pack_type, @tuple_type", "pack_size", "give_up")}
-pack_size:
-  {load("pack_count", "whole", 16, "i64")}
-  %pack_fits = icmp eq i64 %pack_count, %results
-  %items = getelementptr i8, ptr %whole, i64 24
-  br i1 %pack_fits, label %outs, label %give_up
-outs:
-  %out_list = phi ptr [ %named, %target ], [ %items, %pack_size ]
-  br label %result
-result:
-  {counted("r", "outs", "result_good", "results", "result_check", "keep")}
-result_check:
-  {item("r_array", "out_list", "r")}
-  %r_index = add i64 %arguments, %r
-  %r_offset = mul i64 %r_index, {RECORD}
-  %r_record = getelementptr i8, ptr %records, i64 %r_offset
-  %r_shape_offset = mul i64 %r_index, {SHAPED}
-  %r_shaped = getelementptr i8, ptr %shapes, i64 %r_shape_offset
-  {load("r_shape", "r_shaped", 0)}
-  {load("r_bytes", "r_shaped", 8, "i64")}
-  %r_data = call ptr @check(ptr %r_array, ptr %r_record, ptr %r_shape, ptr %known, i32 {CONTIGUOUS | ALIGNED | WRITEABLE})
-  %r_end = getelementptr i8, ptr %r_data, i64 %r_bytes
-  %r_next = add i64 %r, 1
-  {when("r_fits", "ne ptr %r_data, null", "other", "give_up")}
-other:
-  {counted("o", "result_check", "apart", "r_index", "apart", "result_good")}
-apart:
-  {item("o_data", "pointers", "o")}
-  %o_offset = mul i64 %o, {SHAPED}
-  %o_shaped = getelementptr i8, ptr %shapes, i64 %o_offset
-  {load("o_bytes", "o_shaped", 8, "i64")}
-  %o_end = getelementptr i8, ptr %o_data, i64 %o_bytes
-  %o_next = add i64 %o, 1
-  %before = icmp ule ptr %r_end, %o_data
-  %behind = icmp ule ptr %o_end, %r_data
-  %is_apart = or i1 %before, %behind
-  br i1 %is_apart, label %other, label %give_up
-result_good:
-  %r_place = getelementptr ptr, ptr %pointers, i64 %r_index
-  store ptr %r_data, ptr %r_place
-  br label %result
-keep:
-  call void @Py_IncRef(ptr %whole)
-  br label %run
+# the result, or null: then nothing was done, and there is no exception
+def served(table: ptr, objects: ptr, named: ptr, names: ptr) -> ptr:
+    arguments = {_word("arguments")}
+    results = {_word("results")}
+    sizes = {_word("sizes")}
+    pointers = ir(ptr, "alloca ptr, i64 {{}}", {_word("room")})
+    known = pointers + 8 * ({_word("room")} - sizes)
+    records = table + {8 * len(TABLE)}
+    for u in range(sizes):
+        i64[known + 8 * u] = -1
+    for a in range(arguments):
+        record = records + {RECORD} * a
+        data = check(ptr[objects + 8 * a], record, ptr[record + 16], known, {CONTIGUOUS | ALIGNED})
+        if data == None:
+            return None
+        ptr[pointers + 8 * a] = data
+    entry = {_word("only", "ptr")}
+    if entry == None:
+        entry = entry_of({_word("slots", "ptr")}, known, sizes)
+        if entry == None:
+            return None
+    shapes = entry + 8 * sizes + 8
+    workspace = {_word("workspace", "ptr")}
+    busy = workspace + -{BUSY}
+    if workspace != None and ir(i32, "atomicrmw xchg ptr {{}}, i32 1 acquire", busy) != 0:
+        return None
+    if names == None:
+        answer = new_results(arguments, results, records, shapes, pointers)
+    else:
+        answer = given_results(arguments, results, records, shapes, pointers, known, named, names)
+    if answer == None:
+        PyErr_Clear()
+    else:
+        arrays = arguments + results
+        for c in range({_word("constants")}):
+            ptr[pointers + 8 * (arrays + c)] = ptr[records + {RECORD} * arrays + 8 * c]
+        thread = None
+        if i64[entry + 8 * sizes] != 0:
+            thread = PyEval_SaveThread()
+        status = ir(i32, "call i32 @run(ptr {{}}, ptr {{}}, ptr {{}}, ptr {{}})", {_word("program", "ptr")}, pointers, known, workspace)
+        if thread != None:
+            PyEval_RestoreThread(thread)
+    if workspace != None:
+        ir(void, "store atomic i32 0, ptr {{}} release, align 4", busy)
+    if answer != None and status != 0:
+        Py_DecRef(answer)
+        return None
+    return answer
 
-fresh:
-  br i1 %single, label %making, label %make_tuple
-make_tuple:
-  %tuple = call ptr @PyTuple_New(i64 %results)
-  {when("got_tuple", "ne ptr %tuple, null", "making", "no_memory")}
-making:
-  %m = phi i64 [ 0, %fresh ], [ 0, %make_tuple ], [ %m_next, %put ]
-  %m_last = phi ptr [ null, %fresh ], [ %tuple, %make_tuple ], [ %m_whole, %put ]
-  {when("m_more", "slt i64 %m, %results", "making_one", "run")}
-making_one:
-  %m_index = add i64 %arguments, %m
-  %m_offset = mul i64 %m_index, {RECORD}
-  %m_record = getelementptr i8, ptr %records, i64 %m_offset
-  %m_shape_offset = mul i64 %m_index, {SHAPED}
-  %m_shaped = getelementptr i8, ptr %shapes, i64 %m_shape_offset
-  {load("m_descriptor", "m_record", 0)}
-  {load("m_rank", "m_record", 8, "i32")}
-  {load("m_shape", "m_shaped", 0)}
-  call void @Py_IncRef(ptr %m_descriptor)
-  %m_array = call ptr @empty_array(i32 %m_rank, ptr %m_shape, ptr %m_descriptor, i32 0)
-  %m_next = add i64 %m, 1
-  {when("m_got", "ne ptr %m_array, null", "made", "not_made")}
-made:
-  {load("m_data", "m_array", DATA)}
-  %m_place = getelementptr ptr, ptr %pointers, i64 %m_index
-  store ptr %m_data, ptr %m_place
-  br i1 %single, label %put, label %put_in_tuple
-put_in_tuple:
-  %ignored = call i32 @PyTuple_SetItem(ptr %m_last, i64 %m, ptr %m_array)
-  br label %put
-put:
-  %m_whole = phi ptr [ %m_array, %made ], [ %m_last, %put_in_tuple ]
-  br label %making
-not_made:
-  {when("any_tuple", "ne ptr %m_last, null", "drop", "no_memory")}
-drop:
-  call void @Py_DecRef(ptr %m_last)
-  br label %no_memory
-no_memory:
-  call void @PyErr_Clear()
-  br label %give_up
+@alwaysinline
+def entry_of(slots: ptr, known: ptr, sizes: i64) -> ptr:
+    mixed = 0
+    for x in range(sizes):
+        mixed = (mixed + i64[known + 8 * x]) * {FACTOR - 2**64}
+    slot = mixed >> i64[slots]
+    while True:
+        candidate = ptr[slots + 8 + 8 * slot]
+        if candidate == None:
+            return None
+        s = 0
+        while s < sizes and i64[known + 8 * s] == i64[candidate + 8 * s]:
+            s = s + 1
+        if s == sizes:
+            return candidate
+        slot = slot + 1 & -1 >> i64[slots]
 
-run:
-  %answer = phi ptr [ %whole, %keep ], [ %m_last, %making ]
-  {_word("constants")}
-  {_word("program", "ptr")}
-  %arrays = add i64 %arguments, %results
-  %constant_offset = mul i64 %arrays, {RECORD}
-  %constant_list = getelementptr i8, ptr %records, i64 %constant_offset
-  %constant_places = getelementptr ptr, ptr %pointers, i64 %arrays
-  br label %constant
-constant:
-  {counted("c", "run", "constant_put", "constants", "constant_put", "ready")}
-constant_put:
-  {item("c_data", "constant_list", "c")}
-  %c_place = getelementptr ptr, ptr %constant_places, i64 %c
-  store ptr %c_data, ptr %c_place
-  %c_next = add i64 %c, 1
-  br label %constant
-ready:
-  {when("releases", "ne i64 %release, 0", "run_released", "run_held")}
-run_released:
-  %thread = call ptr @PyEval_SaveThread()
-  %released_status = call i32 @run(ptr %program, ptr %pointers, ptr %known, ptr %workspace)
-  call void @PyEval_RestoreThread(ptr %thread)
-  br label %done
-run_held:
-  %held_status = call i32 @run(ptr %program, ptr %pointers, ptr %known, ptr %workspace)
-  br label %done
-done:
-  %status = phi i32 [ %released_status, %run_released ], [ %held_status, %run_held ]
-  br i1 %has_memory, label %give, label %given_back
-give:
-  store atomic i32 0, ptr %busy release, align 4
-  br label %given_back
-given_back:
-  {when("good", "eq i32 %status, 0", "return", "undo")}
-return:
-  ret ptr %answer
+@alwaysinline
+def given_results(
+    arguments: i64, results: i64, records: ptr, shapes: ptr, pointers: ptr, known: ptr, named: ptr, names: ptr
+) -> ptr:
+    if i64[names + 16] != 1 or ptr[names + 24] != out:
+        return None
+    whole = ptr[named]
+    if results != 1:
+        if ptr[whole + 8] != tuple_type or i64[whole + 16] != results:
+            return None
+        named = whole + 24
+    for r in range(results):
+        n = arguments + r
+        shaped = shapes + {SHAPED} * n
+        data = check(ptr[named + 8 * r], records + {RECORD} * n, ptr[shaped], known, {CONTIGUOUS | ALIGNED | WRITEABLE})
+        if data == None:
+            return None
+        end = data + i64[shaped + 8]
+        for o in range(n):
+            other = ptr[pointers + 8 * o]
+            if ir(i1, "icmp ugt ptr {{}}, {{}}", end, other):
+                if ir(i1, "icmp ugt ptr {{}}, {{}}", other + i64[shapes + {SHAPED} * o + 8], data):
+                    return None
+        ptr[pointers + 8 * n] = data
+    Py_IncRef(whole)
+    return whole
 
-undo:
-  call void @Py_DecRef(ptr %answer)
-  br label %leave
-give_up:
-  br i1 %has_memory, label %give_memory, label %leave
-give_memory:
-  store atomic i32 0, ptr %busy release, align 4
-  br label %leave
-leave:
-  ret ptr null
-}}
+@alwaysinline
+def new_results(arguments: i64, results: i64, records: ptr, shapes: ptr, pointers: ptr) -> ptr:
+    whole = None
+    if results != 1:
+        whole = PyTuple_New(results)
+        if whole == None:
+            return None
+    for m in range(results):
+        n = arguments + m
+        record = records + {RECORD} * n
+        descriptor = ptr[record]
+        Py_IncRef(descriptor)
+        array = empty_array(i32[record + 8], ptr[shapes + {SHAPED} * n], descriptor, 0)
+        if array == None:
+            if whole != None:
+                Py_DecRef(whole)
+            return None
+        ptr[pointers + 8 * n] = ptr[array + {DATA}]
+        if results == 1:
+            whole = array
+        else:
+            PyTuple_SetItem(whole, m, array)
+    return whole
 """

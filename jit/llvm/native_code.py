@@ -34,6 +34,10 @@ LIBRARIES_PER_LINKER = 256
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
+class Source(str):
+    """Functions in the language of `python_to_ir`."""
+
+
 @lru_cache(maxsize=1)
 def _linker(generation: int) -> Any:
     """A linker of some libraries, as which it goes: LLVM keeps some KB of each library until then."""
@@ -49,6 +53,10 @@ def optimise(module: Module | str, slp: bool = False, passes: bool = True) -> An
 def complete(module: Module | str, features: Collection[str] | None = None) -> str:
     """The text of a module with functions that no processor has, or not each, defined for one of these features, or for the
     processor that is compiled for. They are declared before all others are defined."""
+    if isinstance(module, Source):
+        from .python_to_ir import ir_text  # the code is in the cache mostly
+
+        return ir_text(module)
     if isinstance(module, str):
         return module
     lines: list[str] = []

@@ -44,7 +44,7 @@ AT_FIRST = 8  # grains of a first piece; but one iteration if that is a grain
 PYTHON = "PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals"
 SPINS = 4000  # looks at the generation before a worker sleeps: some tens of microseconds
 
-TEXT = f"""
+GLOBALS = f"""
 @generation = global i32 0
 @state = global i64 0          ; generation << 32 | open << 16 | workers that joined
 @sleepers = global i32 0
@@ -64,343 +64,190 @@ TEXT = f"""
 @main = global i64 0           ; the thread that runs signal handlers
 @asked = internal global i64 0 ; when it has run them
 declare i64 @syscall(i64, ...)
-declare i64 @pthread_self()
-declare i32 @clock_gettime(i32, ptr)
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare i32 @PyErr_CheckSignals()
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i32 @sched_getcpu()
-declare i32 @sched_setaffinity(i32, i64, ptr)
 declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
-{declarations(REGISTER)}
+{declarations(REGISTER)}"""
 
-; runs signal handlers in the main thread, if some time has passed; whether one has raised
-define internal i32 @ask() noinline nounwind {{
-entry:
-  %self = call i64 @pthread_self()
-  %main = load i64, ptr @main
-  %is_main = icmp eq i64 %self, %main
-  br i1 %is_main, label %look, label %no
-look:
-  %now = call i64 @milliseconds()
-  %last = load i64, ptr @asked
-  %since = sub i64 %now, %last
-  %soon = icmp ult i64 %since, {BETWEEN_ASKING}
-  br i1 %soon, label %no, label %handle
-handle:
-  store i64 %now, ptr @asked
-  %lock = call i32 @PyGILState_Ensure()
-  %raised = call i32 @PyErr_CheckSignals()
-  call void @PyGILState_Release(i32 %lock)
-  ret i32 %raised
-no:
-  ret i32 0
-}}
+SOURCE = f"""
+{GLOBALS!r}
+def pthread_self() -> i64: ...
+def clock_gettime(clock: i32, time: ptr) -> i32: ...
+def PyGILState_Ensure() -> i32: ...
+def PyGILState_Release(state: i32) -> void: ...
+def PyErr_CheckSignals() -> i32: ...
+def sched_getcpu() -> i32: ...
+def sched_setaffinity(thread: i32, size: i64, mask: ptr) -> i32: ...
 
-define internal i64 @milliseconds() nounwind {{
-  %time = alloca [2 x i64]
-  %got = call i32 @clock_gettime(i32 {COARSE_CLOCK}, ptr %time)
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %seconds = load i64, ptr %time
-  %rest = load i64, ptr %rest.at
-  %whole = mul i64 %seconds, 1000
-  %part = udiv i64 %rest, 1000000
-  %sum = add i64 %whole, %part
-  ret i64 %sum
-}}
+# runs signal handlers in the main thread, if some time has passed; whether one has raised
+@noinline
+def ask() -> i32:
+    if pthread_self() != i64[main]:
+        return 0
+    now = milliseconds()
+    if now - i64[asked] < {BETWEEN_ASKING}:
+        return 0
+    i64[asked] = now
+    lock = PyGILState_Ensure()
+    raised = PyErr_CheckSignals()
+    PyGILState_Release(lock)
+    return raised
 
-; the iterations of a piece, some milliseconds of them at a time; whether to stop, asked of: 0 nobody, 1 @ask, 2 @stopped
-define internal i32 @run(ptr %function, ptr %context, i64 %begin, i64 %end, i64 %grain, i32 %whom) nounwind {{
-entry:
-  %several = mul i64 %grain, {AT_FIRST}
-  %first = sub i64 %several, {AT_FIRST - 1}
-  %all = sub i64 %end, %begin
-  %short = icmp sle i64 %all, %first
-  %unasked = icmp eq i32 %whom, 0
-  %at_once = or i1 %short, %unasked
-  br i1 %at_once, label %whole, label %start
-whole:
-  call void %function(ptr %context, i64 %begin, i64 %end)
-  ret i32 0
-start:
-  %began = call i64 @milliseconds()
-  br label %turn
-turn:
-  %from = phi i64 [ %begin, %start ], [ %to, %go_on ]
-  %most = phi i64 [ %first, %start ], [ %adapted, %go_on ]
-  %before = phi i64 [ %began, %start ], [ %now, %go_on ]
-  %left = sub i64 %end, %from
-  %more = icmp slt i64 %most, %left
-  %size = select i1 %more, i64 %most, i64 %left
-  %to = add i64 %from, %size
-  call void %function(ptr %context, i64 %from, i64 %to)
-  br i1 %more, label %pause, label %done
-pause:
-  %now = call i64 @milliseconds()
-  %spent = sub i64 %now, %before
-  %quick = icmp ult i64 %spent, {QUICK}
-  %twice = shl i64 %most, 1
-  %long = icmp ugt i64 %spent, {4 * QUICK}
-  %half = lshr i64 %most, 1
-  %least = call i64 @llvm.umax.i64(i64 %half, i64 1)
-  %fewer = select i1 %long, i64 %least, i64 %most
-  %adapted = select i1 %quick, i64 %twice, i64 %fewer
-  %own = icmp eq i32 %whom, 1
-  br i1 %own, label %asks, label %looks
-asks:
-  %raised = call i32 @ask()
-  br label %go_on
-looks:
-  %flag = load atomic i32, ptr @stopped monotonic, align 4
-  br label %go_on
-go_on:
-  %stop = phi i32 [ %raised, %asks ], [ %flag, %looks ]
-  %stops = icmp ne i32 %stop, 0
-  br i1 %stops, label %end_early, label %turn
-end_early:
-  ret i32 1
-done:
-  ret i32 0
-}}
-declare i64 @llvm.umax.i64(i64, i64)
+def milliseconds() -> i64:
+    time = ir(ptr, "alloca [2 x i64]")
+    clock_gettime({COARSE_CLOCK}, time)
+    return i64[time] * 1000 + i64[time + 8] // 1000000
 
-define internal i32 @work(i32 %whom) nounwind {{
-entry:
-  %function = load ptr, ptr @function
-  %context = load ptr, ptr @context
-  %n = load i64, ptr @count
-  %grain = load i64, ptr @least
-  %parts = load i64, ptr @parts
-  %first = load atomic i64, ptr @next monotonic, align 8
-  br label %take
-take:
-  %begin = phi i64 [ %first, %entry ], [ %other, %piece ], [ %after, %run ]
-  %left = sub i64 %n, %begin
-  %any = icmp sgt i64 %left, 0
-  br i1 %any, label %piece, label %done
-piece:
-  %share = udiv i64 %left, %parts
-  %fine = icmp ult i64 %share, %grain
-  %wanted = select i1 %fine, i64 %grain, i64 %share
-  %last = icmp ult i64 %left, %wanted
-  %size = select i1 %last, i64 %left, i64 %wanted
-  %end = add i64 %begin, %size
-  %pair = cmpxchg ptr @next, i64 %begin, i64 %end monotonic monotonic
-  %other = extractvalue {{ i64, i1 }} %pair, 0
-  %won = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %won, label %run, label %take
-run:
-  %stop = call i32 @run(ptr %function, ptr %context, i64 %begin, i64 %end, i64 %grain, i32 %whom)
-  %stops = icmp ne i32 %stop, 0
-  %after = load atomic i64, ptr @next monotonic, align 8
-  br i1 %stops, label %give_up, label %take
-give_up:
-  store atomic i32 1, ptr @stopped monotonic, align 4
-  store atomic i64 %n, ptr @next monotonic, align 8
-  ret i32 1
-done:
-  ret i32 0
-}}
+@alwaysinline
+def piece(function: ptr, context: ptr, begin: i64, end: i64) -> void:
+    ir(void, "call void {{}}(ptr {{}}, i64 {{}}, i64 {{}})", function, context, begin, end)
 
-define i32 @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {{
-  %above = sub i64 %n, 1
-  %little = icmp ult i64 %above, %grain
-  br i1 %little, label %at_once, label %ask
-at_once:
-  call void %function(ptr %context, i64 0, i64 %n)
-  ret i32 0
-ask:
-  %raised = call i32 @ask()
-  %stops = icmp ne i32 %raised, 0
-  br i1 %stops, label %stop, label %go_on
-go_on:
-  %status = call i32 @job(ptr %function, ptr %context, i64 %n, i64 %grain, i32 1)
-  ret i32 %status
-stop:
-  ret i32 1
-}}
+# the iterations of a piece, some milliseconds of them at a time; whether to stop, asked of: 0 nobody, 1 @ask, 2 @stopped
+def run(function: ptr, context: ptr, begin: i64, end: i64, grain: i64, whom: i32) -> i32:
+    most = grain * {AT_FIRST} - {AT_FIRST - 1}
+    if end - begin <= most or whom == 0:
+        piece(function, context, begin, end)
+        return 0
+    before = milliseconds()
+    while most < end - begin:
+        piece(function, context, begin, begin + most)
+        begin = begin + most
+        now = milliseconds()
+        if now - before < {QUICK}:
+            most = most << 1
+        elif now - before > {4 * QUICK} and most > 1:
+            most = most >> 1
+        before = now
+        if whom == 1:
+            stop = ask()
+        else:
+            stop = ir(i32, "load atomic i32, ptr @stopped monotonic, align 4")
+        if stop != 0:
+            return 1
+    piece(function, context, begin, end)
+    return 0
 
-define i32 @steady(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {{
-  %status = call i32 @job(ptr %function, ptr %context, i64 %n, i64 %grain, i32 0)
-  ret i32 %status
-}}
+def work(whom: i32) -> i32:
+    n = i64[count]
+    grain = i64[least]
+    begin = ir(i64, "load atomic i64, ptr @next monotonic, align 8")
+    while begin < n:
+        share = (n - begin) // i64[parts]
+        size = grain if share < grain else share
+        size = size if size < n - begin else n - begin
+        found = ir(i64, "extractvalue {{{{ i64, i1 }}}} {{}}, 0", ir(pair, "cmpxchg ptr @next, i64 {{}}, i64 {{}} monotonic monotonic", begin, begin + size))
+        if found != begin:
+            begin = found
+            continue
+        stop = run(ptr[function], ptr[context], begin, begin + size, grain, whom)
+        begin = ir(i64, "load atomic i64, ptr @next monotonic, align 8")
+        if stop != 0:
+            ir(void, "store atomic i32 1, ptr @stopped monotonic, align 4")
+            ir(void, "store atomic i64 {{}}, ptr @next monotonic, align 8", n)
+            return 1
+    return 0
 
-define internal i32 @job(ptr %function, ptr %context, i64 %n, i64 %grain, i32 %whom) nounwind {{
-entry:
-  %none = icmp sle i64 %n, 0
-  br i1 %none, label %nothing, label %some
-nothing:
-  ret i32 0
-some:
-  %workers = load atomic i64, ptr @workers monotonic, align 8
-  %alone = icmp eq i64 %workers, 0
-  %small = icmp sle i64 %n, %grain
-  %either = or i1 %alone, %small
-  br i1 %either, label %serial, label %claim
-claim:
-  %taken = atomicrmw xchg ptr @busy, i32 1 acquire
-  %free = icmp eq i32 %taken, 0
-  br i1 %free, label %open, label %serial
-serial:
-  %status = call i32 @run(ptr %function, ptr %context, i64 0, i64 %n, i64 %grain, i32 %whom)
-  ret i32 %status
-open:
-  store atomic i32 0, ptr @stopped monotonic, align 4
-  %here = call i32 @sched_getcpu()
-  store atomic i32 %here, ptr @home monotonic, align 4
-  %threads = add i64 %workers, 1
-  %parts = shl i64 %threads, 1
-  store ptr %function, ptr @function
-  store ptr %context, ptr @context
-  store i64 %n, ptr @count
-  store i64 %grain, ptr @least
-  store i64 %parts, ptr @parts
-  store atomic i64 0, ptr @next monotonic, align 8
-  %old = load atomic i32, ptr @generation monotonic, align 4
-  %new = add i32 %old, 1
-  %wide = zext i32 %new to i64
-  %high = shl i64 %wide, 32
-  %opened = or i64 %high, 65536
-  store atomic i64 %opened, ptr @state seq_cst, align 8
-  store atomic i32 %new, ptr @generation seq_cst, align 4
-  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
-  %any = icmp sgt i32 %asleep, 0
-  br i1 %any, label %wake, label %help
-wake:
-  call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 129, i32 {MOST})
-  br label %help
-help:
-  %raised = call i32 @work(i32 %whom)
-  %before = atomicrmw and ptr @state, i64 -65537 seq_cst
-  br label %wait
-wait:
-  %spun = phi i32 [ 0, %help ], [ %again, %more_wait ]
-  %now = load atomic i64, ptr @state acquire, align 8
-  %joined = and i64 %now, 65535
-  %over = icmp eq i64 %joined, 0
-  br i1 %over, label %finish, label %hold
-hold:
-  call void @{PAUSE}
-  %again = add i32 %spun, 1
-  %long = icmp sgt i32 %spun, {SPINS}
-  br i1 %long, label %rest, label %more_wait
-rest:
-  store atomic i32 1, ptr @waiting seq_cst, align 4
-  %still = load atomic i64, ptr @state seq_cst, align 8
-  %count = trunc i64 %still to i32
-  %held = icmp ne i32 %count, 0
-  br i1 %held, label %doze, label %rested
-doze:
-  call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 128, i32 %count, ptr null)
-  br label %rested
-rested:
-  store atomic i32 0, ptr @waiting monotonic, align 4
-  br label %more_wait
-more_wait:
-  br label %wait
-finish:
-  store atomic i32 0, ptr @busy release, align 4
-  ret i32 %raised
-}}
+@export
+def parallel(function: ptr, context: ptr, n: i64, grain: i64) -> i32:
+    if 0 < n and n <= grain:
+        piece(function, context, 0, n)
+        return 0
+    if ask() != 0:
+        return 1
+    return job(function, context, n, grain, 1)
 
-; moves the thread off a processor, as long as it has no reason to go there again
-define internal void @leave(i32 %home) noinline nounwind {{
-entry:
-  %known = icmp ult i32 %home, {64 * MASK}
-  br i1 %known, label %copy, label %done
-copy:
-  %others = alloca [{MASK} x i64], align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr @allowed, i64 {8 * MASK}, i1 false)
-  %wide = zext i32 %home to i64
-  %n = lshr i64 %wide, 6
-  %place = getelementptr i64, ptr %others, i64 %n
-  %bit = and i64 %wide, 63
-  %one = shl i64 1, %bit
-  %all = load i64, ptr %place
-  %not = xor i64 %one, -1
-  %rest = and i64 %all, %not
-  store i64 %rest, ptr %place
-  %moved = call i32 @sched_setaffinity(i32 0, i64 {8 * MASK}, ptr %others)
-  br label %done
-done:
-  ret void
-}}
+@export
+def steady(function: ptr, context: ptr, n: i64, grain: i64) -> i32:
+    return job(function, context, n, grain, 0)
 
-define i32 @worker(i32 %first) nounwind {{
-entry:
-{set_default(REGISTER)}
-  br label %look
-look:
-  %seen = phi i32 [ %first, %entry ], [ %seen, %idle ], [ %seen, %awake ], [ %current, %back ]
-  %spun = phi i32 [ 0, %entry ], [ %again, %idle ], [ 0, %awake ], [ 0, %back ]
-  %current = load atomic i32, ptr @generation seq_cst, align 4
-  %same = icmp eq i32 %current, %seen
-  br i1 %same, label %spin, label %moved
-spin:
-  %enough = icmp sgt i32 %spun, {SPINS}
-  br i1 %enough, label %sleep, label %idle
-idle:
-  call void @{PAUSE}
-  %again = add i32 %spun, 1
-  br label %look
-sleep:
-  %s0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
-  %slept = call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 128, i32 %seen, ptr null)
-  %s1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
-  br label %awake
-awake:
-  br label %look
-moved:
-  %quit = load atomic i32, ptr @quit seq_cst, align 4
-  %ending = icmp ne i32 %quit, 0
-  br i1 %ending, label %end, label %try
-try:
-  %have = load atomic i64, ptr @state acquire, align 8
-  br label %join
-join:
-  %expected = phi i64 [ %have, %try ], [ %found, %attempt ]
-  %flag = and i64 %expected, 65536
-  %closed = icmp eq i64 %flag, 0
-  br i1 %closed, label %back, label %attempt
-attempt:
-  %one_more = add i64 %expected, 1
-  %pair = cmpxchg ptr @state, i64 %expected, i64 %one_more seq_cst acquire
-  %found = extractvalue {{ i64, i1 }} %pair, 0
-  %won = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %won, label %joined, label %join
-joined:
-  %home = load atomic i32, ptr @home monotonic, align 4
-  %here = call i32 @sched_getcpu()
-  %together = icmp eq i32 %here, %home
-  br i1 %together, label %part, label %apart
-part:
-  call void @leave(i32 %home)
-  br label %apart
-apart:
-  %ignored = call i32 @work(i32 2)
-  %left = atomicrmw sub ptr @state, i64 1 seq_cst
-  %waited = load atomic i32, ptr @waiting seq_cst, align 4
-  %asleep = icmp ne i32 %waited, 0
-  br i1 %asleep, label %call, label %back
-call:
-  call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 129, i32 1)
-  br label %back
-back:
-  br label %look
-end:
-  ret i32 0
-}}
+def job(f: ptr, given: ptr, n: i64, grain: i64, whom: i32) -> i32:
+    if n <= 0:
+        return 0
+    others = ir(i64, "load atomic i64, ptr @workers monotonic, align 8")
+    if others == 0 or n <= grain or ir(i32, "atomicrmw xchg ptr @busy, i32 1 acquire") != 0:
+        return run(f, given, 0, n, grain, whom)
+    ir(void, "store atomic i32 0, ptr @stopped monotonic, align 4")
+    ir(void, "store atomic i32 {{}}, ptr @home monotonic, align 4", sched_getcpu())
+    ptr[function] = f
+    ptr[context] = given
+    i64[count] = n
+    i64[least] = grain
+    i64[parts] = others + 1 << 1
+    ir(void, "store atomic i64 0, ptr @next monotonic, align 8")
+    new = ir(i32, "load atomic i32, ptr @generation monotonic, align 4") + 1
+    ir(void, "store atomic i64 {{}}, ptr @state seq_cst, align 8", ir(i64, "zext i32 {{}} to i64", new) << 32 | 65536)
+    ir(void, "store atomic i32 {{}}, ptr @generation seq_cst, align 4", new)
+    if ir(i32, "load atomic i32, ptr @sleepers seq_cst, align 4") > 0:
+        ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 129, i32 {MOST})")
+    raised = work(whom)
+    ir(i64, "atomicrmw and ptr @state, i64 -65537 seq_cst")
+    spun = 0
+    while ir(i64, "load atomic i64, ptr @state acquire, align 8") & 65535 != 0:
+        ir(void, "call void @{PAUSE}")
+        if spun > {SPINS}:
+            ir(void, "store atomic i32 1, ptr @waiting seq_cst, align 4")
+            held = ir(i32, "trunc i64 {{}} to i32", ir(i64, "load atomic i64, ptr @state seq_cst, align 8"))
+            if held != 0:
+                ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 128, i32 {{}}, ptr null)", held)
+            ir(void, "store atomic i32 0, ptr @waiting monotonic, align 4")
+        spun = spun + 1
+    ir(void, "store atomic i32 0, ptr @busy release, align 4")
+    return raised
 
-define i32 @stop() nounwind {{
-entry:
-  store atomic i32 1, ptr @quit seq_cst, align 4
-  %g = atomicrmw add ptr @generation, i32 1 seq_cst
-  call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 129, i32 {MOST})
-  ret i32 0
-}}
+# moves the thread off a processor, as long as it has no reason to go there again
+@noinline
+def leave(here: i32) -> void:
+    n = ir(i64, "zext i32 {{}} to i64", here)
+    if n < {64 * MASK}:
+        rest = ir(ptr, "alloca [{MASK} x i64], align 8")
+        for k in range({MASK}):
+            i64[rest + 8 * k] = i64[allowed + 8 * k]
+        word = rest + (n >> 6) * 8
+        i64[word] = i64[word] & (1 << (n & 63) ^ -1)
+        sched_setaffinity(0, {8 * MASK}, rest)
+
+@export
+def worker(seen: i32) -> i32:
+    {set_default(REGISTER)!r}
+    spun = 0
+    while True:
+        current = ir(i32, "load atomic i32, ptr @generation seq_cst, align 4")
+        if current != seen:
+            if ir(i32, "load atomic i32, ptr @quit seq_cst, align 4") != 0:
+                return 0
+            join()
+            seen = current
+            spun = 0
+        elif spun <= {SPINS}:
+            ir(void, "call void @{PAUSE}")
+            spun = spun + 1
+        else:
+            ir(i32, "atomicrmw add ptr @sleepers, i32 1 seq_cst")
+            ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 128, i32 {{}}, ptr null)", seen)
+            ir(i32, "atomicrmw sub ptr @sleepers, i32 1 seq_cst")
+            spun = 0
+
+# takes part in the job, if it is open
+def join() -> void:
+    have = ir(i64, "load atomic i64, ptr @state acquire, align 8")
+    while have & 65536 != 0:
+        found = ir(i64, "extractvalue {{{{ i64, i1 }}}} {{}}, 0", ir(pair, "cmpxchg ptr @state, i64 {{}}, i64 {{}} seq_cst acquire", have, have + 1))
+        if found == have:
+            there = ir(i32, "load atomic i32, ptr @home monotonic, align 4")
+            if sched_getcpu() == there:
+                leave(there)
+            work(2)
+            ir(i64, "atomicrmw sub ptr @state, i64 1 seq_cst")
+            if ir(i32, "load atomic i32, ptr @waiting seq_cst, align 4") != 0:
+                ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 129, i32 1)")
+            return
+        have = found
+
+@export
+def stop() -> i32:
+    ir(void, "store atomic i32 1, ptr @quit seq_cst, align 4")
+    ir(i32, "atomicrmw add ptr @generation, i32 1 seq_cst")
+    ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 129, i32 {MOST})")
+    return 0
 """
-
 
 SERIAL = """
 define i32 @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {
@@ -419,7 +266,7 @@ class Pool:
     """The workers, and the address of @parallel for the code that wants it."""
 
     def __init__(self) -> None:
-        from ..llvm.native_code import Library
+        from ..llvm.native_code import Library, Source
 
         functions = {"parallel": (), "steady": (), "worker": (ctypes.c_int32,), "stop": ()}
         words = ("generation", "busy", "quit", "workers", "allowed", "main")
@@ -427,7 +274,7 @@ class Pool:
             self.library = Library(SERIAL, {"parallel": ()})
         else:
             python = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in PYTHON}
-            self.library = Library(TEXT, functions, words, python)
+            self.library = Library(Source(SOURCE), functions, words, python)
             self.word("main", ctypes.c_uint64).value = threading.main_thread().ident or 0
         self.threads: list[threading.Thread] = []
 
