@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
 
 from .elementwise import ACTIVATIONS, number
+from .importer import At
 from .loops import Step, scan, while_loop
 from .matmul_conv_pool import product
 from .movement import FAR, cut, part
 from .rules import Because, Known, Unsupported, known_size, rule
-
-if TYPE_CHECKING:
-    from .importer import At
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
 UNROLLED = 4  # steps that are not worth a loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from cvm.dialect.ir.types import F16, F32, F64, I1, UI8, ElementType
 from cvm.dialect.program.builder import Node
 
 from .elements import element_of
+from .importer import At
 from .rules import Array, Known, Unsupported, aligned, rule
-
-if TYPE_CHECKING:
-    from .importer import At
 
 # Functions of one operand, by Theano's names
 

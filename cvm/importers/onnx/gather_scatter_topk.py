@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from cvm.dialect.program.builder import Node
 
 from .elements import I64
 from .elementwise import number, where
+from .importer import At
 from .movement import part, reshaped
 from .rules import Array, Known, Unsupported, real_axes, rule, static
-
-if TYPE_CHECKING:
-    from .importer import At
 
 
 def taken(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:

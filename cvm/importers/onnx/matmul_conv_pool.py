@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,12 +11,10 @@ from cvm.dialect.ir.types import F32, F64, I32
 from cvm.dialect.program.builder import Node
 
 from .elementwise import combine
+from .importer import At
 from .movement import FAR, reshaped
 from .reductions_and_normalization import extreme, mean, total
 from .rules import Array, Known, Unsupported, known_size, rule, static
-
-if TYPE_CHECKING:
-    from .importer import At
 
 FAST = (F32, F64, I32)  # what the cvm dialect's layers take
 

@@ -7,19 +7,17 @@ f32; what is a table in onnxruntime's kernels is one here.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
 from cvm.dialect.program.builder import Node
 
+from .importer import At
 from .quantized import dequantized, dot, quantized, requantize, whole
 from .reductions_and_normalization import total
 from .rules import Array, Known, Unsupported, known_size, real_axes, rule
-
-if TYPE_CHECKING:
-    from .importer import At
 
 MAX_EXP = 0x7FFFFF  # the largest entry of the table of exponentials
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from cvm.dialect.program.builder import Node
 
 from .elements import I64, element_of, to_array
 from .elementwise import number
+from .importer import At
 from .rules import Array, Ints, Known, Unsupported, aligned, known_size, real_axes, rule, static
-
-if TYPE_CHECKING:
-    from .importer import At
 
 FAR = 1 << 40
 MAX_CONSTANT = 1 << 24  # elements of a constant that is computed here

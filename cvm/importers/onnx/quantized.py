@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from cvm.dialect.spec.broadcasting import same_shape
 
 from .elements import element_of
 from .elementwise import number
+from .importer import At
 from .matmul_conv_pool import kernel_sizes, product, spatial
 from .movement import reshaped
 from .rules import Array, Known, Unsupported, aligned, rule
-
-if TYPE_CHECKING:
-    from .importer import At
 
 
 def of_axis(at: At, x: Node, row: Node) -> Node:

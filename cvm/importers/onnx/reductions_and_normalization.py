@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from cvm.dialect.ir.types import F16, F32, I1, ElementType
 from cvm.dialect.program.builder import Node
 
 from .elementwise import combine, number, truncated_quotient
+from .importer import At
 from .movement import flatten, reshaped
 from .rules import Ints, Known, Unsupported, aligned, real_axes, rule
-
-if TYPE_CHECKING:
-    from .importer import At
 
 
 def total(x: Node, over: Sequence[int]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,9 @@ from cvm.dialect.program.builder import Node
 
 from .elements import I64
 from .elementwise import number
+from .importer import At
 from .movement import MAX_CONSTANT
 from .rules import Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
-
-if TYPE_CHECKING:
-    from .importer import At
 
 
 @rule("Upsample")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cvm.dialect.program.builder import Node
 
 from .control_flow_and_recurrence import at_step, stacked
+from .importer import At
 from .movement import pieces
 from .rules import Array, Items, Known, real_axes, rule, static
-
-if TYPE_CHECKING:
-    from .importer import At
 
 
 @rule("SequenceEmpty")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cvm.dialect.program.builder import Node
 
 from .control_flow_and_recurrence import at_step, stacked
+from .importer import At
 from .matmul_conv_pool import contract
 from .movement import MAX_CONSTANT
 from .rules import Array, Known, Unsupported, real_axes, rule, static
-
-if TYPE_CHECKING:
-    from .importer import At
 
 LETTERS = "abcdefghijklmnopqrstuvw"
 
