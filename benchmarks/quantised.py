@@ -59,8 +59,7 @@ def paths(given: Sequence[str]) -> list[Path]:
 
 def tosa(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     from tosa_graphs import CASES, MODEL, by_reference_model, make
-
-    from cvm.importers.tosa.flatbuffer import write
+    from tosa_models import write
 
     if MODEL is None:
         return

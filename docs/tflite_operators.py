@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 import cvm.importers.tflite  # noqa: E402,F401
-from cvm.importers.tflite.rules import EXACTNESS, REFUSED, RULES  # noqa: E402
+from cvm.importers.tflite.rules import REFUSED, RULES  # noqa: E402
 from cvm.importers.tflite.schema import OPERATORS  # noqa: E402
 
 HEAD = """# TensorFlow Lite (LiteRT) operators
@@ -41,7 +41,7 @@ def page() -> str:
         if (found := RULES.get(op)) is not None:
             fixed = [p.name for p in found.parameters if p.kind in ("Array", "Ints")]
             notes = [found.doc, f"Constant: {', '.join(fixed)}." if fixed else ""]
-            exact = " | ".join(map(str, EXACTNESS[op]))
+            exact = " | ".join(map(str, found.exact))
             rows.append(f"| {op} | imported | {' '.join(n for n in notes if n)} | {exact} |\n")
         else:
             reason = REFUSED.get(op, "it has no rule")

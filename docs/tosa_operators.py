@@ -12,7 +12,6 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 from cvm.importers.exactness import EXACT  # noqa: E402
-from cvm.importers.tosa import CONSTANTS  # noqa: E402
 from cvm.importers.tosa.graph import OPERATORS  # noqa: E402
 from cvm.importers.tosa.rules import EXACTNESS, RULES  # noqa: E402
 
@@ -28,8 +27,7 @@ HEAD = """# TOSA operators
 
 
 def page() -> str:
-    imported = {*RULES, *CONSTANTS}
-    rows = [f"| {op} | {'imported' if op in imported else 'refused'} | {EXACTNESS.get(op, EXACT) if op in imported else ''} |\n"
+    rows = [f"| {op} | {'imported' if op in RULES else 'refused'} | {EXACTNESS.get(op, EXACT) if op in RULES else ''} |\n"
             for op in sorted(OPERATORS[1:])]  # fmt: skip
     return HEAD + "".join(rows)
 

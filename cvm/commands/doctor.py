@@ -17,7 +17,6 @@ from cvm.jit.targets import TARGETS
 REQUIRED = ("llvmlite", "numpy", "lark")
 EXTRAS = {  # what each is for, and the modules that it needs
     "onnx": ("models of ONNX", ("onnx",)),
-    "tflite": ("models of LiteRT and TOSA", ("flatbuffers",)),
     "cuda": ("NVIDIA GPUs", ("pycuda",)),
     "cuda-sim": ("kernels for GPUs, emulated", ("nvidia.cu13",)),
     "images": ("pictures as inputs and outputs", ("PIL",)),

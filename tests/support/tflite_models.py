@@ -1,4 +1,4 @@
-"""Writes .tflite models of one operator, or a few, by the importer's table of the schema."""
+"""Writes flatbuffers by an importer's table of their schema, and .tflite models of one operator, or a few."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class Operator:
 class Writer:
     """Bytes of a flatbuffer, each table before those to which it refers; every field takes eight bytes."""
 
-    def __init__(self) -> None:
-        self.data = bytearray(b"\0\0\0\0TFL3")
+    def __init__(self, identifier: bytes, schema: Mapping[str, str]) -> None:
+        self.data, self.schema = bytearray(b"\0\0\0\0" + identifier), schema
 
     def align(self, to: int, after: int = 0) -> None:
         while (len(self.data) + after) % to:
             self.data.append(0)
 
     def table(self, kind: str, values: Mapping[str, Any]) -> int:
-        declared = fields(SCHEMA[kind])
+        declared = fields(self.schema[kind])
         slots = 1 + max((declared[name][0] for name in values), default=-1)
         self.align(8)
         vtable = len(self.data)
@@ -81,24 +81,37 @@ class Writer:
             found = np.array(value, NUMBERS[kind]).tobytes()
             self.data[at : at + len(found)] = found
             return
-        if kind == "str" or kind[1:-1] in NUMBERS:
+        if kind == "[str]":
+            start = self.vector(at, len(value))
+            for n, v in enumerate(value):
+                self.put(start + 4 * n, "str", v)
+        elif kind == "str" or kind[1:-1] in NUMBERS:
             array = np.frombuffer(value.encode(), "u1") if kind == "str" else np.asarray(value, NUMBERS[kind[1:-1]])
             self.align(16, after=4)
             self.refer(at, len(self.data))
             self.data += struct.pack("<I", array.size) + array.tobytes() + b"\0"
         elif kind.startswith("["):
-            self.align(4)
-            self.refer(at, len(self.data))
-            start = len(self.data) + 4
-            self.data += struct.pack("<I", len(value)) + bytes(4 * len(value))
+            start = self.vector(at, len(value))
             for n, v in enumerate(value):
                 self.refer(start + 4 * n, self.table(kind[1:-1], v))
         else:
-            name, inner = value if kind == "table" else (kind, value)
+            name, inner = value if kind in ("table", "-") else (kind, value)
             self.refer(at, self.table(name, inner))
+
+    def vector(self, at: int, count: int) -> int:
+        """Begin a vector of offsets, to which the bytes at a place refer."""
+        self.align(4)
+        self.refer(at, len(self.data))
+        self.data += struct.pack("<I", count) + bytes(4 * count)
+        return len(self.data) - 4 * count
 
     def refer(self, at: int, to: int) -> None:
         self.data[at : at + 4] = struct.pack("<I", to - at)
+
+    def file(self, kind: str, values: Mapping[str, Any]) -> bytes:
+        """The file whose root is a table."""
+        self.refer(0, self.table(kind, values))
+        return bytes(self.data)
 
 
 def model(
@@ -134,7 +147,5 @@ def model(
             row |= {"builtin_options_type": OPTION_TYPES[o.op], "builtin_options": (o.op, o.options)}
         nodes.append(row)
     graph = {"tensors": written, "inputs": list(inputs), "outputs": list(outputs), "operators": nodes, "name": "main"}
-    writer = Writer()
-    root = writer.table("Model", {"version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": buffers})
-    writer.refer(0, root)
-    return bytes(writer.data)
+    root = {"version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": buffers}
+    return Writer(b"TFL3", SCHEMA).file("Model", root)

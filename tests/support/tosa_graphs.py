@@ -19,8 +19,9 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
+from tosa_models import write  # noqa: E402
+
 import cvm  # noqa: E402
-from cvm.importers.tosa.flatbuffer import write  # noqa: E402
 from cvm.importers.tosa.graph import ELEMENTS, Graph, Operator, Tensor  # noqa: E402
 
 MODEL = shutil.which("tosa_reference_model") or shutil.which(

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "parser": ("grammar dialect", "lark numpy"),
     "lowering": ("dialect", "numpy"),
     "jit": ("lowering dialect", "numpy llvmlite"),
-    "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx flatbuffers"),
+    "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
 }
 ALSO = {
     "jit/cuda/device.py": "pycuda",

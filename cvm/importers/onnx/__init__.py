@@ -15,11 +15,8 @@ from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.function import Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
-from cvm.importers import Names, refuse
-from cvm.importers.exactness import Imported, live
-from cvm.lowering.graph.inline import reached
+from cvm.importers import refuse
+from cvm.importers.exactness import Imported
 
 from . import (  # noqa: F401  (they fill the table)
     control_flow_and_recurrence,
@@ -35,12 +32,10 @@ from . import (  # noqa: F401  (they fill the table)
     signal,
 )
 from .elements import element_of
-from .importer import Importer, Missing, read_initializers
+from .importer import Importer, read_initializers
 from .qdq import fuse_qdq
 from .reading import read_model
-from .rules import Items, Unsupported
-
-SHOWN = 5  # nodes of one kind
+from .rules import Unsupported
 
 Sizes = Mapping[str, "int | Sequence[int | str]"]
 Constants = Mapping[str, ArrayLike]
@@ -63,37 +58,20 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, 
         values = read_initializers(proto.graph)
         dims = Dimensions(proto.graph, sizes)
         given = given_constants(proto.graph, constants)
-        names = Names()
         for v in proto.graph.input:
             if v.name in given:
                 values[v.name] = given[v.name]
             elif v.name not in values:
-                argument = Value(names.of(v.name), dims.type_of(v))
-                values[v.name] = to.builder.node(argument)
-                to.names[argument] = v.name
-                to.arguments.append(values[v.name])
+                values[v.name] = to.argument(v.name, dims.type_of(v))
     except Unsupported as e:
         refuse(filename, f"the model cannot be imported: {e}")
     to.graph(fuse_qdq(proto.graph, values, opsets.get("", 1)), values, opsets)
-    if to.refusals:
-        refuse(filename, *summary(to))
+    to.check(filename)
     results: list[Value] = []
     for v in proto.graph.output:
-        found = values.get(v.name)
-        if found is None or isinstance(found, (Missing, Items)):
-            what = "is a sequence" if isinstance(found, Items) else "is nowhere computed"
-            refuse(filename, f"the model's output {v.name!r} {what}")
-        try:
-            results.append(to.node(found).value)
-        except Unsupported as e:
-            refuse(filename, f"the model's output {v.name!r}: {e}")
+        results.append(to.result(filename, v.name, values.get(v.name)))
         to.names.setdefault(results[-1], v.name)
-    function, renamed = to.main(results, names)
-    functions = reached(Module({"main": function, **to.bodies}), function)
-    for body in functions[1:]:
-        to.name_values(body, Names())
-    module = verify(Module({f.name: f for f in reversed(functions)}, filename))
-    return Imported(module.functions, filename, {}, "onnxruntime", live(to.operators, function)), renamed
+    return to.imported(filename, results, "onnxruntime")
 
 
 def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
@@ -108,21 +86,6 @@ def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
     lines = [plain(f"{made} = {text} {n.name or made}") for made, text, n in named]
     source, ends = Source(filename, "\n".join(lines)), list(accumulate(len(line) + 1 for line in lines))
     return [Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)]
-
-
-def summary(to: Importer) -> list[str]:
-    """All that cannot be imported: the message, and a note for each kind of it."""
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for r in to.refusals:
-        kinds.setdefault((r.op, r.reason), []).append(r.node)
-    count = len(to.refusals)
-    lines = [f"{count} node{'s' * (count > 1)} of the model cannot be imported"]
-    for (op, reason), nodes in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-        more = f", and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
-        lines.append(f"{len(nodes)} x {op}: {reason} (node{'s' * (len(nodes) > 1)} {', '.join(nodes[:SHOWN])}{more})")
-    if to.needed:
-        lines.append(f"these inputs could be given as constants: {', '.join(sorted(to.needed))}")
-    return lines
 
 
 class Dimensions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,12 +17,15 @@ import cvm
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
-from cvm.dialect.ir.types import BY_DTYPE
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Function, Value
-from cvm.importers import Names
-from cvm.importers.exactness import Exactness, ImportedOperator
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.verify import verify
+from cvm.importers import Names, refuse
+from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
+from cvm.lowering.graph.inline import reached
 
 from . import elements
 from .exactness import of_operator
@@ -30,6 +33,7 @@ from .folding import FoldingBuilder
 from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule
 
 MAX_DEPTH = 32  # of functions and graphs inside each other
+SHOWN = 5  # operators of one kind that are refused
 
 
 class Missing:
@@ -53,8 +57,9 @@ class Refusal:
 class Importer:
     """The program so far."""
 
-    system = "ONNX"
-
+    system: str = "ONNX"
+    unit: str = "node"  # what the system calls an operator of a model
+    used: Names = field(default_factory=Names)
     builder: FoldingBuilder = field(default_factory=lambda: FoldingBuilder(prefix="v"))
     functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)  # those that the model defines
     refusals: list[Refusal] = field(default_factory=list)
@@ -136,12 +141,52 @@ class Importer:
                 wanted.update(v for _, v in operation.operator.operands())
         return {self.names[a.value] for a in self.arguments if a.value in wanted}
 
-    def main(self, results: Sequence[Value], names: Names) -> tuple[Function, dict[str, str]]:
-        """The function with these results, and the model's names of its values, where it has others."""
+    def argument(self, name: str, type: TensorType) -> Node:
+        """The next argument of the program, of this name in the model."""
+        argument = Value(self.used.of(name), type)
+        self.names[argument] = name
+        self.arguments.append(self.builder.node(argument))
+        return self.arguments[-1]
+
+    def check(self, filename: str) -> None:
+        """Refuse the model with all that cannot be imported: a note for each kind of it."""
+        kinds: dict[tuple[str, str], list[str]] = {}
+        for r in self.refusals:
+            kinds.setdefault((r.op, r.reason), []).append(r.node)
+        notes: list[str] = []
+        for (op, reason), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+            more = f", and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+            where = f"{self.unit}{'s' * (len(places) > 1)} {', '.join(places[:SHOWN])}{more}"
+            notes.append(f"{len(places)} x {op}: {reason} ({where})")
+        if self.needed:
+            notes.append(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}")
+        if count := len(self.refusals):
+            refuse(filename, f"{count} {self.unit}{'s' * (count > 1)} of the model cannot be imported", *notes)
+
+    def result(self, filename: str, name: str, value: Any) -> Value:
+        """The value of an output of the model, which is a tensor."""
+        if value is None or isinstance(value, (Missing, Items)):
+            said = "is a sequence" if isinstance(value, Items) else "is nowhere computed"
+            refuse(filename, f"the model's output {name!r} {said}")
+        try:
+            return self.node(value).value
+        except Unsupported as e:
+            refuse(filename, f"the model's output {name!r}: {e}")
+
+    def imported(
+        self, filename: str, results: Sequence[Value], reference: str, state: Mapping[str, np.ndarray] | None = None
+    ) -> tuple[Imported, dict[str, str]]:
+        """The program with these results, and the model's names of its values, where it has others."""
         operations = tuple(self.builder.operations)
         function = dce(Function("main", tuple(a.value for a in self.arguments), operations, tuple(results)))
-        self.name_values(function, names)
-        return function, {v.name: self.names[v] for v in function.values() if self.names.get(v, v.name) != v.name}
+        self.name_values(function, self.used)
+        functions = reached(Module({"main": function, **self.bodies}), function)
+        for body in functions[1:]:
+            self.name_values(body, Names())
+        renamed = {v.name: self.names[v] for v in function.values() if self.names.get(v, v.name) != v.name}
+        module = verify(Module({f.name: f for f in reversed(functions)}, filename))
+        operators = live(self.operators, function)
+        return Imported(module.functions, filename, {}, reference, operators, state or {}), renamed
 
     def name_values(self, function: Function, names: Names) -> None:
         """Names the values of a function after the model's, as far as there are such."""
@@ -161,11 +206,12 @@ class Importer:
             for number, node in enumerate(nodes):
                 if self.depth == 1:
                     self.builder.span = self.places[number]
-                self._import(At(self, node, values, opsets, f"{node.name!r}" if node.name else f"number {number}"))
+                self.add(At(self, node, values, opsets, f"{node.name!r}" if node.name else f"number {number}"))
         finally:
             self.depth -= 1
 
-    def _import(self, at: At) -> None:
+    def add(self, at: At) -> None:
+        """Import an operator; its outputs become values."""
         node = at.node_proto
         made: Sequence[Any] = [MISSING] * len(node.output)
         before = len(self.builder.operations)
@@ -298,11 +344,14 @@ class At:
 
     # How it is imported
 
+    def has_floats(self) -> bool:
+        """Test whether a result of the node is a float."""
+        made = (self.values.get(name) for name in self.node_proto.output)
+        return any((v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype).kind in "fc" for v in made)
+
     def exactness(self) -> Exactness:
         """The exactness of this node beside onnxruntime's kernel."""
-        made = (self.values.get(name) for name in self.node_proto.output)
-        floats = any((v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype).kind in "fc" for v in made)
-        return of_operator(self.op, floats, [self.values.get(name) for name in self.node_proto.input])
+        return of_operator(self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input])
 
     def run(self) -> Any:
         domain = self.node_proto.domain
@@ -376,6 +425,30 @@ class At:
             if found is None and self.wants(k):
                 raise Unsupported(f"output {self.node_proto.output[k]!r}")
         return made
+
+
+@dataclass
+class OperatorAt(At):
+    """An operator of a system without opsets, whose rules are in a table by its name."""
+
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    refused: ClassVar[Mapping[str, str]] = {}  # why an operator has no rule, where there is more to say
+    found: Exactness | None = field(default=None, kw_only=True)  # by the rule, where that decides it
+
+    def exactness(self) -> Exactness:
+        return self.found or self.rules[self.op].exact[self.has_floats()]
+
+    def reads(self) -> set[str]:
+        return set(filter(None, self.node_proto.input))
+
+    def overlooked(self) -> str:
+        return ""
+
+    def run(self) -> Any:
+        rule = self.rules.get(self.op)
+        if rule is None:
+            raise Because(self.refused.get(self.op, "it has no rule"))
+        return self.call(rule, [self.values[name] if name else None for name in self.node_proto.input])
 
 
 def as_sizes(found: Any) -> Any:

@@ -28,6 +28,7 @@ import numpy as np
 
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, Exactness
 
 Array: TypeAlias = np.ndarray
 Ints: TypeAlias = tuple[Dim, ...]
@@ -77,8 +78,12 @@ class Rule:
     until: int
     function: Function
     parameters: tuple[Parameter, ...]
-    symbolic: Callable[..., Any] | None  # the same on arrays of sizes
-    doc: str
+    symbolic: Callable[..., Any] | None = None  # the same on arrays of sizes
+    exact: tuple[Exactness, Exactness] = (EXACT, EXACT)  # of integers, and where there are floats
+
+    @property
+    def doc(self) -> str:
+        return " ".join((self.function.__doc__ or "").split())
 
     def inputs(self, count: int) -> Iterator[Parameter]:
         """The parameter of each input."""
@@ -92,6 +97,7 @@ class Rule:
 
 
 RULES: dict[str, list[Rule]] = {}
+KINDS = {**dict.fromkeys(("axes", "pads", "perm", "repeats", "shape"), "Ints"), "zeros": "Known"}  # else Node
 
 
 def rule(
@@ -101,16 +107,33 @@ def rule(
 
     def enter(function: F) -> F:
         for name in names:
-            doc = " ".join((function.__doc__ or "").split())
-            RULES.setdefault(name, []).append(Rule(name, since, until, function, parameters(function), symbolic, doc))
+            RULES.setdefault(name, []).append(Rule(name, since, until, function, parameters(function), symbolic))
         return function
 
     return enter
 
 
+def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
+    """The decorator that enters functions in a table of rules for one version, with their exactness."""
+
+    def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[F], F]:
+        def enter(function: F) -> F:
+            for name in names:
+                rules[name] = Rule(name, 1, LATEST, function, parameters(function), None, (exact, floats))
+            return function
+
+        return enter
+
+    return rule
+
+
 def parameters(function: Function) -> tuple[Parameter, ...]:
+    """The parameters of a rule after the first; those without an annotation have the kind of their name."""
     found = list(inspect.signature(function).parameters.values())[1:]
-    kinds = [str(p.annotation).removesuffix(" | None") for p in found]
+    kinds = [
+        KINDS.get(p.name, "Node") if p.annotation is p.empty else str(p.annotation).removesuffix(" | None")
+        for p in found
+    ]
     return tuple(
         Parameter(p.name, kind, p.default is not p.empty or "None" in str(p.annotation), p.kind is p.VAR_POSITIONAL)
         for p, kind in zip(found, kinds, strict=True)

@@ -8,7 +8,6 @@ value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +19,10 @@ from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Value
-from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import verify
-from cvm.importers import Names, refuse, unreadable
-from cvm.importers.exactness import Imported, live
+from cvm.importers import refuse, unreadable
+from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, options, root
-from cvm.importers.onnx import importer, summary
+from cvm.importers.onnx.importer import Importer
 
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported
@@ -55,22 +52,12 @@ def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple
         unreadable(filename, str(e))
 
 
-class Importer(importer.Importer):
-    """The program so far; every operator of the model is imported by a rule of the table."""
-
-    system = "TensorFlow Lite"
-
-    def add(self, at: At) -> None:
-        self._import(at)
-
-
 class Model:
     """A model while it is read."""
 
     def __init__(self, filename: str, model: Table, rounding: str) -> None:
         self.filename, self.model, self.rounding = filename, model, rounding
-        self.to = Importer()
-        self.names = Names()
+        self.to = Importer("TensorFlow Lite", "operator")
         self.states: dict[str, tuple[Node, Any]] = {}  # by name: an argument, and its value after the call
         self.initial: dict[str, np.ndarray] = {}  # by the name of a variable
         if not model.subgraphs:
@@ -82,19 +69,14 @@ class Model:
         values = {str(n): a for n, t in enumerate(graph.tensors) if (a := self.constant(t, tensors[n])) is not None}
         self.arguments(graph, tensors, values, sizes)
         self.operators(graph, tensors, values)
-        if self.to.refusals:
-            message, *notes = summary(self.to)
-            notes = [n.replace("(node", "(operator") for n in notes]
-            refuse(self.filename, message.replace("node", "operator"), *notes)
+        self.to.check(self.filename)
         results = [self.result(values.get(str(n)), tensors[n]) for n in self.indices(graph.outputs, tensors)]
         for name, (_, after) in self.states.items():
             results.append(self.to.node(after).value)
             self.to.names[results[-1]] = name
-        function, renamed = self.to.main(results, self.names)
-        main = verify(Module({"main": function}, self.filename)).functions
         reference = "tflite-reference" if self.rounding == ROUNDINGS[0] else ""
         state = {node.value.name: self.initial[name] for name, (node, _) in self.states.items()}
-        return Imported(main, self.filename, {}, reference, live(self.to.operators, function), state), renamed
+        return self.to.imported(self.filename, results, reference, state)
 
     def tensor(self, t: Table) -> Tensor:
         q = t.quantization
@@ -134,13 +116,6 @@ class Model:
             raise Damaged(f"tensors {found.tolist()} of {len(tensors)}")
         return [int(n) for n in found]
 
-    def argument(self, tensor: Tensor, shape: Sequence[Any]) -> Node:
-        argument = Value(self.names.of(tensor.name), TensorType(tuple(shape), tensor.element))
-        node = self.to.builder.node(argument)
-        self.to.names[argument] = tensor.name
-        self.to.arguments.append(node)
-        return node
-
     def arguments(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any], sizes: Sizes) -> None:
         inputs = self.indices(graph.inputs, tensors)
         if unknown := set(sizes) - {tensors[n].name for n in inputs}:
@@ -152,7 +127,8 @@ class Model:
                 which = f"input {t.name!r}, which has {len(t.shape)} dimensions"
                 refuse(self.filename, f"the sizes {list(wanted)} of {which}")
             try:
-                values[str(n)] = self.argument(t, [Size.unknown() if d < 0 else d for d in wanted])
+                shape = tuple(Size.unknown() if d < 0 else d for d in wanted)
+                values[str(n)] = self.to.argument(t.name, TensorType(shape, t.element))
             except Unsupported as e:
                 refuse(self.filename, f"the model cannot be imported: input {t.name!r}, of {e}, is not supported")
         for n, t in enumerate(tensors):
@@ -162,7 +138,7 @@ class Model:
     def state(self, name: str, tensor: Tensor) -> Node:
         """The value before the call of a state, which becomes an argument where it is first read."""
         if name not in self.states:
-            node = self.argument(replace(tensor, name=name), tensor.shape)
+            node = self.to.argument(name, TensorType(tensor.shape, tensor.element))
             self.states[name] = node, node
             zero = tensor.zero_point if tensor.type == "INT8" else 0
             self.initial.setdefault(name, np.full(tensor.shape, zero, tensor.element.dtype))
@@ -200,21 +176,18 @@ class Model:
             both = operator.inputs, operator.outputs
             inputs, outputs = (["" if n == -1 else str(n) for n in found] for found in both)
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
-            proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, name="")
+            proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, attribute=())
             missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]
             if missing:
                 raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
-            more = {"operator": operator, "rounding": self.rounding, "model": self}
-            self.to.add(At(self.to, proto, values, {}, str(number), tensors=tensors, **more))
+            self.to.add(At(self.to, proto, values, {}, str(number), tensors, operator, self.rounding, self))
             for n in inputs:
                 if n and tensors[int(n)].is_variable and (name := tensors[int(n)].name) in self.states:
                     self.assign(name, values[n])
 
     def result(self, value: Any, tensor: Tensor) -> Value:
-        if value is None:
-            refuse(self.filename, f"the model's output {tensor.name!r} is nowhere computed")
-        found = self.to.node(value).value
-        if found not in [a.value for a in self.to.arguments]:
+        found = self.to.result(self.filename, tensor.name, value)
+        if all(a.value is not found for a in self.to.arguments):
             self.to.names[found] = tensor.name  # in the place of its number
         return found
 

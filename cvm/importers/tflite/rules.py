@@ -11,7 +11,7 @@ docs/tflite.md is made of this table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -20,16 +20,15 @@ import numpy as np
 
 from cvm.dialect.ir.types import ElementType
 from cvm.dialect.program.builder import Node
-from cvm.importers.exactness import EXACT, ROUNDED, Exactness
+from cvm.importers.exactness import ROUNDED
 from cvm.importers.flatbuffer import Table, options
-from cvm.importers.onnx import importer as onnx_importer
-from cvm.importers.onnx.rules import LATEST, Because, Function, Known, Rule, Unsupported, find_rule, parameters
+from cvm.importers.onnx.importer import OperatorAt
+from cvm.importers.onnx.rules import LATEST, Known, Rule, Unsupported, find_rule, table
 
 from .schema import ELEMENTS, SCHEMA
 
 RULES: dict[str, Rule] = {}
 Ints: TypeAlias = tuple[int, ...]  # an input that is constant integers
-EXACTNESS: dict[str, tuple[Exactness, Exactness]] = {}  # by operator: of integers, and where there are floats
 
 REFUSED = {
     **dict.fromkeys(("CUSTOM", "DELEGATE"), "it is no builtin operator"),
@@ -73,37 +72,25 @@ class Tensor:
         return int(self.zero_points[0]) if len(self.zero_points) else 0
 
 
-def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[Function], Function]:
-    """Enter a function into the table."""
-
-    def enter(function: Function) -> Function:
-        doc = " ".join((function.__doc__ or "").split())
-        for name in names:
-            RULES[name] = Rule(name, 1, LATEST, function, parameters(function), None, doc)
-            EXACTNESS[name] = exact, floats
-        return function
-
-    return enter
+rule = table(RULES)
 
 
 @dataclass
-class At(onnx_importer.At):
+class At(OperatorAt):
     """An operator of the model, while it is imported."""
 
-    tensors: Sequence[Tensor] = ()
-    operator: Table | None = None
-    rounding: str = "tflite_double"
-    model: Any = None
-    found: Exactness | None = None
+    tensors: Sequence[Tensor]
+    operator: Table
+    rounding: str
+    model: Any
+    rules, refused = RULES, REFUSED
 
     def __post_init__(self) -> None:
-        assert self.operator is not None
-        self.op = self.node_proto.op_type
+        super().__post_init__()
         self.inputs = [self.tensors[n] if n >= 0 else None for n in self.operator.inputs]
         self.outputs = [self.tensors[n] for n in self.operator.outputs]
 
     def __getitem__(self, name: str) -> Any:
-        assert self.operator is not None
         return getattr(options(self.operator.builtin_options, self.op, SCHEMA), name)
 
     @property
@@ -121,23 +108,6 @@ class At(onnx_importer.At):
         if found is None:
             raise ValueError(f"input {number} is absent")
         return found
-
-    def exactness(self) -> Exactness:
-        """The exactness that the rule of this operator has found, or that the table has."""
-        floats = any(t is not None and t.type.startswith(("FLOAT", "COMPLEX")) for t in (*self.inputs, *self.outputs))
-        return self.found or EXACTNESS[self.op][floats]
-
-    def reads(self) -> set[str]:
-        return {name for name in self.node_proto.input if name}
-
-    def overlooked(self) -> str:
-        return ""
-
-    def run(self) -> Any:
-        found = RULES.get(self.op)
-        if found is None:
-            raise Because(REFUSED.get(self.op, "it has no rule"))
-        return self.call(found, [self.values[name] if name else None for name in self.node_proto.input])
 
     def onnx(self, op: str, *inputs: Any, **attributes: Any) -> Any:
         """The operations of an ONNX operator with these attributes."""
@@ -160,4 +130,4 @@ class OnnxAt:
         return output == 0
 
 
-__all__ = ["EXACTNESS", "REFUSED", "ROUNDED", "RULES", "At", "Ints", "Known", "Node", "Tensor", "Unsupported", "rule"]
+__all__ = ["REFUSED", "ROUNDED", "RULES", "At", "Ints", "Known", "Node", "Tensor", "Unsupported", "rule"]

@@ -84,9 +84,6 @@ class Graph:
     outputs: tuple[str, ...] = ()
 
 
-PACKED = {"INT4": 4, "INT48": 48}  # bits of an element in a file, where NumPy has no such type
-
-
 def unpacked(data: np.ndarray, type: str, shape: tuple[int, ...]) -> np.ndarray:
     """The elements of a constant from the bytes of a file; raises ValueError if there are too few."""
     count, raw = int(np.prod(shape, dtype=object)), np.asarray(data, np.uint8)
@@ -101,13 +98,3 @@ def unpacked(data: np.ndarray, type: str, shape: tuple[int, ...]) -> np.ndarray:
     if len(found) < count:
         raise ValueError(f"{len(raw)} bytes for {count} elements of {type}")
     return found[:count].reshape(shape)
-
-
-def packed(array: np.ndarray, type: str) -> bytes:
-    """The bytes of a constant in a file."""
-    if type == "INT4":
-        even = np.resize(np.append(array.reshape(-1) & 15, [0]), -(-array.size // 2) * 2).astype(np.uint8)
-        return (even[::2] | even[1::2] << 4).tobytes()
-    if type == "INT48":
-        return np.ascontiguousarray(array, np.int64).reshape(-1).view(np.uint8).reshape(-1, 8)[:, :6].tobytes()
-    return np.ascontiguousarray(array, ELEMENTS[type].dtype).tobytes()

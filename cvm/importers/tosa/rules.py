@@ -2,81 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType
+from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.dialect.program.builder import Node
-from cvm.importers.exactness import ANY, Exactness
-from cvm.importers.onnx.folding import FoldingBuilder
+from cvm.importers.exactness import ANY, EXACT, Exactness
+from cvm.importers.onnx.importer import OperatorAt
+from cvm.importers.onnx.rules import Array, Because, Ints, Known, Rule, Unsupported, table
 
-from .graph import ELEMENTS, Graph, Operator
+from .graph import ELEMENTS, Graph, Tensor
 
 UNSIGNED = {e: ELEMENT_TYPES[f"u{e.name}"] for e in (I8, I16, I32, I64)}
 UNSIGNED_DTYPE = {e.dtype: u.dtype for e, u in UNSIGNED.items()}
 DOUBLE = 3  # of the enumeration RoundingMode; the others round once
 
 
-class Unsupported(Exception):
-    """An operator that has no equivalent."""
-
-
-@dataclass
-class At:
-    """An operator of a graph while it is imported."""
-
-    builder: FoldingBuilder
-    graph: Graph
-    operator: Operator
-
-    def __getitem__(self, name: str) -> Any:
-        found = self.operator.attributes[name]
-        rank = len(self.graph.tensors[self.operator.inputs[0]].shape)
-        if name == "axis" and not 0 <= found < rank:
-            raise ValueError(f"axis {found} of {rank} dimensions")
-        return tuple(map(int, found)) if isinstance(found, (np.ndarray, tuple, list)) else found
-
-    def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
-        return self.builder.apply(name, *operands, **attributes)
-
-    def constant(self, n: int) -> np.ndarray:
-        """The elements of an operand that has to be a constant."""
-        found = self.graph.tensors[self.operator.inputs[n]]
-        if found.data is None:
-            raise Unsupported(f"operand {n} that is no constant")
-        return found.data
-
-    def number(self, n: int) -> int:
-        return int(self.constant(n).reshape(-1)[0])
-
-    def ints(self, n: int) -> tuple[int, ...]:
-        return tuple(map(int, self.constant(n).reshape(-1)))
-
-    @property
-    def result(self) -> ElementType:
-        return ELEMENTS[self.graph.tensors[self.operator.outputs[0]].type]
-
-    def pads(self, name: str) -> tuple[int, int, int, int]:
-        """PT, PL, PB, PR of TOSA's top, bottom, left and right."""
-        top, bottom, left, right = self[name]
-        return top, left, bottom, right
-
-
-Rule = Callable[..., Node]
 RULES: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def enter(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return enter
-
-
+rule = table(RULES)
 STAYS = Exactness("no number leaves its type, beyond which the result is unpredictable", sums=(ANY,))
 INSIDE = Exactness("its indices are inside the tensor, which a call checks")
 EXACTNESS = {
@@ -86,6 +32,51 @@ EXACTNESS = {
     ),
     **dict.fromkeys(("GATHER", "SCATTER"), INSIDE),
 }  # fmt: skip  # of the operators that are exact under a condition
+
+
+@dataclass
+class At(OperatorAt):
+    """An operator of a graph while it is imported."""
+
+    model: Graph
+    attributes: Mapping[str, Any]
+    rules = RULES
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.attributes[name]
+        rank = len(self.tensor(0).shape)
+        if name == "axis" and not 0 <= found < rank:
+            raise ValueError(f"axis {found} of {rank} dimensions")
+        return tuple(map(int, found)) if isinstance(found, (np.ndarray, tuple, list)) else found
+
+    def run(self) -> Any:
+        if self.op in RULES and (other := self.types() - ELEMENTS.keys() | self.types() & {"FP32"}):
+            raise Unsupported(f"a tensor of type {min(other)}")
+        found = super().run()
+        declared = TensorType(self.tensor(-1).shape, self.result)
+        if isinstance(found, Node) and found.array_type.key != declared.key:
+            raise Because(f"its result is {found.array_type}, the model says otherwise")
+        return found
+
+    def exactness(self) -> Exactness:
+        return EXACTNESS.get(self.op, EXACT)
+
+    def tensor(self, n: int) -> Tensor:
+        """An operand, or by -1 the result."""
+        return self.model.tensors[(*self.node_proto.input, self.node_proto.output[0])[n]]
+
+    def types(self) -> set[str]:
+        return {self.model.tensors[n].type for n in (*self.node_proto.input, *self.node_proto.output)}
+
+    @property
+    def result(self) -> ElementType:
+        return ELEMENTS[self.tensor(-1).type]
+
+    def pads(self, name: str) -> tuple[int, int, int, int]:
+        """PT, PL, PB, PR of TOSA's top, bottom, left and right."""
+        top, bottom, left, right = self[name]
+        return top, left, bottom, right
+
 
 # Elementwise
 
@@ -113,7 +104,7 @@ def scalar(x: Node, value: int) -> Node:
 
 @rule(*UFUNCS)
 def elementwise(at: At, *xs: Node) -> Node:
-    return ufunc(UFUNCS[at.operator.op], *xs)
+    return ufunc(UFUNCS[at.op], *xs)
 
 
 @rule("LOGICAL_RIGHT_SHIFT")
@@ -142,20 +133,17 @@ def intdiv(at: At, a: Node, b: Node) -> Node:
 
 
 @rule("MUL")
-def mul(at: At, a: Node, b: Node, shift: Node) -> Node:
-    if a.element is not I32:
-        return ufunc("multiply", a.cast(I32), b.cast(I32))
-    by = at.number(2)
+def mul(at: At, a: Node, b: Node, shift: Array) -> Node:
+    by = int(shift.reshape(-1)[0]) if a.element is I32 else 0
     if not by:
-        return ufunc("multiply", a, b)
+        return ufunc("multiply", a.cast(I32), b.cast(I32))
     product = ufunc("multiply", a.cast(I64), b.cast(I64))
     return ufunc("right_shift", ufunc("add", product, scalar(product, 1 << (by - 1))), scalar(product, by)).cast(I32)
 
 
 @rule("NEGATE")
-def negate(at: At, x: Node, *_: Node) -> Node:
-    zeros = zero(at, 1), zero(at, 2)
-    wide = ufunc("subtract", scalar(x.cast(I32), sum(zeros)), x.cast(I32))
+def negate(at: At, x: Node, x_zero: Array, y_zero: Array) -> Node:
+    wide = ufunc("subtract", scalar(x.cast(I32), zero(x_zero) + zero(y_zero)), x.cast(I32))
     return clipped(wide, *x.element.limits).cast(x.element)
 
 
@@ -169,21 +157,21 @@ def clamp(at: At, x: Node) -> Node:
     return clipped(x, int(low), int(high))
 
 
-def zero(at: At, n: int, unsigned: bool = False) -> int:
-    """A zero point that has to be a constant; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
-    found = at.constant(n).reshape(-1)
+def zero(point: Array, unsigned: bool = False) -> int:
+    """A zero point as a number; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
+    found = point.reshape(-1)
     number = int(found.view(UNSIGNED_DTYPE[found.dtype])[0]) if unsigned else int(found[0])
     if number and found.dtype.itemsize != 1 and not (unsigned and found.dtype.itemsize == 2 and number == 1 << 15):
         raise ValueError(f"a zero point {number} of numbers of {8 * found.dtype.itemsize} bits")
     return number
 
 
-def zero_points(at: At, first: int, a: Node, b: Node) -> list[Node]:
+def zero_points(at: At, *points: Known) -> list[Node]:
     """The zero points of two factors; those that are constants are checked."""
-    for n in (first, first + 1):
-        if at.graph.tensors[at.operator.inputs[n]].data is not None:
-            zero(at, n)
-    return [alone(a), alone(b)]
+    for p in points:
+        if isinstance(p, np.ndarray):
+            zero(p)
+    return [alone(at.node(p)) for p in points]
 
 
 @rule("CAST")
@@ -194,17 +182,17 @@ def cast(at: At, x: Node) -> Node:
 
 
 @rule("RESCALE")
-def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Node, y_zero: Node) -> Node:
+def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Array, y_zero: Array) -> Node:
     to, signs = at.result, (at["input_unsigned"], at["output_unsigned"])
     wide = x.element.bits, to.bits
     if all(signs) or (any(signs) and max(wide) > 16):
         raise ValueError("unsigned numbers on both sides, or beside 32 bits")
     if (at["scale32"] and x.element is I64) or (not at["scale32"] and at["rounding_mode"] == DOUBLE):
         raise ValueError("scale32 is for fewer than 48 bits, and double rounding for scale32")
-    types = [at.graph.tensors[n].type for n in (at.operator.inputs[0], *at.operator.inputs[3:], *at.operator.outputs)]
+    types = [at.tensor(n).type for n in (0, 3, 4, -1)]
     if types[0] != types[1] or types[2] != types[3]:
         raise ValueError(f"zero points of types {types[1]} and {types[2]} for {types[0]} and {types[3]}")
-    zeros = [zero(at, n, unsigned) for n, unsigned in zip((3, 4), signs, strict=True)]
+    zeros = [zero(point, unsigned) for point, unsigned in zip((x_zero, y_zero), signs, strict=True)]
     x = x.cast(UNSIGNED[x.element]) if signs[0] else x
     found = UNSIGNED[to] if signs[1] else to
     rows = [n.cast(I32) if at["per_channel"] else alone(n.cast(I32)) for n in (multiplier, shift)]
@@ -217,28 +205,28 @@ def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Node, y_zero
 
 
 @rule("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
-def convolution(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
-    op, zeros = at.operator.op, zero_points(at, 3, x_zero, w_zero)
-    channels = w.shape[2] * w.shape[3] if op == "DEPTHWISE_CONV2D" else w.shape[0]
+def convolution(at: At, x: Node, w: Node, bias: Node, x_zero: Known, w_zero: Known) -> Node:
+    zeros = zero_points(at, x_zero, w_zero)
+    channels = w.shape[2] * w.shape[3] if at.op == "DEPTHWISE_CONV2D" else w.shape[0]
     if bias.array_type.size == 1 != channels:  # one for all channels
         bias = at.apply("cvm.tile", bias, reps=(channels,))
-    if op == "TRANSPOSE_CONV2D":
+    if at.op == "TRANSPOSE_CONV2D":
         how = {"padding": tuple(-n for n in at.pads("out_pad"))}
     else:
         how = {"padding": at.pads("pad"), "dilation": at["dilation"]}
-    return at.apply(f"quant.{op.lower()}", x, w, *zeros, bias, stride=at["stride"], **how)
+    return at.apply(f"quant.{at.op.lower()}", x, w, *zeros, bias, stride=at["stride"], **how)
 
 
 @rule("AVG_POOL2D")
-def avg_pool2d(at: At, x: Node, *_: Node) -> Node:
+def avg_pool2d(at: At, x: Node, x_zero: Array, y_zero: Array) -> Node:
     how = {"pool_size": at["kernel"], "padding": at.pads("pad"), "stride": at["stride"], "rounding": "tosa"}
-    return at.apply("quant.avg_pool2d", x, input_zero_point=zero(at, 1), zero_point=zero(at, 2), **how)
+    return at.apply("quant.avg_pool2d", x, input_zero_point=zero(x_zero), zero_point=zero(y_zero), **how)
 
 
 @rule("RESIZE")
-def resize(at: At, x: Node, *_: Node) -> Node:
-    how = {"scale": at.ints(1), "offset": at.ints(2), "border": at.ints(3)}
-    return at.apply("quant.resize2d", x, mode={1: "nearest", 2: "bilinear"}[at["mode"]], **how)
+def resize(at: At, x: Node, scale: Ints, offset: Ints, border: Ints) -> Node:
+    mode = {1: "nearest", 2: "bilinear"}[at["mode"]]
+    return at.apply("quant.resize2d", x, mode=mode, scale=scale, offset=offset, border=border)
 
 
 # Reductions
@@ -248,7 +236,7 @@ REDUCTIONS = {"REDUCE_ALL": "all", "REDUCE_ANY": "any", "REDUCE_MAX": "max", "RE
 
 @rule(*REDUCTIONS)
 def reduce(at: At, x: Node) -> Node:
-    return x.reduce(REDUCTIONS[at.operator.op], (at["axis"],)).with_ones((at["axis"],))
+    return x.reduce(REDUCTIONS[at.op], (at["axis"],)).with_ones((at["axis"],))
 
 
 # Movement
@@ -263,12 +251,10 @@ def reverse(at: At, x: Node) -> Node:
 
 
 @rule("SLICE")
-def slices(at: At, x: Node, *_: Node) -> Node:
-    begin = at.ints(1)
-    end = tuple(b + n for b, n in zip(begin, at.ints(2), strict=True))
-    sizes = at.graph.tensors[at.operator.inputs[0]].shape
-    if not all(0 <= b < e <= n for b, e, n in zip(begin, end, sizes, strict=True)):
-        raise ValueError(f"elements {begin} to {end} of {sizes}")
+def slices(at: At, x: Node, begin: Ints, size: Ints) -> Node:
+    end = tuple(b + n for b, n in zip(begin, size, strict=True))
+    if not all(0 <= b < e <= n for b, e, n in zip(begin, end, at.tensor(0).shape, strict=True)):
+        raise ValueError(f"elements {begin} to {end} of {x.shape}")
     return at.apply("cvm.slice", x, begin=begin, end=end, strides=(1,) * x.rank)
 
 
@@ -278,24 +264,34 @@ def rows(indices: Node) -> Node:
     return indices.constant(np.indices(shape, np.int32)[0])
 
 
-RULES |= {
+def data(at: At) -> Array:
+    """A constant of the graph."""
+    found = at.tensor(-1).data
+    if found is None:
+        raise Unsupported("a constant without elements")
+    return found
+
+
+SINGLE: dict[str, Callable[..., Any]] = {
     "ARGMAX": lambda at, x: at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32),
     "CLZ": lambda at, x: at.apply("quant.leading_zeros", x),
     "CONCAT": lambda at, x, *more: at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x,
+    "CONST": data,
+    "CONST_SHAPE": data,
     "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
     "IDENTITY": lambda at, x: x,
-    "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *zero_points(at, 2, *zeros)),
+    "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *zero_points(at, *zeros)),
     "MAX_POOL2D": lambda at, x: at.apply(
         "quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"]
     ),
-    "PAD": lambda at, x, _, value: at.apply(
-        "quant.pad", x, alone(value), before=at.ints(1)[::2], after=at.ints(1)[1::2]
-    ),
+    "PAD": lambda at, x, pads, value: at.apply("quant.pad", x, alone(value), before=pads[::2], after=pads[1::2]),
     "REDUCE_SUM": lambda at, x: x.sum((at["axis"],), dtype=x.element, acc_dtype=x.element).with_ones((at["axis"],)),
-    "RESHAPE": lambda at, x, _: at.apply("cvm.reshape", x, target_shape=at.ints(1)),
+    "RESHAPE": lambda at, x, shape: at.apply("cvm.reshape", x, target_shape=shape),
     "SCATTER": lambda at, x, indices, new: at.apply("builtin.scatter", x, new, rows(indices), indices, axes=(0, 1)),
     "SELECT": lambda at, condition, a, b: condition.scalar("switch", a, b),
     "TABLE": lambda at, x, table: at.apply("quant.table", x, table, interpolate=x.element is I16),
-    "TILE": lambda at, x, _: at.apply("cvm.tile", x, reps=at.ints(1)),
+    "TILE": lambda at, x, repeats: at.apply("cvm.tile", x, reps=repeats),
     "TRANSPOSE": lambda at, x: at.apply("cvm.transpose", x, axes=at["perms"]),
-}  # of operators that are one operation
+}  # operators of one operation
+for name, function in SINGLE.items():
+    rule(name)(function)
