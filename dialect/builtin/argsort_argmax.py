@@ -14,7 +14,7 @@ from ..ir.sizes import Dim
 from ..ir.types import I1, I64, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 from .pad_slice_reshape import nested
 
 PASSES = 40  # of merging, which is enough for every size that an axis can have
@@ -55,9 +55,7 @@ class Argsort(Along[T]):
 
     descending: bool = False
 
-    example = example_program(
-        "%y = builtin.argsort %x {axis = 1, descending = true}", "%x: 2 x ?N x f32", "2 x ?N x i64"
-    )
+    example = "%x {axis = 1, descending = true}", "%x: 2 x ?N x f32", "2 x ?N x i64"
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, I64)
@@ -161,7 +159,7 @@ class Extreme(Along[T]):
 class Argmax(Extreme[T]):
     """Y[d..., e...] = the place of the largest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
 
-    example = example_program("%y = builtin.argmax %x {axis = 1}", "%x: 2 x ?N x f32", "2xi64")
+    example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2xi64"
     numpy = staticmethod(np.argmax)
     compare = "gt"
 
@@ -170,6 +168,6 @@ class Argmax(Extreme[T]):
 class Argmin(Extreme[T]):
     """Y[d..., e...] = the place of the smallest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
 
-    example = example_program("%y = builtin.argmin %x {axis = 1}", "%x: 2 x ?N x f32", "2xi64")
+    example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2xi64"
     numpy = staticmethod(np.argmin)
     compare = "lt"

@@ -17,7 +17,7 @@ from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axe
 from ..notation.loops import Assert, Block, Let, Statement, Store
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import all_of, same_shape
-from ..spec.op import C, Operator, T, Unmet, example_program, operator
+from ..spec.op import C, Operator, T, Unmet, operator
 from .pad_slice_reshape import nested
 
 OUTSIDE = "an index is outside of its axis"
@@ -31,7 +31,7 @@ class IotaLike(Operator[T]):
     axis: int
 
     constraints = (C(1, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),)
-    example = example_program("%y = builtin.iota_like %x {axis = 1}", "%x: 2 x ?N x f32", "2 x ?N x i64")
+    example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2 x ?N x i64"
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.like.array_shape, I64)
@@ -120,9 +120,7 @@ class Gather(Indexing[T]):
     axes: tuple[int, ...]
     mode: str = "raise"
 
-    example = example_program(
-        '%y = builtin.gather %x, %rows {axes = [0], mode = "clip"}', "%x: ?N x 4 x f32, %rows: 3xi64", "3x4xf32"
-    )
+    example = '%x, %rows {axes = [0], mode = "clip"}', "%x: ?N x 4 x f32, %rows: 3xi64", "3x4xf32"
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element)
@@ -179,8 +177,8 @@ class Scatter(Indexing[T]):
         C(10, "element(x) is an integer or a float, where scalar_op is there",
             lambda o: o.scalar_op is None or o.x.element.kind in ("int", "uint", "float")),
     )  # fmt: skip
-    example = example_program(
-        '%y = builtin.scatter %x, %new, %rows {axes = [0], scalar_op = "add", mode = "clip"}',
+    example = (
+        '%x, %new, %rows {axes = [0], scalar_op = "add", mode = "clip"}',
         "%x: ?N x 4 x f32, %new: 3x4xf32, %rows: 3xi64",
         "?N x 4 x f32",
     )

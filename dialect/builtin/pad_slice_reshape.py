@@ -13,7 +13,7 @@ from ..notation.expressions import Element, Tensor, Var, axes, both, cast, const
 from ..notation.index_bounds import inside
 from ..notation.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 from ..spec.reshape_indexing import reshape_element
 
 
@@ -32,7 +32,7 @@ class Pad(Operator[T]):
             lambda o: all_of((lambda m=m: m >= 0) for m in o.sizes(o.x.array_shape))),
     )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape}
-    example = example_program("%y = builtin.pad %x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32")
+    example = "%x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32"
 
     def sizes(self, shape: Shape) -> Shape:
         return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
@@ -85,9 +85,7 @@ class Reshape(Operator[T]):
             at="merge"),
     )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape}
-    example = example_program(
-        "%y = builtin.reshape %x {split = [[-1], [2, 3]], merge = [2, 1]}", "%x: ?N x 6 x f32", "?x3xf32"
-    )
+    example = "%x {split = [[-1], [2, 3]], merge = [2, 1]}", "%x: ?N x 6 x f32", "?x3xf32"
 
     def pieces(self, shape: Shape) -> list[Shape]:
         """The sizes into which each axis is split."""
@@ -146,9 +144,7 @@ class Part(Operator[T]):
         C(4, "the sizes of xs along the axis add up to that of x", lambda o: sum(o.sizes(), 0) == o.x.array_shape[o.axis]),
     )  # fmt: skip
     symbols = {"M": lambda o: len(o.xs)}
-    example = example_program(
-        "%y = builtin.part %x, %a, %b {axis = 0, index = 1}", "%x: 5x2xf32, %a: 3x2xf32, %b: 2x2xf32", "2x2xf32"
-    )
+    example = "%x, %a, %b {axis = 0, index = 1}", "%x: 5x2xf32, %a: 3x2xf32, %b: 2x2xf32", "2x2xf32"
 
     def sizes(self: Any) -> list[Dim]:
         return [getattr(x, "array_shape", x.shape)[self.axis] for x in self.xs]
@@ -199,9 +195,7 @@ class AddAt(Operator[T]):
         C(5, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.like.array_shape[o.axis] >= 1),
     )  # fmt: skip
     symbols = {"n": lambda o: o.like.array_shape[o.axis]}
-    example = example_program(
-        "%y = builtin.add_at %x, %rows, %like", "%x: 4x3xf32, %rows: 4xi32, %like: ?N x 3 x f32", "?N x 3 x f32"
-    )
+    example = "%x, %rows, %like", "%x: 4x3xf32, %rows: 4xi32, %like: ?N x 3 x f32", "?N x 3 x f32"
 
     def infer(self: Any) -> TensorType:
         n, rank = self.x.array_shape, len(self.indices.array_shape)

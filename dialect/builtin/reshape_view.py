@@ -10,7 +10,7 @@ from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
 from ..notation.expressions import Bitcast as BitcastExpr
 from ..notation.expressions import Element, Expr, Tensor, axes, cast
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 
 
 @operator
@@ -27,9 +27,7 @@ class View(Operator[T]):
             at="type"),
     )  # fmt: skip
     view = True
-    example = example_program(
-        "%y = builtin.view %x {type = !cog.field<[2, 3], f32>}", "%x: 2x3xf32", "!cog.field<[2, 3], f32>"
-    )
+    example = "%x {type = !cog.field<[2, 3], f32>}", "%x: 2x3xf32", "!cog.field<[2, 3], f32>"
 
     def infer(self: View[Any]) -> Type:
         return self.type.with_array_shape(self.x.array_shape)
@@ -63,7 +61,7 @@ class Bitcast(Operator[T]):
     constraints = (
         C(1, "dtype is as wide as the elements of x, and both are integers or floats", lambda o: o.dtype.bits == o.x.element.bits and {o.dtype.kind, o.x.element.kind} <= {"int", "uint", "float"}, at="dtype"),
     )  # fmt: skip
-    example = example_program("%y = builtin.bitcast %x {dtype = i32}", "%x: ?N x f32", "?N x i32")
+    example = "%x {dtype = i32}", "%x: ?N x f32", "?N x i32"
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.dtype)

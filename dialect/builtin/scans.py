@@ -10,7 +10,7 @@ from ..ir.types import BY_DTYPE, TensorType
 from ..notation.expressions import Index, Tensor, apply, axes
 from ..notation.loops import Alloc, Block, For, Store, accumulator, identity
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .argsort_argmax import Along
 from .gather_scatter import COMBINED, combined
 from .pad_slice_reshape import nested
@@ -32,9 +32,7 @@ class Cumulative(Along[T]):
         Along.constraints[1],
         C(3, "scalar_op is add, mul, maximum or minimum", lambda o: o.scalar_op in COMBINED, "scalar_op", COMBINED),
     )  # fmt: skip
-    example = example_program(
-        '%y = builtin.cumulative %x {axis = 1, scalar_op = "add", exclusive = true}', "%x: 2 x ?N x f32", "2 x ?N x f32"
-    )
+    example = ('%x {axis = 1, scalar_op = "add", exclusive = true}', "%x: 2 x ?N x f32", "2 x ?N x f32")
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)

@@ -16,7 +16,7 @@ from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 from ..spec.reshape_indexing import reshape_element
 
 
@@ -51,9 +51,7 @@ class ReshapeLike(Like[T]):
             lambda o: product(o.x.array_shape) == product(o.like.array_shape)),
     )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape, "m": lambda o: o.like.array_shape}
-    example = example_program(
-        "%y = builtin.reshape_like %x, %like", "%x: ?N x 2 x f32, %like: 2 x ?N x f32", "2 x ?N x f32"
-    )
+    example = "%x, %like", "%x: ?N x 2 x f32, %like: 2 x ?N x f32", "2 x ?N x f32"
 
     def reference(self: ReshapeLike[np.ndarray]) -> np.ndarray:
         return self.x.reshape(self.like.shape)
@@ -129,11 +127,7 @@ class StridedScatterLike(Apart[T]):
     """
 
     transpose = "builtin.strided_slice_like"
-    example = example_program(
-        "%y = builtin.strided_scatter_like %x, %like {begin = [-2, 1], strides = [1, 2]}",
-        "%x: 2x3xf32, %like: ?N x 7 x f32",
-        "?N x 7 x f32",
-    )
+    example = ("%x, %like {begin = [-2, 1], strides = [1, 2]}", "%x: 2x3xf32, %like: ?N x 7 x f32", "?N x 7 x f32")
 
     def reference(self: StridedScatterLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
@@ -159,11 +153,7 @@ class StridedSliceLike(Apart[T]):
     """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
 
     transpose = "builtin.strided_scatter_like"
-    example = example_program(
-        "%y = builtin.strided_slice_like %x, %like {begin = [-2, 1], strides = [1, 2]}",
-        "%x: ?N x 7 x f32, %like: 2x3xf32",
-        "2x3xf32",
-    )
+    example = ("%x, %like {begin = [-2, 1], strides = [1, 2]}", "%x: ?N x 7 x f32, %like: 2x3xf32", "2x3xf32")
 
     def reference(self: StridedSliceLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
@@ -201,9 +191,7 @@ class BroadcastLike(Like[T]):
         C(1, "rank(x) <= rank(like)", lambda o: len(o.x.array_shape) <= len(o.like.array_shape)),
         C(2, "sizes of x are those of like, or 1", lambda o: repeats(o.x.array_shape, o.like.array_shape)),
     )
-    example = example_program(
-        "%y = builtin.broadcast_like %x, %like", "%x: ?N x f32, %like: 2 x ?M x f32", "2 x ?M x f32"
-    )
+    example = "%x, %like", "%x: ?N x f32, %like: 2 x ?M x f32", "2 x ?M x f32"
 
     def reference(self: BroadcastLike[np.ndarray]) -> np.ndarray:
         return np.broadcast_to(self.x, self.like.shape).copy()
@@ -225,7 +213,7 @@ class SumLike(Like[T]):
         C(1, "rank(x) >= rank(like)", lambda o: len(o.x.array_shape) >= len(o.like.array_shape)),
         C(2, "sizes of like are those of x, or 1", lambda o: repeats(o.like.array_shape, o.x.array_shape)),
     )
-    example = example_program("%y = builtin.sum_like %x, %like", "%x: 2 x ?M x f32, %like: ?N x f32", "?N x f32")
+    example = "%x, %like", "%x: 2 x ?M x f32, %like: ?N x f32", "?N x f32"
 
     def reference(self: SumLike[np.ndarray]) -> np.ndarray:
         more = self.x.ndim - self.like.ndim

@@ -11,7 +11,7 @@ from ..ir.types import MAX_SIZE, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, both, constant, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 
 
 @operator
@@ -41,8 +41,8 @@ class Windows(Operator[T]):
         C(5, "a window fits along each of axes",
             lambda o: all_of((lambda n=n: n >= 0) for n in o.slack(o.x.array_shape))),
     )  # fmt: skip
-    example = example_program(
-        "%y = builtin.windows %x {axes = [1], sizes = [3], strides = [2], dilations = [1], before = [1], after = [0]}",
+    example = (
+        "%x {axes = [1], sizes = [3], strides = [2], dilations = [1], before = [1], after = [0]}",
         "%x: ?N x 8 x f32",
         "?N x 4 x 3 x f32",
     )

@@ -11,26 +11,9 @@ import numpy as np
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, cast
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, example_program, operator
-from .cog_operator import (
-    COMPATIBLE,
-    CogOperator,
-    fields,
-    joined,
-    pair,
-    parts,
-    pointwise,
-    read,
-    real,
-    result_axes,
-    spread_both,
-)
-
-
-def example(name: str) -> str:
-    return example_program(
-        f"%y = cog.{name} %a, %b", "%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>"
-    )
+from ..spec.op import T, operator
+from . import cog_operator as cog
+from .cog_operator import CogOperator, pair, parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +27,29 @@ class Binary(CogOperator[T]):
     a: T
     b: T
 
-    constraints = (fields("a", "b"), COMPATIBLE)
+    numpy: ClassVar[Callable[..., Any]]
+    scalar: ClassVar[str]  # OP as a scalar function
+    derivative: ClassVar[str] = ""  # Theano's scalar operation that has the same one
+    constraints = (cog.fields("a", "b"), cog.COMPATIBLE)
+    example = "%a, %b", "%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>"
 
     def infer(self: Binary[FieldType]) -> FieldType:
-        return joined(self.a, self.b)
+        return cog.joined(self.a, self.b)
+
+    def reference(self: Binary[np.ndarray]) -> np.ndarray:
+        a, b = cog.spread_both(self)
+        complex_ = a.dtype.kind == "c" or b.dtype.kind == "c"
+        return np.asarray(type(self).numpy(a, b), np.complex64 if complex_ else np.float32)
+
+    def element(self: Binary[Tensor], y: Tensor) -> Element:
+        return cog.pointwise(self, y, self.combine_complex if y.element is C64 else self.combine)
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply(self.scalar, a, b)
+
+    def combine_complex(self: Any, a: Expr, b: Expr) -> Expr:
+        """The operation where one operand is complex."""
+        return apply(self.scalar, cast(a, C64), cast(b, C64))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
@@ -56,57 +58,31 @@ class Binary(CogOperator[T]):
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
         """The cotangents of both operands, spread over the result."""
-        return None, None
+        return g.gradient_of(self.derivative, [a, b], y) if self.derivative else (None, None)
 
 
-@dataclass(frozen=True, eq=False)
-class Arithmetic(Binary[T]):
-    """The four operations on real and complex fields."""
+class RealBinary(Binary[T]):
+    """An operation that complex fields do not have."""
 
-    numpy: ClassVar[Callable[..., Any]]
-    scalar: ClassVar[str]
+    constraints = (*Binary.constraints, cog.real(2, "a", "b"))
 
-    def reference(self: Arithmetic[np.ndarray]) -> np.ndarray:
-        a, b = spread_both(self)
-        complex_ = a.dtype.kind == "c" or b.dtype.kind == "c"
-        return np.asarray(type(self).numpy(a, b), np.complex64 if complex_ else np.float32)
 
-    def element(self: Arithmetic[Tensor], y: Tensor) -> Element:
-        return pointwise(self, y, self.combine if y.element is C64 else lambda a, b: apply(self.scalar, a, b))
+class Comparison(RealBinary[T]):
+    """The family of comparisons: 1.0 where one holds, else 0.0, also where an operand is NaN (for ne, 1.0)."""
 
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        """The operation where one operand is complex."""
-        return apply(self.scalar, cast(a, C64), cast(b, C64))
+        return cast(apply(self.scalar, a, b), F32)
 
 
-@operator
-class Add(Arithmetic[T]):
-    """Y = A + B, per point and tensor element   (Field operators, addition)"""
-
-    numpy = np.add
-    scalar = "add"
-    example = example("add")
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g, g
-
-
-@operator
-class Sub(Arithmetic[T]):
-    """Y = A - B, per point and tensor element   (Field operators, subtraction)"""
-
-    numpy = np.subtract
-    scalar = "sub"
-    example = example("sub")
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g, -g
+def _binary(
+    name: str, doc: str, numpy: Any, family: type[Binary[Any]] = Binary, scalar: str = "", **more: Any
+) -> type[Binary[Any]]:
+    members = {"__doc__": doc, "__module__": __name__, "numpy": numpy, "scalar": scalar or name}
+    return operator(type(name.capitalize(), (family,), {**members, **more}))
 
 
 def _complex(re: Any, im: Any) -> np.ndarray:
-    y: Any = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64)
-    y.real, y.imag = re, im
-    return y
+    return SCALARS["complex"].numpy(re, im)
 
 
 def _product(a: Any, b: Any) -> np.ndarray:
@@ -121,24 +97,13 @@ def _product(a: Any, b: Any) -> np.ndarray:
     return np.asarray(a * b)
 
 
-@operator
-class Mul(Arithmetic[T]):
-    """Y = A * B, per point and tensor element; of complex numbers (ar br - ai bi, ar bi + ai br)   (multiplication)"""
-
-    numpy = _product
-    scalar = "mul"
-    example = example("mul")
-
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        (ar, ai), (br, bi) = parts(a), parts(b)
-        if a.type is F32:
-            return pair(ar * br, ar * bi)
-        if b.type is F32:
-            return pair(ar * br, ai * br)
-        return pair(ar * br - ai * bi, ar * bi + ai * br)
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g.gradient_of("mul", [a, b], y)
+def _combined_product(_: Any, a: Expr, b: Expr) -> Expr:
+    (ar, ai), (br, bi) = parts(a), parts(b)
+    if a.type is F32:
+        return pair(ar * br, ar * bi)
+    if b.type is F32:
+        return pair(ar * br, ai * br)
+    return pair(ar * br - ai * bi, ar * bi + ai * br)
 
 
 def _quotient(a: Any, b: Any) -> np.ndarray:
@@ -150,105 +115,39 @@ def _quotient(a: Any, b: Any) -> np.ndarray:
     return _complex(scaled.real / size, scaled.imag / size)
 
 
-@operator
-class Div(Arithmetic[T]):
-    """Y = A / B, per point and tensor element; of complex numbers (A conj B) / |B|^2, part by part   (division)"""
-
-    numpy = _quotient
-    scalar = "div"
-    example = example("div")
-
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        (ar, ai), (br, bi) = parts(a), parts(b)
-        if b.type is F32:
-            return pair(ar / br, ai / br)
-        size = br * br + bi * bi
-        if a.type is F32:
-            return pair(ar * br / size, -(ar * bi) / size)
-        return pair((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g.gradient_of("true_div", [a, b], y)
+def _combined_quotient(_: Any, a: Expr, b: Expr) -> Expr:
+    (ar, ai), (br, bi) = parts(a), parts(b)
+    if b.type is F32:
+        return pair(ar / br, ai / br)
+    size = br * br + bi * bi
+    if a.type is F32:
+        return pair(ar * br / size, -(ar * bi) / size)
+    return pair((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
 
 
-@dataclass(frozen=True, eq=False)
-class RealBinary(Binary[T]):
-    """An operation that complex fields do not have."""
-
-    numpy: ClassVar[Callable[..., Any]]
-    scalar: ClassVar[str]
-    constraints = (fields("a", "b"), COMPATIBLE, real(2, "a", "b"))
-
-    def reference(self: RealBinary[np.ndarray]) -> np.ndarray:
-        a, b = spread_both(self)
-        return np.asarray(type(self).numpy(a, b), np.float32)
-
-    def element(self: RealBinary[Tensor], y: Tensor) -> Element:
-        return pointwise(self, y, self.combine)
-
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        return apply(self.scalar, a, b)
+def _selected(compare: str) -> Any:
+    """The gradient of the operand that compares so with the other one."""
+    return lambda self, g, a, b, y: g.switched(a.scalar(compare, b))
 
 
-@operator
-class Mod(RealBinary[T]):
-    """Y = A % B, C's fmod: the sign of A; NaN where B is 0   (Field operators, modulo)"""
-
-    numpy = np.fmod
-    scalar = "rem"
-    example = example("mod")
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g, -(a / b).scalar("trunc") * g
-
-
-class Extreme(RealBinary[T]):
-    """The family of Y = A where it compares so with B, else B."""
-
-    compare: ClassVar[str]
-
-    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        first = a.scalar(self.compare, b)
-        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
-
-
-@operator
-class Max(Extreme[T]):
-    """Y = the larger of A and B; B where they do not compare"""
-
-    numpy = SCALARS["max"].numpy
-    scalar, compare = "max", "gt"
-    example = example("max")
-
-
-@operator
-class Min(Extreme[T]):
-    """Y = the smaller of A and B; B where they do not compare"""
-
-    numpy = SCALARS["min"].numpy
-    scalar, compare = "min", "lt"
-    example = example("min")
-
-
-class Comparison(RealBinary[T]):
-    """The family of comparisons: 1.0 where one holds, else 0.0, also where an operand is NaN (for ne, 1.0)."""
-
-    def combine(self: Any, a: Expr, b: Expr) -> Expr:
-        return cast(apply(self.scalar, a, b), F32)
-
-
-def _comparison(name: str, symbol: str, numpy: Callable[..., Any]) -> type[Comparison[Any]]:
-    doc = f"Y = 1.0 where A {symbol} B, else 0.0, per point and tensor element   (Field operators, comparisons)"
-    members = {"__doc__": doc, "__module__": __name__, "numpy": numpy, "scalar": name, "example": example(name)}
-    return operator(type(name.capitalize(), (Comparison,), members))
-
-
-Lt = _comparison("lt", "<", np.less)
-Le = _comparison("le", "<=", np.less_equal)
-Gt = _comparison("gt", ">", np.greater)
-Ge = _comparison("ge", ">=", np.greater_equal)
-Eq = _comparison("eq", "===", np.equal)
-Ne = _comparison("ne", "!===", np.not_equal)
+Add = _binary("add", "Y = A + B, per point and tensor element   (Field operators, addition)", np.add,
+    gradient=lambda self, g, a, b, y: (g, g))  # fmt: skip
+Sub = _binary("sub", "Y = A - B, per point and tensor element   (Field operators, subtraction)", np.subtract,
+    gradient=lambda self, g, a, b, y: (g, -g))  # fmt: skip
+Mul = _binary("mul", "Y = A * B, per point and tensor element; of complex numbers (ar br - ai bi, ar bi + ai br)   (multiplication)",
+    _product, derivative="mul", combine_complex=_combined_product)  # fmt: skip
+Div = _binary("div", "Y = A / B, per point and tensor element; of complex numbers (A conj B) / |B|^2, part by part   (division)",
+    _quotient, derivative="true_div", combine_complex=_combined_quotient)  # fmt: skip
+Mod = _binary("mod", "Y = A % B, C's fmod: the sign of A; NaN where B is 0   (Field operators, modulo)", np.fmod, RealBinary, "rem",
+    gradient=lambda self, g, a, b, y: (g, -(a / b).scalar("trunc") * g))  # fmt: skip
+Max = _binary("max", "Y = the larger of A and B; B where they do not compare", SCALARS["max"].numpy, RealBinary,
+    gradient=_selected("gt"))  # fmt: skip
+Min = _binary("min", "Y = the smaller of A and B; B where they do not compare", SCALARS["min"].numpy, RealBinary,
+    gradient=_selected("lt"))  # fmt: skip
+for _name, _symbol, _numpy in (("lt", "<", np.less), ("le", "<=", np.less_equal), ("gt", ">", np.greater),
+    ("ge", ">=", np.greater_equal), ("eq", "===", np.equal), ("ne", "!===", np.not_equal)):  # fmt: skip
+    _doc = f"Y = 1.0 where A {_symbol} B, else 0.0, per point and tensor element   (Field operators, comparisons)"
+    _binary(_name, _doc, _numpy, Comparison)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,15 +155,21 @@ class Unary(CogOperator[T]):
     """A function of each element of a field."""
 
     x: T
-    constraints = (fields("x"),)
-    derivative: ClassVar[str]  # the scalar operation of Theano that has the same one
+
+    numpy: ClassVar[Callable[..., Any]]
+    derivative: ClassVar[str]  # Theano's scalar operation that has the same one
+    constraints = (cog.fields("x"),)
+    example = "%x", "%x: !cog.field<[3], complex<f32>>"
 
     def infer(self: Unary[FieldType]) -> FieldType:
         return self.x
 
+    def reference(self: Unary[np.ndarray]) -> np.ndarray:
+        return np.asarray(type(self).numpy(self.x))
+
     def element(self: Unary[Tensor], y: Tensor) -> Element:
-        grid, tensor = result_axes(y, self.grid("x"))
-        return Element((*grid, *tensor), self.combine(read(self, "x", grid, tensor)))
+        grid, tensor = cog.result_axes(y, self.grid("x"))
+        return Element((*grid, *tensor), self.combine(cog.read(self, "x", grid, tensor)))
 
     def combine(self: Any, x: Expr) -> Expr:
         raise NotImplementedError
@@ -277,12 +182,8 @@ class Unary(CogOperator[T]):
 class Neg(Unary[T]):
     """Y = -X   (Field operators, unary minus)"""
 
+    numpy = np.negative
     derivative = "neg"
-
-    example = example_program("%y = cog.neg %x", "%x: !cog.field<[3], complex<f32>>")
-
-    def reference(self: Neg[np.ndarray]) -> np.ndarray:
-        return np.asarray(-self.x)
 
     def combine(self: Any, x: Expr) -> Expr:
         return -x
@@ -292,12 +193,9 @@ class Neg(Unary[T]):
 class Reciprocal(Unary[T]):
     """Y = 1 / X; of a complex number conj(X) / |X|^2"""
 
+    numpy = lambda x: _quotient(np.ones_like(np.real(x)), x)  # noqa: E731
     derivative = "inv"
-
-    example = example_program("%y = cog.reciprocal %x", "%x: !cog.field<[3], f32>")
-
-    def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
-        return np.asarray(_quotient(np.ones_like(np.real(self.x)), self.x))
+    example = "%x", "%x: !cog.field<[3], f32>"
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:

@@ -9,30 +9,22 @@ import numpy as np
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, example_program, operator
-from .arithmetic import Binary, Unary
-from .cog_operator import COMPATIBLE, fields, joined, pair, parts, pointwise, real, spread_both
-
-
-def _example(name: str) -> str:
-    return example_program(f"%y = cog.{name} %x", "%x: !cog.field<[3], complex<f32>>")
+from ..spec.op import T, operator
+from .arithmetic import RealBinary, Unary
+from .cog_operator import joined, pair, parts, pointwise, spread_both
 
 
 @operator
-class Complex(Binary[T]):
+class Complex(RealBinary[T]):
     """Y = A + i B, of two real fields"""
 
-    constraints = (fields("a", "b"), COMPATIBLE, real(2, "a", "b"))
-    example = example_program("%y = cog.complex %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>")
+    example = "%a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>"
 
     def infer(self: Complex[FieldType]) -> FieldType:
         return joined(self.a, self.b).with_element(C64)
 
     def reference(self: Complex[np.ndarray]) -> np.ndarray:
-        a, b = np.broadcast_arrays(*spread_both(self))
-        y = np.empty(a.shape, np.complex64)
-        y.real, y.imag = a, b
-        return y
+        return SCALARS["complex"].numpy(*spread_both(self))
 
     def element(self: Complex[Tensor], y: Tensor) -> Element:
         return pointwise(self, y, pair)
@@ -53,10 +45,7 @@ class Real(Part[T]):
     """Y = the real part of X"""
 
     derivative = "real"
-    example = _example("real")
-
-    def reference(self: Real[np.ndarray]) -> np.ndarray:
-        return np.real(self.x)
+    numpy = np.real
 
     def combine(self: Any, x: Expr) -> Expr:
         return parts(x)[0]
@@ -67,10 +56,7 @@ class Imag(Part[T]):
     """Y = the imaginary part of X"""
 
     derivative = "imag"
-    example = _example("imag")
-
-    def reference(self: Imag[np.ndarray]) -> np.ndarray:
-        return np.imag(self.x)
+    numpy = np.imag
 
     def combine(self: Any, x: Expr) -> Expr:
         return parts(x)[1]
@@ -81,10 +67,7 @@ class Conj(Unary[T]):
     """Y = the conjugate of X"""
 
     derivative = "conj"
-    example = _example("conj")
-
-    def reference(self: Conj[np.ndarray]) -> np.ndarray:
-        return np.asarray(np.conj(self.x))
+    numpy = np.conj
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:
@@ -93,16 +76,16 @@ class Conj(Unary[T]):
         return pair(re, -im)
 
 
+def _magnitude(x: Any) -> Any:
+    return np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
 @operator
 class Abs(Part[T]):
     """Y = |X|; of a complex number the square root of re^2 + im^2"""
 
     derivative = "abs_"
-    example = _example("abs")
-
-    def reference(self: Abs[np.ndarray]) -> np.ndarray:
-        x: Any = self.x
-        return np.asarray(np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x))
+    numpy = _magnitude
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:
@@ -111,18 +94,18 @@ class Abs(Part[T]):
         return apply("sqrt", re * re + im * im)
 
 
+def _angle(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return SCALARS["atan2"].numpy(x.imag, x.real)
+    return np.where(x < 0, np.float32(np.pi), np.where(x >= 0, np.float32(0), x))
+
+
 @operator
 class Phase(Part[T]):
     """Y = the angle of X in [-pi, pi]; of a real number pi where it is negative, else 0"""
 
     derivative = "angle"
-    example = _example("phase")
-
-    def reference(self: Phase[np.ndarray]) -> np.ndarray:
-        x: Any = self.x
-        if x.dtype.kind == "c":
-            return np.asarray(SCALARS["atan2"].numpy(x.imag, x.real))
-        return np.where(x < 0, np.float32(np.pi), np.where(x >= 0, np.float32(0), x))
+    numpy = _angle
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:

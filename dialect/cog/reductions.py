@@ -10,12 +10,10 @@ import numpy as np
 from ..ir.types import C64, FieldType, TensorType
 from ..notation.expressions import Element, Tensor, axes, reduce
 from ..notation.reference_minmax import largest, smallest
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 
-
-def _example(name: str) -> str:
-    return example_program(f"%y = cog.{name} %x", "%x: !cog.field<[4, 5], tensor<3xf32>>")
+VECTORS = "%x", "%x: !cog.field<[4, 5], tensor<3xf32>>"  # an example's operand
 
 
 def _reduction(function: str, over: Any, x: Any) -> Any:
@@ -35,7 +33,7 @@ class ReduceSum(CogOperator[T]):
 
     x: T
     constraints = (fields("x"),)
-    example = _example("reduce_sum")
+    example = VECTORS
 
     def infer(self: ReduceSum[FieldType]) -> FieldType:
         return FieldType(self.x.shape, TensorType((), self.x.element))
@@ -61,6 +59,7 @@ class FieldReduce(CogOperator[T]):
     x: T
     function: ClassVar[str]
     numpy: ClassVar[Any]
+    example = VECTORS
 
     def infer(self: FieldReduce[FieldType]) -> FieldType:
         return FieldType((), self.x.tensor)
@@ -82,34 +81,13 @@ class FieldReduce(CogOperator[T]):
         return [self.x.scalar("eq", y.with_ones(over)).scalar("switch", g, 0)]  # every tie
 
 
-@operator
-class FieldReduceSum(FieldReduce[T]):
-    """Y = the sum of X[p] over all points p"""
-
-    function = "add"
-    numpy = np.sum
-    constraints = (fields("x"),)
-    example = _example("field_reduce_sum")
-
-
 NOT_EMPTY = C(2, "no size of type(x) is 0: the field has points", lambda o: all(n > 0 for n in o.x.shape))
-
-
-@operator
-class FieldReduceMin(FieldReduce[T]):
-    """Y = the smallest X[p] over all points p; NaN if one of them is"""
-
-    function = "minimum"
-    numpy = smallest
-    constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
-    example = _example("field_reduce_min")
-
-
-@operator
-class FieldReduceMax(FieldReduce[T]):
-    """Y = the largest X[p] over all points p; NaN if one of them is"""
-
-    function = "maximum"
-    numpy = largest
-    constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
-    example = _example("field_reduce_max")
+FIELD_REDUCTIONS = {
+    "sum": ("add", np.sum, "the sum of X[p] over all points p", ()),
+    "min": ("minimum", smallest, "the smallest X[p] over all points p; NaN if one of them is", (real(1, "x"), NOT_EMPTY)),
+    "max": ("maximum", largest, "the largest X[p] over all points p; NaN if one of them is", (real(1, "x"), NOT_EMPTY)),
+}  # fmt: skip
+for _name, (_function, _numpy, _doc, _constraints) in FIELD_REDUCTIONS.items():
+    _members = {"__doc__": f"Y = {_doc}", "__module__": __name__, "function": _function, "numpy": _numpy}
+    _members["constraints"] = (fields("x"), *_constraints)
+    operator(type(f"FieldReduce{_name.capitalize()}", (FieldReduce,), _members))

@@ -13,12 +13,10 @@ from ..ir.types import FieldType
 from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
 
-
-def _example(rest: str) -> str:
-    return example_program(f"%y = cog.{rest}", "%x: !cog.field<[4, 5], f32>")
+GRID = "%x: !cog.field<[4, 5], f32>"  # the operand of examples
 
 
 def zero(t: ex.Tensor) -> ex.Expr:
@@ -38,7 +36,7 @@ class Outer(CogOperator[T]):
         scalar_field(2, "a", "b"),
         C(3, "rank(a) + rank(b) <= 3 for type(a) and type(b)", lambda o: o.a.rank + o.b.rank <= 3),
     )
-    example = example_program("%y = cog.outer %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>")
+    example = "%a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>"
 
     def infer(self: Outer[FieldType]) -> FieldType:
         return FieldType((*self.a.shape, *self.b.shape), self.a.tensor)
@@ -71,7 +69,7 @@ class Slice(CogOperator[T]):
         C(2, "0 <= index < size(x)", lambda o: o.index >= 0 and o.index < o.x.shape[0], at="index"),
     )
     symbols = {"size": lambda o: o.x.shape[0]}
-    example = _example("slice %x {index = 2}")
+    example = "%x {index = 2}", GRID
 
     def infer(self: Slice[FieldType]) -> FieldType:
         return FieldType(self.x.shape[1:], self.x.tensor)
@@ -104,7 +102,7 @@ class Subfield(CogOperator[T]):
         C(2, "0 <= begin < end <= shape(x)",
             lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True))),
     )  # fmt: skip
-    example = _example("subfield %x {begin = [1, 1], end = [3, 4]}")
+    example = "%x {begin = [1, 1], end = [3, 4]}", GRID
 
     def infer(self: Subfield[FieldType]) -> FieldType:
         return FieldType(tuple(e - b for b, e in zip(self.begin, self.end, strict=True)), self.x.tensor)
@@ -137,7 +135,7 @@ class Reshape(CogOperator[T]):
         C(2, "product(shape) = points(x)", lambda o: product(o.shape) == product(o.x.shape), at="shape"),
     )  # fmt: skip
     symbols = {"points": lambda o: product(o.x.shape), "product": lambda o: product(o.shape)}
-    example = _example("reshape %x {shape = [2, 10]}")
+    example = "%x {shape = [2, 10]}", GRID
 
     def infer(self: Reshape[FieldType]) -> FieldType:
         return FieldType(self.shape, self.x.tensor)
@@ -176,7 +174,7 @@ class Expand(CogOperator[T]):
         C(3, 'border = "zero", or no size in shape(x) is 0',
             lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape), at="border"),
     )  # fmt: skip
-    example = _example('expand %x {shape = [6, 6], border = "clamp"}')
+    example = '%x {shape = [6, 6], border = "clamp"}', GRID
 
     def infer(self: Expand[FieldType]) -> FieldType:
         return FieldType(self.shape, self.x.tensor)
@@ -239,7 +237,7 @@ class Moving(CogOperator[T]):
 class Shift(Moving[T]):
     """Y[i] = X[i - amount], 0 where X has no such point"""
 
-    example = _example("shift %x {amount = [1, -1]}")
+    example = "%x {amount = [1, -1]}", GRID
 
     def reference(self: Shift[np.ndarray]) -> np.ndarray:
         y = np.zeros_like(self.x)
@@ -259,7 +257,7 @@ class Shift(Moving[T]):
 class ShiftCyclic(Moving[T]):
     """Y[i] = X[(i - amount) mod size]: points that leave on one side come back on the other"""
 
-    example = _example("shift_cyclic %x {amount = [1, -1]}")
+    example = "%x {amount = [1, -1]}", GRID
 
     def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
         return np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
@@ -309,7 +307,7 @@ class Stack(CogOperator[T]):
     xs: tuple[T, ...]
 
     constraints = (*ALIKE, C(3, "rank(xs[0]) < 3 for type(xs[0])", lambda o: o.xs[0].rank < 3))
-    example = example_program("%y = cog.stack %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>")
+    example = "%a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>"
 
     def infer(self: Stack[FieldType]) -> FieldType:
         first = self.xs[0]

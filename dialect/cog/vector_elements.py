@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import FieldType, TensorType
 from ..notation.expressions import Element, Tensor, as_index
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cog_operator import CogOperator, fields, result_axes
 from .slice_shift_stack import ALIKE, chosen
 
@@ -26,7 +26,7 @@ class VectorElement(CogOperator[T]):
         C(2, "0 <= index < length", lambda o: o.index >= 0 and o.index < o.x.tensor.shape[0], at="index"),
     )
     symbols = {"length": lambda o: o.x.tensor.shape[0]}
-    example = example_program("%y = cog.vector_element %x {index = 1}", "%x: !cog.field<[2, 3], tensor<4xf32>>")
+    example = "%x {index = 1}", "%x: !cog.field<[2, 3], tensor<4xf32>>"
 
     def infer(self: VectorElement[FieldType]) -> FieldType:
         return FieldType(self.x.shape, TensorType((), self.x.element))
@@ -54,7 +54,7 @@ class Vector(CogOperator[T]):
     xs: tuple[T, ...]
 
     constraints = (*ALIKE, C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0))
-    example = example_program("%y = cog.vector %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>")
+    example = "%a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>"
 
     def infer(self: Vector[FieldType]) -> FieldType:
         return FieldType(self.xs[0].shape, TensorType((len(self.xs),), self.xs[0].element))

@@ -13,7 +13,7 @@ from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, exactly, greatest, i32, numbers, rounded
 
 
@@ -79,7 +79,7 @@ class BroadcastAdd(Broadcast[T]):
 
     scalar = derivative = "add"
     exact = staticmethod(np.add)
-    example = example_program("%z = cvm.broadcast_add %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32")
+    example = "%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"
 
 
 @operator
@@ -88,7 +88,7 @@ class BroadcastSub(Broadcast[T]):
 
     scalar = derivative = "sub"
     exact = staticmethod(np.subtract)
-    example = example_program("%y = cvm.broadcast_sub %x, 128", "%x: 2x3xi32", "2x3xi32")
+    example = "%x, 128", "%x: 2x3xi32", "2x3xi32"
 
 
 @operator
@@ -97,7 +97,7 @@ class BroadcastMul(Broadcast[T]):
 
     scalar = derivative = "mul"
     exact = staticmethod(np.multiply)
-    example = example_program("%z = cvm.broadcast_mul %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32")
+    example = "%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"
 
 
 @operator
@@ -109,7 +109,7 @@ class BroadcastDiv(Broadcast[T]):
 
     derivative = "true_div"
 
-    example = example_program("%z = cvm.broadcast_div %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32")
+    example = "%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> Any:
@@ -131,7 +131,7 @@ class BroadcastMax(Broadcast[T]):
 
     derivative = "maximum"
     exact = staticmethod(SCALARS["maximum"].numpy)
-    example = example_program("%z = cvm.broadcast_max %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32")
+    example = "%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return apply(greatest(a.type), a, b)
@@ -144,7 +144,7 @@ class BroadcastGreater(Broadcast[T]):
     scalar = "gt"
     exact = staticmethod(np.greater)
     constraints = (i32("a", "b"), *Broadcast.constraints[1:])
-    example = example_program("%y = cvm.broadcast_greater %x, 0", "%x: 2x3xi32", "2x3xi32")
+    example = "%x, 0", "%x: 2x3xi32", "2x3xi32"
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return cast(apply(self.scalar, a, b), I32)

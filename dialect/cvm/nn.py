@@ -12,7 +12,7 @@ from ..ir.types import BY_DTYPE, I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
 from ..notation.index_bounds import inside
 from ..notation.reference_minmax import largest
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cvm_operator import (
     MAX_ATTR,
     MIN_ATTR,
@@ -76,8 +76,8 @@ class Conv2d(CvmOperator[T]):
         C(9, "DH * (KH - 1) + 1 <= H + 2 * PH", lambda o: o.slack(0) >= 0),
         C(10, "DW * (KW - 1) + 1 <= W + 2 * PW", lambda o: o.slack(1) >= 0),
     )
-    example = example_program(
-        "%y = cvm.conv2d %x, %w, %b {padding = [1, 1], stride = [2, 2]}",
+    example = (
+        "%x, %w, %b {padding = [1, 1], stride = [2, 2]}",
         "%x: 1x3x8x8xi32, %w: 4x3x3x3xi32, %b: 4xi32",
         "1x4x4x4xi32",
     )
@@ -188,7 +188,7 @@ class Dense(CvmOperator[T]):
         C(2, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
         C(3, "shape(b) = (N,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
     )
-    example = example_program("%y = cvm.dense %x, %w, %b", "%x: 2x3xi32, %w: 4x3xi32, %b: 4xi32", "2x4xi32")
+    example = "%x, %w, %b", "%x: 2x3xi32, %w: 4x3xi32, %b: 4xi32", "2x4xi32"
 
     def infer(self: Dense[TensorType]) -> TensorType:
         return self.x.with_shape(self.x.shape[0], self.w.shape[0])
@@ -214,7 +214,7 @@ class Relu(Elementwise[T]):
     """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1]), of floats NaN where X is   (NN Operators, relu)"""
 
     constraints = (numbers("x"),)
-    example = example_program("%y = cvm.relu %x", "%x: 2x3xi32", "2x3xi32")
+    example = "%x", "%x: 2x3xi32", "2x3xi32"
 
     def reference(self: Relu[np.ndarray]) -> np.ndarray:
         return np.where(self.x <= 0, np.zeros_like(self.x), self.x)
@@ -257,9 +257,7 @@ class MaxPool2d(CvmOperator[T]):
         C(5, "PSW in [0, W + 2 * PW + 1)", lambda o: o.pool_size[1] >= 0 and o.slack(1) >= 0, at="pool_size"),
         C(6, "PSH > PH and PSW > PW", lambda o: all(map(gt, o.pool_size, o.pads)), at="pool_size"),
     )
-    example = example_program(
-        "%y = cvm.max_pool2d %x {pool_size = [2, 2], strides = [2, 2]}", "%x: 1x3x8x8xi32", "1x3x4x4xi32"
-    )
+    example = "%x {pool_size = [2, 2], strides = [2, 2]}", "%x: 1x3x8x8xi32", "1x3x4x4xi32"
 
     @property
     def pads(self) -> tuple[int, int]:
@@ -323,7 +321,7 @@ class Upsampling(CvmOperator[T]):
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
         within(2, "scale", 1, MAX_ATTR, at="scale"),
     )
-    example = example_program("%y = cvm.upsampling %x {scale = 2}", "%x: 1x3x4x4xi32", "1x3x8x8xi32")
+    example = "%x {scale = 2}", "%x: 1x3x4x4xi32", "1x3x8x8xi32"
 
     def infer(self: Upsampling[TensorType]) -> TensorType:
         n, c, h, w = self.x.shape

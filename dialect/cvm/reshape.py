@@ -11,7 +11,7 @@ from ..ir.sizes import Dim, Shape, product
 from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Tensor, axes
 from ..spec.broadcasting import all_of, is_one
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from ..spec.reshape_indexing import reshape_element
 from .cvm_operator import MAX_ATTR, MIN_ATTR, CvmOperator, within
 from .transpose_tile_concatenate import axes_exist, from_start
@@ -37,7 +37,7 @@ class Flatten(SameElements[T]):
     flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension.
     """
 
-    example = example_program("%y = cvm.flatten %x", "%x: 2x3xi32", "6xi32")
+    example = "%x", "%x: 2x3xi32", "6xi32"
 
     def infer(self: Flatten[TensorType]) -> TensorType:
         return self.x.with_shape(self.x.size)
@@ -64,7 +64,7 @@ class ExpandDims(SameElements[T]):
         within(2, "num_newaxis", MIN_ATTR, MAX_ATTR, at="num_newaxis"),
     )
     symbols = {"N": lambda o: o.x.rank}
-    example = example_program("%y = cvm.expand_dims %x {axis = 1, num_newaxis = 2}", "%x: 2x3xi32", "2x1x1x3xi32")
+    example = "%x {axis = 1, num_newaxis = 2}", "%x: 2x3xi32", "2x1x1x3xi32"
 
     def infer(self: ExpandDims[TensorType]) -> TensorType:
         n = self.x.shape
@@ -101,7 +101,7 @@ class Reshape(SameElements[T]):
         C(3, "product(m) = product(n)", lambda o: product(o.m(o.x.size)) == o.x.size, at="target_shape"),
     )
     symbols = {"m": lambda o: o.m(o.x.size), "n": lambda o: o.x.shape}
-    example = example_program("%y = cvm.reshape %x {target_shape = [-1, 3]}", "%x: 2x3x4xi32", "8x3xi32")
+    example = "%x {target_shape = [-1, 3]}", "%x: 2x3x4xi32", "8x3xi32"
 
     def infer(self: Reshape[TensorType]) -> TensorType:
         return self.x.with_shape(*self.m(self.x.size))
@@ -134,7 +134,7 @@ class Squeeze(SameElements[T]):
         C(3, "shape(x) has no unknown size if axes is empty", lambda o: bool(o.axes) or o.x.is_static),
     )
     symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.x.shape}
-    example = example_program("%y = cvm.squeeze %x {axes = [0]}", "%x: 1x3x1x2xi32", "3x1x2xi32")
+    example = "%x {axes = [0]}", "%x: 1x3x1x2xi32", "3x1x2xi32"
 
     def infer(self: Squeeze[TensorType]) -> TensorType:
         return self.x.with_shape(*(self.x.shape[j] for j in self.kept(self.x.shape)))

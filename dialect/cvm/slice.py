@@ -10,7 +10,7 @@ from ..ir.sizes import Dim, Shape, bounded, larger, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
 
@@ -46,9 +46,7 @@ class Slice(CvmOperator[T]):
         "e_vec": lambda o: tuple(e for _, e, _ in o.clipped(o.x.shape)),
         "s_arr": lambda o: tuple(s for _, _, s in o.clipped(o.x.shape)),
     }
-    example = example_program(
-        "%y = cvm.slice %x {begin = [1, -1], end = [3, -6], strides = [1, -1]}", "%x: 4x5xi32", "2x5xi32"
-    )
+    example = "%x {begin = [1, -1], end = [3, -6], strides = [1, -1]}", "%x: 4x5xi32", "2x5xi32"
 
     def infer(self: Slice[TensorType]) -> TensorType:
         lengths = (((e - b if s > 0 else b - e) + abs(s) - 1) // abs(s) for b, e, s in self.ranges(self.x.shape))
@@ -132,7 +130,7 @@ class SliceLike(CvmOperator[T]):
         "n": lambda o: o.x.shape,
         "sliced_axes": lambda o: o.sliced_axes(o.x.rank),
     }
-    example = example_program("%y = cvm.slice_like %x, %like {axes = [1]}", "%x: 4x5xi32, %like: 2x3xi32", "4x3xi32")
+    example = "%x, %like {axes = [1]}", "%x: 4x5xi32, %like: 2x3xi32", "4x3xi32"
 
     def infer(self: SliceLike[TensorType]) -> TensorType:
         sliced = self.sliced_axes(self.x.rank)

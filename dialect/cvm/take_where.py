@@ -10,7 +10,7 @@ from ..ir.sizes import Dim, Shape, product
 from ..ir.types import I64, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, i32, numbers
 
 
@@ -33,7 +33,7 @@ class Take(CvmOperator[T]):
         C(2, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.choices(o.x.shape) >= 1),
     )
     symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.choices(o.x.shape)}
-    example = example_program("%y = cvm.take %x, %rows {axis = 0}", "%x: 4x5xi32, %rows: 3xi32", "3x5xi32")
+    example = "%x, %rows {axis = 0}", "%x: 4x5xi32, %rows: 3xi32", "3x5xi32"
 
     def infer(self: Take[TensorType]) -> TensorType:
         if self.axis is None:
@@ -77,7 +77,7 @@ class CvmLut(CvmOperator[T]):
         C(1, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.table.size >= 1),
     )
     symbols = {"n": lambda o: o.table.size}
-    example = example_program("%y = cvm.cvm_lut %table, %x", "%table: 256xi32, %x: 2x3xi32", "2x3xi32")
+    example = "%table, %x", "%table: 256xi32, %x: 2x3xi32", "2x3xi32"
 
     def infer(self: CvmLut[TensorType]) -> TensorType:
         return self.table.with_shape(*self.indices.shape)
@@ -115,7 +115,7 @@ class Where(CvmOperator[T]):
         C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
         C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)", lambda o: _decides(o)),
     )
-    example = example_program("%y = cvm.where %cond, %a, %b", "%cond: 2xi32, %a: 2x3xi32, %b: 2x3xi32", "2x3xi32")
+    example = "%cond, %a, %b", "%cond: 2xi32, %a: 2x3xi32, %b: 2x3xi32", "2x3xi32"
 
     def infer(self: Where[TensorType]) -> TensorType:
         return self.a

@@ -14,7 +14,7 @@ from ..ir.sizes import Dim, same_size
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, when
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cvm_operator import MAX_ATTR, CvmOperator, one_element_type, within
 
 
@@ -34,7 +34,7 @@ class Repeat(CvmOperator[T]):
         C(2, "repeats >= 1", lambda o: o.repeats >= 1, at="repeats"),
     )
     symbols = {"N": lambda o: o.x.rank}
-    example = example_program("%y = cvm.repeat %x {axis = 1, repeats = 2}", "%x: 2x3xi32", "2x6xi32")
+    example = "%x {axis = 1, repeats = 2}", "%x: 2x3xi32", "2x6xi32"
 
     def infer(self: Repeat[TensorType]) -> TensorType:
         n = self.x.shape
@@ -68,7 +68,7 @@ class Tile(CvmOperator[T]):
         within(1, "reps", 1, MAX_ATTR, at="reps"),
         C(2, "M >= 1, reps having M entries", lambda o: len(o.reps) >= 1, at="reps"),
     )
-    example = example_program("%y = cvm.tile %x {reps = [2, 1, 3]}", "%x: 2x3xi32", "2x2x9xi32")
+    example = "%x {reps = [2, 1, 3]}", "%x: 2x3xi32", "2x2x9xi32"
 
     def infer(self: Tile[TensorType]) -> TensorType:
         n, m = self.x.shape, self.reps
@@ -109,7 +109,7 @@ class Concatenate(CvmOperator[T]):
         C(4, "n[i][j] = n[0][j] for all i in [1, M) and j != axis", lambda o: _line_up(o)),
     )
     symbols = {"M": lambda o: len(o.xs), "n": lambda o: tuple(x.shape for x in o.xs)}
-    example = example_program("%y = cvm.concatenate %a, %b {axis = 1}", "%a: 2x3xi32, %b: 2x1xi32", "2x4xi32")
+    example = "%a, %b {axis = 1}", "%a: 2x3xi32, %b: 2x1xi32", "2x4xi32"
 
     def infer(self: Concatenate[TensorType]) -> TensorType:
         n = self.xs[0].shape
@@ -158,7 +158,7 @@ class Transpose(CvmOperator[T]):
         C(3, "card{real_axes} = N", lambda o: len(set(o.real_axes(o.x.rank))) == o.x.rank, at="axes"),
     )
     symbols = {"M": lambda o: len(o.axes), "N": lambda o: o.x.rank, "real_axes": lambda o: o.real_axes(o.x.rank)}
-    example = example_program("%y = cvm.transpose %x {axes = [2, 0, 1]}", "%x: 2x3x4xi32", "4x2x3xi32")
+    example = "%x {axes = [2, 0, 1]}", "%x: 2x3x4xi32", "4x2x3xi32"
 
     def infer(self: Transpose[TensorType]) -> TensorType:
         return self.x.with_shape(*(self.x.shape[a] for a in self.real_axes(self.x.rank)))

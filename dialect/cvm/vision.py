@@ -7,7 +7,7 @@ import numpy as np
 from ..ir.types import I1, I32, I64, TensorType
 from ..notation.expressions import Expr, Tensor, Var, apply, as_index, cast, constant, indices, maximum, minimum, select
 from ..notation.loops import Alloc, Block, For, If, Let, Statement, Store, accumulator, assign, update
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, i32
 
 ID, SCORE, LEFT, TOP, RIGHT, BOTTOM = range(6)  # the columns of a row
@@ -31,11 +31,7 @@ class GetValidCount(CvmOperator[T]):
         C(1, "rank(x) = 3", lambda o: o.x.rank == 3),
         C(2, "2 <= dim(x, 2) <= 32", lambda o: 2 <= o.x.shape[2] <= 32),
     )
-    example = example_program(
-        "%valid_count, %y = cvm.get_valid_count %x {score_threshold = 30}",
-        "%x: 1x4x6xi32",
-        "(tensor<1xi32>, tensor<1x4x6xi32>)",
-    )
+    example = ("%x {score_threshold = 30}", "%x: 1x4x6xi32", "(tensor<1xi32>, tensor<1x4x6xi32>)")
 
     def infer(self: GetValidCount[TensorType]) -> tuple[TensorType, TensorType]:
         return self.x.with_shape(self.x.shape[0]), self.x
@@ -100,8 +96,8 @@ class NonMaxSuppression(CvmOperator[T]):
         C(4, "dim(valid_count, 0) = dim(x, 0)", lambda o: o.valid_count.shape[0] == o.x.shape[0]),
         C(5, "iou_threshold > 0", lambda o: o.iou_threshold > 0, at="iou_threshold"),
     )
-    example = example_program(
-        "%y = cvm.non_max_suppression %x, %valid_count {iou_threshold = 45, max_output_size = 10}",
+    example = (
+        "%x, %valid_count {iou_threshold = 45, max_output_size = 10}",
         "%x: 1x4x6xi32, %valid_count: 1xi32",
         "1x4x6xi32",
     )

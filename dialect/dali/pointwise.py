@@ -15,7 +15,7 @@ from ..ir.types import BY_DTYPE, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
-from ..spec.op import C, Operator, T, example_program, snake_case
+from ..spec.op import C, Operator, T, snake_case
 from .promotion import RULES, SUPPORTED, Rule
 
 MOST_GROUPS = 6
@@ -47,9 +47,8 @@ class Pointwise(Operator[T]):
         cls.symbol = symbol or snake_case(cls.__name__)
         if "constraints" not in cls.__dict__:
             cls.constraints = constraints(cls.names, cls.rule, cls.symbol)
-        operation = f"%y = dali.{snake_case(cls.__name__)} {', '.join(f'%{n}' for n in cls.names)}"
         arguments = ", ".join(f"%{n}: {t}" for n, t in zip(cls.names, cls.shown, strict=False))
-        cls.example = example_program(operation, arguments)
+        cls.example = ", ".join(f"%{n}" for n in cls.names), arguments
 
     def working(self, *elements: ElementType) -> ElementType:
         """The type in which the operator computes, of its operands' types."""

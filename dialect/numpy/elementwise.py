@@ -11,7 +11,7 @@ from ..ir.types import BY_DTYPE, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
 from ..spec.broadcasting import aligned
-from ..spec.op import C, Operator, T, Unmet, example_program, operator
+from ..spec.op import C, Operator, T, Unmet, operator
 from ..theano.dimensions import first_clash, joined, sizes_agree, source
 from ..theano.scalar_op import SCALAR_OPS
 from .arithmetic import NEGATIVE_POWER
@@ -47,9 +47,7 @@ class Elementwise(Operator[T]):
         C(4, "NumPy has a loop of ufunc for elements", lambda o: o.row.loop(tuple(x.element for x in o.xs)) is not None),
         C(5, "sizes that meet are equal, or declared to be 1", lambda o: sizes_agree(*(x.shape for x in o.xs))),
     )  # fmt: skip
-    example = example_program(
-        '%z = numpy.elementwise %x, %y {ufunc = "floor_divide"}', "%x: 2x3xi64, %y: 3xi8", "2x3xi64"
-    )
+    example = '%z = %x, %y {ufunc = "floor_divide"}', "%x: 2x3xi64, %y: 3xi8", "2x3xi64"
 
     @property
     def row(self: Any) -> Ufunc:

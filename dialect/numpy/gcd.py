@@ -10,7 +10,7 @@ from ..ir.types import ELEMENT_TYPES, ElementType, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 
 
 @operator
@@ -25,7 +25,7 @@ class Gcd(Operator[T]):
         C(2, "rank(x) = rank(y)", lambda o: len(o.x.array_shape) == len(o.y.array_shape)),
         C(3, "shape(x) = shape(y)", lambda o: same_shape(o.x.array_shape, o.y.array_shape)),
     )  # fmt: skip
-    example = example_program("%z = numpy.gcd %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32")
+    example = "%z = %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32"
 
     def infer(self: Gcd[TensorType]) -> TensorType:
         return self.x

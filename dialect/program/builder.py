@@ -113,6 +113,10 @@ class Node:
         operands = (self, *map(self.literal, others))
         return self.builder.apply("theano.elemwise", *operands, scalar_op=name, **attributes)
 
+    def switched(self, condition: Node) -> tuple[Node, Node]:
+        """The node where the condition holds and 0 elsewhere, and the other way round."""
+        return condition.scalar("switch", self, 0), condition.scalar("switch", 0, self)
+
     def cast(self, element: ElementType) -> Node:
         return self if element is self.element else self.scalar("cast", dtype=element)
 

@@ -14,7 +14,7 @@ from ..ir.types import I32, I64, ElementType, TensorType, element_of
 from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, constant, indices, total, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator, along_axis, at_place, parameter, quantised
 
 MOST = 4096  # of strides, dilations and paddings
@@ -130,8 +130,8 @@ class Conv2d(Windowed[T]):
         C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
         *FITS,
     )
-    example = example_program(
-        "%y = quant.conv2d %x, %w, -128, 0, %b {padding = [0, 0, 1, 1], stride = [2, 2]}",
+    example = (
+        "%x, %w, -128, 0, %b {padding = [0, 0, 1, 1], stride = [2, 2]}",
         "%x: 1x8x8x3xi8, %w: 4x3x3x3xi8, %b: 4xi32",
         "1x4x4x4xi32",
     )
@@ -213,11 +213,7 @@ class DepthwiseConv2d(Windowed[T]):
         C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.symbols["OC"](o))),
         *FITS,
     )
-    example = example_program(
-        "%y = quant.depthwise_conv2d %x, %w, 4, 0 {padding = [1, 1, 1, 1]}",
-        "%x: 1x8x8x3xi8, %w: 3x3x3x1xi8",
-        "1x8x8x3xi32",
-    )
+    example = ("%x, %w, 4, 0 {padding = [1, 1, 1, 1]}", "%x: 1x8x8x3xi8, %w: 3x3x3x1xi8", "1x8x8x3xi32")
 
     def kernel(self: Any) -> tuple[Dim, Dim]:
         return self.w.shape[:2]
@@ -280,8 +276,8 @@ class TransposeConv2d(Contraction[T]):
         attributes_within(11, "stride", 1),
         C(13, "the result has rows and columns", lambda o: o.size(0) >= 1 and o.size(1) >= 1),
     )
-    example = example_program(
-        "%y = quant.transpose_conv2d %x, %w, 4, 0 {padding = [0, 0, 1, 1], stride = [2, 2]}",
+    example = (
+        "%x, %w, 4, 0 {padding = [0, 0, 1, 1], stride = [2, 2]}",
         "%x: 1x4x4x3xi8, %w: 2x3x3x3xi8",
         "1x8x8x2xi32",
     )
@@ -340,7 +336,7 @@ class Dense(Contraction[T]):
         parameter(7, "w_zero_point", "N"),
         C(8, "shape(bias) = (N,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
     )
-    example = example_program("%y = quant.dense %x, %w, -3, 0, %b", "%x: 2x3xi8, %w: 4x3xi8, %b: 4xi32", "2x4xi32")
+    example = "%x, %w, -3, 0, %b", "%x: 2x3xi8, %w: 4x3xi8, %b: 4xi32", "2x4xi32"
 
     def infer(self: Dense[TensorType]) -> TensorType:
         return TensorType((self.x.shape[0], self.w.shape[0]), self.acc)
@@ -380,7 +376,7 @@ class BatchMatmul(Contraction[T]):
         parameter(6, "a_zero_point", "M"),
         parameter(7, "b_zero_point", "N"),
     )
-    example = example_program("%y = quant.batch_matmul %a, %b, -3, 7", "%a: 5x2x3xi8, %b: 5x3x4xi8", "5x2x4xi32")
+    example = "%a, %b, -3, 7", "%a: 5x2x3xi8, %b: 5x3x4xi8", "5x2x4xi32"
 
     def sizes_fit(self: Any) -> bool:
         a, b = self.a.shape, self.b.shape

@@ -11,7 +11,7 @@ from ..ir.types import I8, I16, I32, I64, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant
 from ..spec.broadcasting import aligned as aligned_sizes
 from ..spec.broadcasting import all_of, broadcast, fits, source
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator, clamped, in_limits, quantised
 
 INTEGER_ROUNDINGS = ("single", "tosa_double", "tflite_double")
@@ -91,8 +91,8 @@ class Add(Binary[T]):
         C(5, "three multipliers in the limits of i32 and three shifts in [0, 64)", lambda o: len(o.multipliers) == len(o.shifts) == 3 and are_scales(o.multipliers, o.shifts)),
         C(6, "left_shift in [0, 32)", lambda o: 0 <= o.left_shift < 32, at="left_shift"),
     )  # fmt: skip
-    example = example_program(
-        "%y = quant.add %x, %z {zero_points = [1, -2, 3], multipliers = [1073741824, 1518500250, 1717986918], shifts = [31, 31, 49]}",
+    example = (
+        "%x, %z {zero_points = [1, -2, 3], multipliers = [1073741824, 1518500250, 1717986918], shifts = [31, 31, 49]}",
         "%x: 2x3xi8, %z: 3xi8",
         "2x3xi8",
     )
@@ -133,8 +133,8 @@ class Mul(Binary[T]):
         *CONSTRAINTS,
         C(5, "multiplier is in the limits of i32, shift in [0, 64)", lambda o: are_scales([o.multiplier], [o.shift])),
     )
-    example = example_program(
-        "%y = quant.mul %x, %z {zero_points = [1, -2, 3], multiplier = 1518500250, shift = 37}",
+    example = (
+        "%x, %z {zero_points = [1, -2, 3], multiplier = 1518500250, shift = 37}",
         "%x: 2x3xi8, %z: 3xi8",
         "2x3xi8",
     )
@@ -177,7 +177,7 @@ class Table(QuantOperator[T]):
         C(2, "dim(table, 0) = entries", lambda o: o.table.shape[0] == o.symbols["entries"](o)),
         C(3, "element(x) = element(table) = i16 with interpolate", lambda o: not o.interpolate or o.x.element is o.table.element is I16),
     )  # fmt: skip
-    example = example_program("%y = quant.table %x, %table", "%x: 2x3xi8, %table: 256xi8", "2x3xi8")
+    example = "%x, %table", "%x: 2x3xi8, %table: 256xi8", "2x3xi8"
 
     def infer(self: Table[TensorType]) -> TensorType:
         return self.x.with_element(I32 if self.interpolate else self.table.element)

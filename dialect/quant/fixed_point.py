@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import I32, I64
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, constant, maximum, minimum
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator
 
 ITERATIONS = 3
@@ -31,7 +31,7 @@ class LeadingZeros(FixedPoint[T]):
 
     x: T
 
-    example = example_program("%y = quant.leading_zeros %x", "%x: 3xi32", "3xi32")
+    example = "%x", "%x: 3xi32", "3xi32"
 
     def reference(self: LeadingZeros[np.ndarray]) -> np.ndarray:
         bits = [32 - (int(n) & 0xFFFFFFFF).bit_length() for n in self.x.flat]
@@ -53,7 +53,7 @@ class Reciprocal(FixedPoint[T]):
 
     x: T
 
-    example = example_program("%y = quant.reciprocal %x", "%x: 3xi32", "3xi32")
+    example = "%x", "%x: 3xi32", "3xi32"
 
     def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
         return np.array([reciprocal(int(n)) for n in self.x.flat], np.int32).reshape(self.x.shape)

@@ -12,7 +12,7 @@ from ..ir.types import I32, I64, TensorType, element_of
 from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .contractions import FITS, LAYOUTS, Windowed, attributes_within
 from .quant_operator import QuantOperator, clamped, in_limits, parameter, quantised
 from .rounding import ROUNDINGS
@@ -103,9 +103,7 @@ class AvgPool2d(Pooling[T]):
         in_limits(6),
         C(7, "input_zero_point in [-65535, 65535]", lambda o: abs(o.input_zero_point) <= 65535),
     )
-    example = example_program(
-        "%y = quant.avg_pool2d %x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
-    )
+    example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
     def reference(self: AvgPool2d[np.ndarray]) -> np.ndarray:
         def average(seen: np.ndarray) -> np.ndarray:
@@ -152,9 +150,7 @@ class MaxPool2d(Pooling[T]):
 
     zero_point = 0
     constraints = (*POOLS, in_limits(6))
-    example = example_program(
-        "%y = quant.max_pool2d %x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
-    )
+    example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
     def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
         return self.pooled(lambda seen: seen.max((2, 3)))
@@ -182,9 +178,7 @@ class Pad(QuantOperator[T]):
         C(2, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == o.x.rank),
         C(3, "before, after >= 0", lambda o: all_of((lambda k=k: k >= 0) for k in (*o.before, *o.after))),
     )  # fmt: skip
-    example = example_program(
-        "%y = quant.pad %x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}", "%x: 1x4x4x3xi8", "1x5x6x3xi8"
-    )
+    example = "%x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}", "%x: 1x4x4x3xi8", "1x5x6x3xi8"
 
     def sizes(self: Any) -> tuple[Dim, ...]:
         return tuple(n + b + a for n, b, a in zip(self.x.shape, self.before, self.after, strict=True))
@@ -232,9 +226,7 @@ class Resize2d(QuantOperator[T]):
         C(5, "-16 * YN <= BY < YN, BX likewise", lambda o: all(-16 * n <= b < n for n, b in zip(o.scale[::2], o.border, strict=True))),
         C(6, "(H - 1) * YN - OY + BY is a multiple of YD that is not negative, columns likewise", lambda o: o.fits()),
     )  # fmt: skip
-    example = example_program(
-        '%y = quant.resize2d %x {scale = [2, 1, 1, 1], mode = "bilinear"}', "%x: 1x4x4x3xi8", "1x7x4x3xi32"
-    )
+    example = '%x {scale = [2, 1, 1, 1], mode = "bilinear"}', "%x: 1x4x4x3xi8", "1x7x4x3xi32"
 
     def reach(self: Any, axis: int) -> Dim:
         return (self.x.shape[1 + axis] - 1) * self.scale[2 * axis] - self.offset[axis] + self.border[axis]

@@ -90,7 +90,7 @@ class Operator(Generic[T]):
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
     rearranges: ClassVar[bool] = False  # the result shows elements of the first operand, reordered or fewer
     results: ClassVar[tuple[str, ...]] = ("y",)
-    example: ClassVar[str] = ""
+    example: ClassVar[Any] = ""  # a program, or the arguments of `example_program`
     version: ClassVar[int] = 1  # part of the compile cache's key
 
     def infer(self: Any) -> Type | tuple[Type, ...]:
@@ -259,15 +259,20 @@ class Operators(Mapping[str, type[Operator[Any]]]):
 OPERATORS = Operators()
 
 
-def example_program(operation: str, arguments: str, result: str = "") -> str:
-    """An example of one operation as a program. Types are those of tensors, without `tensor<>`, or other types in full."""
+def example_program(operator: type[Operator[Any]], operands: str, types: str, result: str = "") -> str:
+    """An example of one operation as a program. Types are those of tensors, without `tensor<>`, or other types in full.
+
+    `operands` has the attributes too, and names the results if they are not called what `Operator.results` says.
+    """
 
     def full(type: str) -> str:
         return type if type.startswith(("!", "(")) else f"tensor<{type}>"
 
-    given = ", ".join(f"{name}: {full(type)}" for name, type in (a.split(": ") for a in re.split(", (?=%)", arguments)))
+    given = ", ".join(f"{name}: {full(type)}" for name, type in (a.split(": ") for a in re.split(", (?=%)", types)))
     arrow = f" -> {full(result)}" if result else ""
-    return f"func @main({given}){arrow} {{\n  {operation}\n  return {operation.partition(' = ')[0]}\n}}\n"
+    named, _, operands = operands.partition(" = ") if re.match(r"%\w+ = ", operands) else ("", "", operands)
+    named = named or ", ".join(f"%{r}" for r in operator.results)
+    return f"func @main({given}){arrow} {{\n  {named} = {operator.name} {operands}\n  return {named}\n}}\n"
 
 
 @dataclass_transform(frozen_default=True)
@@ -277,6 +282,8 @@ def operator(cls: type[U]) -> type[U]:
     made.dialect = made.dialect or _dialect(cls.__module__)
     if "name" not in cls.__dict__:
         made.name = f"{made.dialect}.{snake_case(cls.__name__)}"
+    if isinstance(made.example, tuple):
+        made.example = example_program(made, *made.example)
     hints = typing.get_type_hints(cls)
     made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
     made.slots = tuple((f.name, f.kind == "variadic") for f in made.fields if f.is_operand)

@@ -12,7 +12,7 @@ from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
 from ..spec.broadcasting import aligned
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 from .algebraic_identities import simplified
 from .compare_select_cast import cast_to
 from .dimensions import first_clash, is_broadcastable, joined, sizes_agree, source
@@ -53,7 +53,7 @@ class Elemwise(Operator[T]):
             lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
         C(8, "in place, the shape of target is that of result", lambda o: o.target is None or o.covers()),
     )  # fmt: skip
-    example = example_program('%z = theano.elemwise %x, %y {scalar_op = "add"}', "%x: 2x3xf64, %y: 3xf32", "2x3xf64")
+    example = '%z = %x, %y {scalar_op = "add"}', "%x: 2x3xf64, %y: 3xf32", "2x3xf64"
 
     @property
     def op(self: Any) -> ScalarOp:

@@ -14,7 +14,7 @@ from ..notation.reduce_in_order import reduce_in_order
 from ..notation.reference_minmax import largest, smallest
 from ..notation.traverse import substitute
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, example_program, operator
+from ..spec.op import C, Operator, T, operator
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 from .wrapping_casts import cast_to_element, to_element
@@ -199,7 +199,7 @@ class Careduce(Reduction[T]):
     scalar_op: str = field(kw_only=True)
 
     constraints = (REDUCIBLE, *Reduction.constraints, ELEMENTS, NONEMPTY)
-    example = example_program('%y = theano.careduce %x {scalar_op = "xor", axis = [1]}', "%x: 2x3xi32", "2xi32")
+    example = '%x {scalar_op = "xor", axis = [1]}', "%x: 2x3xi32", "2xi32"
 
     function = BY_ATTRIBUTE
 
@@ -213,7 +213,7 @@ class Max(Reduction[T]):
         C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
         NONEMPTY,
     )
-    example = example_program("%y = theano.max %x {axis = [-1]}", "%x: 2x3xf32", "2xf32")
+    example = "%x {axis = [-1]}", "%x: 2x3xf32", "2xf32"
     function = "maximum"
 
 
@@ -221,7 +221,7 @@ class Max(Reduction[T]):
 class Min(Max[T]):
     """The smallest element, NaN if one is.   (CAReduce of minimum)"""
 
-    example = example_program("%y = theano.min %x", "%x: 2x3xf32", "f32")
+    example = "%x", "%x: 2x3xf32", "f32"
     function = "minimum"
 
 
@@ -240,7 +240,7 @@ class Truth(Reduction[T]):
 class All(Truth[T]):
     """True where no element is 0.   (All)"""
 
-    example = example_program("%y = theano.all %x {axis = [1]}", "%x: 2x3xf32", "2xi1")
+    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xi1"
     function = "and_"
 
 
@@ -249,5 +249,5 @@ class Any_(Truth[T]):
     """True where some element is not 0.   (Any)"""
 
     name = "theano.any"
-    example = example_program("%y = theano.any %x {axis = [1]}", "%x: 2x3xf32", "2xi1")
+    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xi1"
     function = "or_"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
-from ..spec.op import C, T, example_program, operator
+from ..spec.op import C, T, operator
 from .reduce import BY_ATTRIBUTE, MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
 from .type_rules import upcast
 
@@ -65,9 +65,7 @@ class CareduceDtype(TypedReduction[T]):
         C(5, "accumulator can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.accumulator())),
         NONEMPTY,
     )
-    example = example_program(
-        '%y = theano.careduce_dtype %x {scalar_op = "add", axis = [1], dtype = f32}', "%x: 2x3xi8", "2xf32"
-    )
+    example = '%x {scalar_op = "add", axis = [1], dtype = f32}', "%x: 2x3xi8", "2xf32"
 
     function = BY_ATTRIBUTE
 
@@ -77,7 +75,7 @@ class Sum(TypedReduction[T]):
     """The sum of the elements; of none, 0.   (Sum)"""
 
     function = "add"
-    example = example_program("%y = theano.sum %x {axis = [1]}", "%x: 2x3xf32", "2xf32")
+    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xf32"
 
 
 @operator
@@ -90,7 +88,7 @@ class Prod(TypedReduction[T]):
     no_zeros_in_input: bool = False
 
     function = "mul"
-    example = example_program("%y = theano.prod %x {axis = [1]}", "%x: 2x3xi8", "2xi64")
+    example = "%x {axis = [1]}", "%x: 2x3xi8", "2xi64"
 
 
 @operator
@@ -98,4 +96,4 @@ class ProdWithoutZeros(TypedReduction[T]):
     """The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)"""
 
     function = MUL_WITHOUT_ZEROS
-    example = example_program("%y = theano.prod_without_zeros %x", "%x: 2x3xf32", "f32")
+    example = "%x", "%x: 2x3xf32", "f32"

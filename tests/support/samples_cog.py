@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cog import arithmetic, complex_fields, reductions, slice_shift_stack, vector_elements
+from cvm.dialect.cog import arithmetic, complex_fields, slice_shift_stack, vector_elements
 from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag
 
 EDGES = (0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, -7.0, 3.0)
-FOLDS = (reductions.ReduceSum, reductions.FieldReduceSum)
+FOLDS = (OPERATORS["cog.reduce_sum"], OPERATORS["cog.field_reduce_sum"])
 SAMPLED = sorted(n for n, op in OPERATORS.items() if op.dialect == "cog" and "clocked" not in op.__module__)
 
 Shape = tuple[int, ...]
@@ -52,7 +52,7 @@ def sample(name: str, random: np.random.Generator) -> Operator[np.ndarray]:
     complex = flag(random) and not issubclass(
         cls, (arithmetic.RealBinary, complex_fields.Complex, slice_shift_stack.Outer)
     )
-    complex = complex and cls not in (reductions.FieldReduceMin, reductions.FieldReduceMax)
+    complex = complex and name not in ("cog.field_reduce_min", "cog.field_reduce_max")
     if issubclass(cls, arithmetic.Binary):
         (g, t), (h, u) = compatible(random)
         a, b = values(random, (*g, *t), complex and flag(random)), values(random, (*h, *u), complex)
