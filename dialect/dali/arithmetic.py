@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +30,6 @@ class Pos(Unary[T], kind="sign", symbol="+"):
 
 
 @operator
-class Neg(Unary[T], kind="sign", symbol="-"):
-    """-x, in x's type: of unsigned integers, too, modulo 2^width."""
-
-    scalar = derivative = "neg"
-    exact = staticmethod(np.negative)
-
-
-@operator
 class Abs(Unary[T], kind="sign"):
     """-x if x < 0, else x, in x's type: INT_MIN and -0.0 stay."""
 
@@ -54,22 +46,6 @@ class Abs(Unary[T], kind="sign"):
 
 
 @operator
-class Add(Binary[T], kind="arithmetic", symbol="+"):
-    """a + b"""
-
-    scalar = derivative = "add"
-    exact = staticmethod(np.add)
-
-
-@operator
-class Sub(Binary[T], kind="arithmetic", symbol="-"):
-    """a - b"""
-
-    scalar = derivative = "sub"
-    exact = staticmethod(np.subtract)
-
-
-@operator
 class Mul(Binary[T], kind="product", symbol="*"):
     """a * b; of two i1, their conjunction."""
 
@@ -78,15 +54,6 @@ class Mul(Binary[T], kind="product", symbol="*"):
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return apply("and" if a.type.kind == "bool" else "mul", a, b)
-
-
-@operator
-class Div(Binary[T], kind="quotient", symbol="/"):
-    """a / b as floats, f32 for integers of every width."""
-
-    derivative = "true_div"
-    scalar = "div"
-    exact = staticmethod(np.divide)
 
 
 @operator
@@ -175,33 +142,6 @@ class Pow(Power[T], kind="arithmetic", symbol="**"):
 @operator
 class Fpow(Power[T], kind="quotient"):
     """a to the power of b as floats: C's pow."""
-
-
-class Extreme(Binary[T]):
-    """The family of a if it compares so with b, else b."""
-
-    compare: ClassVar[str]
-
-    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
-        a, b = operands
-        first = a.scalar(self.compare, b)
-        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
-
-
-@operator
-class Min(Extreme[T], kind="arithmetic"):
-    """a if a < b, else b: b where either is NaN."""
-
-    scalar, compare = "min", "lt"
-    exact = staticmethod(SCALARS["min"].numpy)
-
-
-@operator
-class Max(Extreme[T], kind="arithmetic"):
-    """a if a > b, else b: b where either is NaN."""
-
-    scalar, compare = "max", "gt"
-    exact = staticmethod(SCALARS["max"].numpy)
 
 
 @operator

@@ -25,8 +25,8 @@ MOST_GROUPS = 6
 class Pointwise(Operator[T]):
     """Y[i...] = f of the operands at i..., each repeated along the axes where its size is 1.
 
-    Operands are cast to the working type (by default the result's), in which f is computed. A subclass defines f twice:
-    `exact` over arrays and `formula` over elements.
+    Operands are cast to the working type (by default the result's), in which f is computed. A subclass that is no scalar
+    function defines f twice: `exact` over arrays and `formula` over elements.
     """
 
     dialect = "dali"
@@ -34,7 +34,6 @@ class Pointwise(Operator[T]):
     rule: ClassVar[Rule]  # of element types
     symbol: ClassVar[str] = ""  # how expressions write the operator
     scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
-    exact: ClassVar[Callable[..., Any]]
     derivative: ClassVar[str] = ""  # Theano's scalar operation that has the same derivative
     shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
     symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
@@ -44,6 +43,8 @@ class Pointwise(Operator[T]):
         if not kind:
             return
         cls.rule = RULES[kind]
+        if kind == "bitwise":
+            cls.shown = "2x3xui8", "3xi32"
         cls.symbol = symbol or snake_case(cls.__name__)
         if "constraints" not in cls.__dict__:
             cls.constraints = constraints(cls.names, cls.rule, cls.symbol)
@@ -53,6 +54,10 @@ class Pointwise(Operator[T]):
     def working(self, *elements: ElementType) -> ElementType:
         """The type in which the operator computes, of its operands' types."""
         return self.rule.result(*elements)
+
+    def exact(self: Any, *operands: Any) -> Any:
+        """f, of arrays in the working type."""
+        return SCALARS[self.scalar].numpy(*operands)
 
     def formula(self: Any, *operands: Any, **_: Any) -> Expr:
         """f, of elements of the operands in the working type."""

@@ -1,4 +1,4 @@
-"""DALI's comparisons: exact between integers of any signedness; an integer meets a float in the float's type."""
+"""DALI's comparisons and choice. Integers of any signedness compare exactly, an integer with a float in the float's type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE, UI64
 from ..notation.expressions import Expr, apply, cast, constant, select
 from ..spec.op import T, operator
-from .pointwise import Binary
+from .pointwise import Binary, Pointwise
 from .promotion import promote
 
 
@@ -43,14 +43,30 @@ class Comparison(Binary[T]):
         return select(signed[0] < zero, below, apply(self.scalar, cast(a, UI64), cast(b, UI64)))
 
 
-def _comparison(name: str, symbol: str, text: str) -> type[Comparison[Any]]:
-    members = {"__doc__": text, "__module__": __name__, "scalar": name, "compare": staticmethod(getattr(python, name))}
-    return operator(type(name.capitalize(), (Comparison,), members, kind="comparison", symbol=symbol))
+for _name, _symbol, _text in (("eq", "==", "a = b"), ("ne", "!=", "a ≠ b"), ("lt", "<", "a < b"),
+    ("le", "<=", "a ≤ b"), ("gt", ">", "a > b"), ("ge", ">=", "a ≥ b")):  # fmt: skip
+    _members = {"__doc__": _text, "__module__": __name__, "scalar": _name, "compare": getattr(python, _name)}
+    operator(type(_name.capitalize(), (Comparison,), _members, kind="comparison", symbol=_symbol))
 
 
-Eq = _comparison("eq", "==", "a = b")
-Ne = _comparison("ne", "!=", "a ≠ b")
-Lt = _comparison("lt", "<", "a < b")
-Le = _comparison("le", "<=", "a ≤ b")
-Gt = _comparison("gt", ">", "a > b")
-Ge = _comparison("ge", ">=", "a ≥ b")
+@operator
+class Where(Pointwise[T], kind="choice"):
+    """a where the condition holds, else b, in the promotion of the two; both are computed."""
+
+    condition: T
+    a: T
+    b: T
+
+    names = ("condition", "a", "b")
+    shown = ("2x3xi1", "2x3xf32", "3xui8")
+    scalar = "select"
+
+    def prepared(self, elements: Any, operands: Any, convert: Any) -> list[Any]:
+        condition, a, b = operands
+        result = self.rule.result(*elements)
+        return [condition, convert(a, result), convert(b, result)]
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        chosen = g.switched(self.condition.stretched(g))
+        return [None, *(d.gathered(o) for d, o in zip(chosen, (self.a, self.b), strict=True))]

@@ -1,4 +1,4 @@
-"""DALI's bitwise operators and shifts: integers and i1 in the promotion of their types."""
+"""DALI's shifts of integers and i1, in the promotion of their types."""
 
 from __future__ import annotations
 
@@ -10,50 +10,12 @@ import numpy as np
 from ..ir.types import I32, UI32, ElementType
 from ..notation.expressions import Expr
 from ..spec.op import T, operator
-from .pointwise import Binary, Unary
-
-
-@operator
-class And(Binary[T], kind="bitwise", symbol="&"):
-    """The bits set in both a and b."""
-
-    shown = ("2x3xui8", "3xi32")
-    scalar = "and"
-    exact = staticmethod(np.bitwise_and)
-
-
-@operator
-class Or(Binary[T], kind="bitwise", symbol="|"):
-    """The bits set in a or b."""
-
-    shown = ("2x3xui8", "3xi32")
-    scalar = "or"
-    exact = staticmethod(np.bitwise_or)
-
-
-@operator
-class Xor(Binary[T], kind="bitwise", symbol="^"):
-    """The bits set in one of a and b."""
-
-    shown = ("2x3xui8", "3xi32")
-    scalar = "xor"
-    exact = staticmethod(np.bitwise_xor)
-
-
-@operator
-class Not(Unary[T], kind="bitwise", symbol="~"):
-    """The bits not set in x, in x's type; of i1 its negation."""
-
-    shown = ("2x3xui8",)
-    scalar = "not"
-    exact = staticmethod(np.invert)
+from .pointwise import Binary
 
 
 @dataclass(frozen=True, eq=False)
 class Shift(Binary[T]):
     """The family of shifts: of 8 and 16 bits in 32, and by the count modulo the width of that."""
-
-    shown = ("2x3xui8", "3xi32")
 
     def working(self, *elements: ElementType) -> ElementType:
         result = self.rule.result(*elements)
