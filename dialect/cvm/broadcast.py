@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ..ir.sizes import Dim, certainly
 from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
-from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
 from ..spec.op import C, T, operator
-from .cvm_operator import CvmOperator, exactly, greatest, i32, numbers, rounded
+from .cvm_operator import Binary, declare, greatest, i32, numbers
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:
@@ -24,21 +22,14 @@ def misfit(o: Any) -> tuple[int, Dim, Dim]:
 
 
 @dataclass(frozen=True, eq=False)
-class Broadcast(CvmOperator[T]):
+class Broadcast(Binary[T]):
     """The family of Y[d_0, ..., d_Q-1] = A[a_0, ..., a_M-1] OP B[b_0, ..., b_N-1], Q = max(M, N), where
 
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
-    em and en are the shapes aligned on the right, the shorter one filled with 1. Sizes that meet are equal, or one is
-    1 and repeated.
+    A has the shape (m_0, ..., m_M-1), B (n_0, ..., n_N-1). em and en are the shapes aligned on the right, the shorter one
+    filled with 1. Sizes that meet are equal, or one is 1 and repeated.
     """
-
-    a: T  # (m_0, ..., m_M-1)
-    b: T  # (n_0, ..., n_N-1)
-
-    scalar: ClassVar[str]  # OP as a scalar function
-    derivative: ClassVar[str]  # the scalar operation of Theano that has OP's
-    exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
     symbols = {
         "i": lambda o: misfit(o)[0],
@@ -55,14 +46,6 @@ class Broadcast(CvmOperator[T]):
     def infer(self: Broadcast[TensorType]) -> TensorType:
         return self.a.with_shape(*broadcast(self.a.shape, self.b.shape))
 
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        """a OP b, of elements a and b."""
-        return apply(self.scalar, a, b)
-
-    def reference(self: Broadcast[np.ndarray]) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return rounded(self.exact(exactly(self.a), exactly(self.b)), self.a)
-
     def element(self: Broadcast[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
@@ -74,33 +57,6 @@ class Broadcast(CvmOperator[T]):
 
 
 @operator
-class BroadcastAdd(Broadcast[T]):
-    """Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)"""
-
-    scalar = derivative = "add"
-    exact = staticmethod(np.add)
-    example = "%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"
-
-
-@operator
-class BroadcastSub(Broadcast[T]):
-    """Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)"""
-
-    scalar = derivative = "sub"
-    exact = staticmethod(np.subtract)
-    example = "%x, 128", "%x: 2x3xi32", "2x3xi32"
-
-
-@operator
-class BroadcastMul(Broadcast[T]):
-    """Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)"""
-
-    scalar = derivative = "mul"
-    exact = staticmethod(np.multiply)
-    example = "%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"
-
-
-@operator
 class BroadcastDiv(Broadcast[T]):
     """Division truncated toward zero:  OP is divide.   (Broadcast Operators, broadcast_div)
 
@@ -108,11 +64,9 @@ class BroadcastDiv(Broadcast[T]):
     """
 
     derivative = "true_div"
-
     example = "%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"
 
-    @staticmethod
-    def exact(a: np.ndarray, b: np.ndarray) -> Any:
+    def exact(self: Any, a: np.ndarray, b: np.ndarray) -> Any:
         if a.dtype.kind == "f":
             return a / b
         magnitude = np.abs(a) // np.maximum(np.abs(b), 1)
@@ -125,26 +79,15 @@ class BroadcastDiv(Broadcast[T]):
         return select(b.eq(0), 0, select(b.eq(-1), -a, quotient))
 
 
-@operator
-class BroadcastMax(Broadcast[T]):
-    """The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)"""
-
-    derivative = "maximum"
-    exact = staticmethod(SCALARS["maximum"].numpy)
-    example = "%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"
-
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        return apply(greatest(a.type), a, b)
-
-
-@operator
-class BroadcastGreater(Broadcast[T]):
-    """1 where a > b, else 0:  OP is greater.   (in CVM-Runtime; the formalization leaves it out)"""
-
-    scalar = "gt"
-    exact = staticmethod(np.greater)
-    constraints = (i32("a", "b"), *Broadcast.constraints[1:])
-    example = "%x, 0", "%x: 2x3xi32", "2x3xi32"
-
-    def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        return cast(apply(self.scalar, a, b), I32)
+declare("BroadcastAdd", Broadcast, "Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)",
+    ("%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"), scalar="add", derivative="add")  # fmt: skip
+declare("BroadcastSub", Broadcast, "Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)",
+    ("%x, 128", "%x: 2x3xi32", "2x3xi32"), scalar="sub", derivative="sub")  # fmt: skip
+declare("BroadcastMul", Broadcast, "Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)",
+    ("%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"), scalar="mul", derivative="mul")  # fmt: skip
+declare("BroadcastMax", Broadcast, "The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)",
+    ("%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"), scalar="maximum", derivative="maximum",
+    formula=lambda self, a, b: apply(greatest(a.type), a, b))  # fmt: skip
+declare("BroadcastGreater", Broadcast, "1 where a > b, else 0:  OP is greater.   (in CVM-Runtime; the formalization leaves it out)",
+    ("%x, 0", "%x: 2x3xi32", "2x3xi32"), scalar="gt", constraints=(i32("a", "b"), *Broadcast.constraints[1:]),
+    formula=lambda self, a, b: cast(apply("gt", a, b), I32))  # fmt: skip

@@ -7,13 +7,14 @@ trained; operators that only move elements take all types.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..ir.types import F32, F64, I32, ElementType, TensorType
-from ..notation.expressions import Element, Expr, Tensor, axes
-from ..spec.op import C, Operator, T
+from ..notation.expressions import Element, Expr, Tensor, apply, axes
+from ..notation.scalar_functions import SCALARS
+from ..spec.op import C, Operator, T, operator
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
@@ -55,24 +56,59 @@ def one_element_type(*names: str) -> C:
     return C(0, text, lambda o: len({t.element for _, t in o.operands()}) <= 1)
 
 
+class Pointwise(CvmOperator[T]):
+    """The family of operators whose result has the shape of the first operand, each element computed from those beside it."""
+
+    scalar: ClassVar[str]  # the scalar function that the operator is, if it is one
+    derivative: ClassVar[str] = ""  # the scalar operation of Theano that has the same one
+
+    def infer(self: Pointwise[TensorType]) -> TensorType:
+        return self.operands()[0][1]
+
+    def exact(self: Any, *operands: Any) -> Any:
+        """The operation on arrays whose type holds its results exactly."""
+        return SCALARS[self.scalar].numpy(*operands)
+
+    def formula(self: Any, *elements: Any) -> Expr:
+        """The operation on elements."""
+        return apply(self.scalar, *elements)
+
+    def reference(self: Pointwise[np.ndarray]) -> np.ndarray:
+        given = [a for _, a in self.operands()]
+        with np.errstate(all="ignore"):
+            return rounded(self.exact(*map(exactly, given)), given[0])
+
+    def element(self: Pointwise[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.formula(*(t[at] for _, t in self.operands())))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        if not self.derivative:
+            raise NotImplementedError(self.name)
+        return cotangents[0].gradient_of(self.derivative, [o for _, o in self.operands()], results[0])
+
+
 @dataclass(frozen=True, eq=False)
-class Elementwise(CvmOperator[T]):
-    """The family of Y[d...] = f(X[d...]), with a formula for f."""
+class Elementwise(Pointwise[T]):
+    """The family of Y[d...] = f(X[d...])."""
 
     x: T
 
     constraints = (i32("x"),)
 
-    def infer(self: Elementwise[TensorType]) -> TensorType:
-        return self.x
 
-    def formula(self: Any, x: Expr) -> Expr:
-        """f(x), of an element x."""
-        raise NotImplementedError(self.name)
+@dataclass(frozen=True, eq=False)
+class Binary(Pointwise[T]):
+    """The family of operations of A and B: i32 modulo 2^32."""
 
-    def element(self: Elementwise[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, self.formula(self.x[at]))
+    a: T
+    b: T
+
+
+def declare(name: str, family: type[Any], doc: str, example: tuple[str, ...], **members: Any) -> type[Any]:
+    """Declare an operator of a family by what is its own."""
+    members |= {"__doc__": doc, "__module__": family.__module__, "example": example}
+    return operator(type(name, (family,), members))
 
 
 # Constraints

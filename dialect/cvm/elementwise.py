@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from ..ir.types import I32, I64, TensorType
-from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
+from ..ir.types import I32, I64
+from ..notation.expressions import Expr, apply, cast, maximum, minimum
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
-from .cvm_operator import CvmOperator, Elementwise, exactly, i32, modulo_2_32, numbers, rounded, within
+from .cvm_operator import Binary, Elementwise, declare, i32, modulo_2_32, numbers, within
 
-
-@operator
-class Abs(Elementwise[T]):
-    """Y[d...] = x if x >= 0, -x if x < 0, where x = X[d...]   (Elemwise Operators, abs)
+NUMBERS = (numbers("x"),)
+declare("Abs", Elementwise, """Y[d...] = x if x >= 0, -x if x < 0, where x = X[d...]   (Elemwise Operators, abs)
 
     Modulo 2^32: -2^31 stays.
-    """
-
-    constraints = (numbers("x"),)
-    example = "%x", "%x: 2x3xi32", "2x3xi32"
-
-    def reference(self: Abs[np.ndarray]) -> np.ndarray:
-        return rounded(np.abs(exactly(self.x)), self.x)
-
-    def formula(self: Any, x: Expr) -> Expr:
-        return apply("abs", x)
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return cotangents[0].gradient_of("abs_", [self.x], results[0])
+    """, ("%x", "%x: 2x3xi32", "2x3xi32"), scalar="abs", derivative="abs_", constraints=NUMBERS)  # fmt: skip
+declare("Negative", Elementwise, "Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)",
+    ("%x", "%x: 2x3xi32", "2x3xi32"), scalar="neg", derivative="neg", constraints=NUMBERS)  # fmt: skip
 
 
 @operator
@@ -50,23 +37,6 @@ class CvmPrecision(Elementwise[T]):
 
     def formula(self: Any, x: Expr) -> Expr:
         return maximum(32 - apply("clz", apply("abs", x)), 1)
-
-
-@operator
-class Negative(Elementwise[T]):
-    """Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)"""
-
-    constraints = (numbers("x"),)
-    example = "%x", "%x: 2x3xi32", "2x3xi32"
-
-    def reference(self: Negative[np.ndarray]) -> np.ndarray:
-        return rounded(-exactly(self.x), self.x)
-
-    def formula(self: Any, x: Expr) -> Expr:
-        return -x
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return [-cotangents[0]]
 
 
 @operator
@@ -106,13 +76,9 @@ SHIFT_BIT = within(2, "shift_bit", 1, 33, at="shift_bit")
 
 @dataclass(frozen=True, eq=False)
 class ToPrecision(Elementwise[T]):
-    """The family of Y = clip(T, a_min=-α, a_max=α), where T is exact and α = 2^(precision-1) - 1."""
+    """The family of Y = clip(T, a_min=-α, a_max=α), where T, of an i64 array, is `exact` and α = 2^(precision-1) - 1."""
 
     precision: int
-
-    def exact(self: Any, x: np.ndarray) -> np.ndarray:
-        """T, of an i64 array."""
-        raise NotImplementedError(self.name)
 
     def reference(self: ToPrecision[np.ndarray]) -> np.ndarray:
         return modulo_2_32(np.clip(self.exact(self.x.astype(np.int64)), -alpha(self.precision), alpha(self.precision)))
@@ -175,46 +141,12 @@ class CvmLeftShift(ToPrecision[T]):
         return cast(self.clipped(cast(x, I64) << self.shift_bit), I32)
 
 
-@dataclass(frozen=True, eq=False)
-class ElementwisePair(CvmOperator[T]):
+class ElementwisePair(Binary[T]):
     """The family of Y = A OP B over tensors of one shape: i32 modulo 2^32."""
-
-    a: T
-    b: T
-
-    scalar: ClassVar[str]  # OP as a scalar function
-    exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
     constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)))
 
-    def infer(self: ElementwisePair[TensorType]) -> TensorType:
-        return self.a
 
-    def reference(self: ElementwisePair[np.ndarray]) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return rounded(self.exact(exactly(self.a), exactly(self.b)), self.a)
-
-    def element(self: ElementwisePair[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, apply(self.scalar, self.a[at], self.b[at]))
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return cotangents[0].gradient_of(self.scalar, [self.a, self.b], results[0])
-
-
-@operator
-class ElemwiseAdd(ElementwisePair[T]):
-    """Y = A + B, modulo 2^32.   (Elemwise Operators, elemwise_add)"""
-
-    scalar = "add"
-    exact = staticmethod(np.add)
-    example = "%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"
-
-
-@operator
-class ElemwiseSub(ElementwisePair[T]):
-    """Y = A - B, modulo 2^32.   (Elemwise Operators, elemwise_sub)"""
-
-    scalar = "sub"
-    exact = staticmethod(np.subtract)
-    example = "%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"
+for _name, _symbol in (("add", "+"), ("sub", "-")):
+    declare(f"Elemwise{_name.capitalize()}", ElementwisePair, f"Y = A {_symbol} B, modulo 2^32.   (Elemwise Operators, elemwise_{_name})",
+        ("%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"), scalar=_name, derivative=_name)  # fmt: skip

@@ -9,18 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cvm import (
-    broadcast,
-    elementwise,
-    nn,
-    reduce,
-    reshape,
-    slice,
-    take_where,
-    transpose_tile_concatenate,
-    vision,
-)
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.cvm import elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision
+from cvm.dialect.spec.op import OPERATORS, Operator
 
 Sample = Callable[[np.random.Generator], Operator[np.ndarray]]
 SAMPLES: dict[str, Sample] = {}
@@ -78,14 +68,7 @@ def reduction(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 # broadcast
 
 
-@sample(
-    broadcast.BroadcastAdd,
-    broadcast.BroadcastSub,
-    broadcast.BroadcastMul,
-    broadcast.BroadcastDiv,
-    broadcast.BroadcastMax,
-    broadcast.BroadcastGreater,
-)
+@sample(*(OPERATORS[f"cvm.broadcast_{n}"] for n in ("add", "sub", "mul", "div", "max", "greater")))
 def broadcasting(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
 
@@ -99,12 +82,12 @@ def broadcasting(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 # elementwise
 
 
-@sample(elementwise.Abs, elementwise.CvmPrecision, elementwise.Negative, nn.Relu)
+@sample(OPERATORS["cvm.abs"], elementwise.CvmPrecision, OPERATORS["cvm.negative"], nn.Relu)
 def unary(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, shape(random)))
 
 
-@sample(elementwise.ElemwiseAdd, elementwise.ElemwiseSub)
+@sample(OPERATORS["cvm.elemwise_add"], OPERATORS["cvm.elemwise_sub"])
 def binary(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     return cls(i32s(random, n), i32s(random, n))
