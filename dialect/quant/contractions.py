@@ -5,6 +5,7 @@ Each gives accumulators; `quant.requantize` makes quantised numbers of these.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class Contraction(QuantOperator[T]):
     """Common parts: the accumulator's type, the bias, and factors less their zero points."""
 
     first = "x"  # the factor whose width decides on the accumulator's
+    bias: Any = None
 
     @property
     def acc(self: Any) -> ElementType:
@@ -41,35 +43,59 @@ class Contraction(QuantOperator[T]):
         zero = zero_point[()] if place is None else at_place(zero_point, place)
         return cast(x[at], self.acc) - cast(zero, self.acc)
 
-    def biased(self: Any, sums: Expr, place: Expr) -> Expr:
-        return sums if self.bias is None else sums + self.bias[place]
+    def sums(self: Any, over: Any, product: Expr, channel: Expr | None = None, there: Expr | bool = True) -> Expr:
+        """The sum of the products where the condition holds, with the channel's bias."""
+        found = total(over, when(there, product, constant(0, product.type)))
+        return found if self.bias is None else found + self.bias[channel]
+
+    def wrapped(self: Any, sums: np.ndarray) -> np.ndarray:
+        """Exact sums, whose last axis is that of the channels, with the bias, modulo 2 to the power of the accumulator's width."""
+        return np.asarray(sums if self.bias is None else sums + self.bias).astype(self.acc.dtype)
 
 
 ACC = C(0, "acc_dtype in {i32, i64}", lambda o: o.acc_dtype in (None, I32, I64), at="acc_dtype")
 
 
-def wrapped(sums: np.ndarray, acc: ElementType) -> np.ndarray:
-    """Exact sums modulo 2 to the power of the accumulator's width."""
-    return np.asarray(sums).astype(acc.dtype)
+@dataclass(frozen=True, eq=False)
+class Weighted(Contraction[T]):
+    """Common parts of contractions with weights, one row of them for each channel of the result."""
+
+    x: T
+    w: T
+    x_zero_point: T  # ()
+    w_zero_point: T  # () or one for each channel
+    bias: T | None = None  # one for each channel, in the accumulator's type
 
 
 def attributes_within(number: int, name: str, low: int) -> C:
     return C(number, f"{name} in [{low}, {MOST}]", lambda o: all(low <= n <= MOST for n in getattr(o, name)), at=name)
 
 
+def weighted(*own: C, rank: int = 4, channels: str = "OC", x_zero_point: str = "") -> tuple[C, ...]:
+    """The constraints of contractions with weights, by their numbers."""
+    shared = (
+        ACC,
+        quantised(1, "x", "w"),
+        C(2, f"rank(x) = rank(w) = {rank}", lambda o: o.x.rank == o.w.rank == rank),
+        parameter(6, "x_zero_point", x_zero_point),
+        parameter(7, "w_zero_point", channels),
+        C(8, f"shape(bias) = ({channels},), in the accumulator's type", lambda o: o.bias_fits(o.symbols[channels](o))),
+    )
+    return tuple(sorted((*shared, *own), key=lambda c: c.number))
+
+
 class Windowed(Contraction[T]):
-    """Common parts of convolutions."""
+    """Common parts of convolutions and pooling."""
+
+    dilation: Any = (1, 1)
 
     def nchw(self: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
         """Sizes or indices in the order batch, channels, rows, columns."""
         return tuple(shape[n] for n in LAYOUTS[self.layout])
 
-    def placed(self: Any, n: Any, c: Any, h: Any, w: Any) -> tuple[Any, ...]:
+    def placed(self: Any, *nchw: Any) -> tuple[Any, ...]:
         """The same in the order of the layout; kernels have output channels in the place of the batch."""
-        found: list[Any] = [None] * 4
-        for axis, value in zip(LAYOUTS[self.layout], (n, c, h, w), strict=True):
-            found[axis] = value
-        return tuple(found)
+        return tuple(value for _, value in sorted(zip(LAYOUTS[self.layout], nchw, strict=True), key=lambda v: v[0]))
 
     def slack(self: Any, axis: int) -> Dim:
         """The largest offset of the dilated kernel in the padded input."""
@@ -79,11 +105,14 @@ class Windowed(Contraction[T]):
     def windows(self: Any) -> tuple[Dim, Dim]:
         return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
 
-    def position(self: Any, axis: int, p: Expr, k: Expr) -> tuple[Expr, Expr | bool]:
-        """The input index of window p at kernel position k, and the condition that it is inside the input."""
-        at = p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis]
-        padded = self.padding[axis] or self.padding[axis + 2]
-        return at, inside(at, self.nchw(self.x.shape)[2 + axis]) if padded else True
+    def position(self: Any, windows: tuple[Expr, ...], kernel: tuple[Expr, ...]) -> tuple[list[Expr], Expr | bool]:
+        """The input row and column of a window at a kernel position, and the condition that they are inside the input."""
+        found, conditions = list[Expr](), list[Expr | bool]()
+        for axis, (p, k) in enumerate(zip(windows, kernel, strict=True)):
+            found.append(p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis])
+            padded = self.padding[axis] or self.padding[axis + 2]
+            conditions.append(inside(found[axis], self.nchw(self.x.shape)[2 + axis]) if padded else True)
+        return found, both(*conditions)
 
 
 FITS = (
@@ -94,8 +123,16 @@ FITS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Convolution(Weighted[T]):
+    """Common parts of convolutions."""
+
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+
+
 @operator
-class Conv2d(Windowed[T]):
+class Conv2d(Convolution[T], Windowed[T]):
     """Y[n, p, q, oc] = Σ_ic Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, g * IC + ic) * V[oc, ki, kj, ic] + bias[oc]
 
     pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
@@ -105,29 +142,16 @@ class Conv2d(Windowed[T]):
     and Y[n, oc, p, q]. padding is [PT, PL, PB, PR]: before and after the rows and columns.   (TOSA CONV2D; ONNX ConvInteger)
     """
 
-    x: T  # (N, H, W, C)
-    w: T  # (OC, KH, KW, IC)
-    x_zero_point: T  # ()
-    w_zero_point: T  # () or (OC,)
-    bias: T | None = None  # (OC,), in the accumulator's type
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
-    stride: tuple[int, int] = (1, 1)  # SH, SW
     dilation: tuple[int, int] = (1, 1)  # DH, DW
     groups: int = 1
     layout: str = "NHWC"
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
     symbols = {"OC": lambda o: o.w.shape[0], "C": lambda o: o.nchw(o.x.shape)[1], "IC": lambda o: o.nchw(o.w.shape)[1]}
-    constraints = (
-        ACC,
-        quantised(1, "x", "w"),
-        C(2, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
+    constraints = weighted(
         C(3, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
         C(4, "groups in [1, C] and C = IC * groups", lambda o: o.groups >= 1 and o.channels_fit()),
         C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
-        parameter(6, "x_zero_point", ""),
-        parameter(7, "w_zero_point", "OC"),
-        C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
         *FITS,
     )
     example = (
@@ -150,21 +174,18 @@ class Conv2d(Windowed[T]):
         order = LAYOUTS[self.layout]
         x, w = (a.transpose(order).astype(np.int64) for a in (self.x, self.w))
         y = convolved(x - self.x_zero_point, w - along_axis(self.w_zero_point, 4, 0), self)
-        y = y if self.bias is None else y + self.bias[:, None, None]
-        return wrapped(y.transpose(np.argsort(order)), self.acc)
+        return self.wrapped(y.transpose(0, 2, 3, 1)).transpose(np.take(LAYOUTS["NHWC"], np.argsort(order)))
 
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
         n, oc, p, q = self.nchw(at)
         ic, ki, kj = indices("ic ki kj", self.nchw(self.w.shape)[1:])
         c = ic if self.groups == 1 else oc // (self.w.shape[0] // self.groups) * ic.extent + ic
-        row, rows = self.position(0, p, ki)
-        column, columns = self.position(1, q, kj)
-        a = self.difference(self.x, self.placed(n, c, row, column), self.x_zero_point)
+        place, there = self.position((p, q), (ki, kj))
+        a = self.difference(self.x, self.placed(n, c, *place), self.x_zero_point)
         b = self.difference(self.w, self.placed(oc, ic, ki, kj), self.w_zero_point, oc)
         order = (ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj)
-        sums = total(order, when(both(rows, columns), a * b, constant(0, a.type)))
-        return Element(at, self.biased(sums, oc))
+        return Element(at, self.sums(order, a * b, oc, there))
 
 
 def convolved(x: np.ndarray, w: np.ndarray, o: Any) -> np.ndarray:
@@ -182,7 +203,7 @@ def convolved(x: np.ndarray, w: np.ndarray, o: Any) -> np.ndarray:
 
 
 @operator
-class DepthwiseConv2d(Windowed[T]):
+class DepthwiseConv2d(Convolution[T], Windowed[T]):
     """Y[n, p, q, c * M + m] = Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, c) * V[ki, kj, c, m] + bias[c * M + m]
 
     pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
@@ -191,28 +212,12 @@ class DepthwiseConv2d(Windowed[T]):
     modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)
     """
 
-    x: T  # (N, H, W, C)
-    w: T  # (KH, KW, C, M)
-    x_zero_point: T  # ()
-    w_zero_point: T  # () or (OC,), OC = C * M
-    bias: T | None = None  # (OC,), in the accumulator's type
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
-    stride: tuple[int, int] = (1, 1)  # SH, SW
     dilation: tuple[int, int] = (1, 1)  # DH, DW
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
     layout = "NHWC"
     symbols = {"OC": lambda o: o.w.shape[2] * o.w.shape[3], "C": lambda o: o.x.shape[3]}
-    constraints = (
-        ACC,
-        quantised(1, "x", "w"),
-        C(2, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
-        C(3, "dim(w, 2) = C", lambda o: o.w.shape[2] == o.x.shape[3]),
-        parameter(6, "x_zero_point", ""),
-        parameter(7, "w_zero_point", "OC"),
-        C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.symbols["OC"](o))),
-        *FITS,
-    )
+    constraints = weighted(C(3, "dim(w, 2) = C", lambda o: o.w.shape[2] == o.x.shape[3]), *FITS)
     example = ("%x, %w, 4, 0 {padding = [1, 1, 1, 1]}", "%x: 1x8x8x3xi8, %w: 3x3x3x1xi8", "1x8x8x3xi32")
 
     def kernel(self: Any) -> tuple[Dim, Dim]:
@@ -232,46 +237,31 @@ class DepthwiseConv2d(Windowed[T]):
         for i, j in np.ndindex(kh, kw):
             seen = x[:, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
             y += np.repeat(seen, m, axis=3) * w[i, j]
-        return wrapped(y if self.bias is None else y + self.bias, self.acc)
+        return self.wrapped(y)
 
     def element(self: DepthwiseConv2d[Tensor], y: Tensor) -> Element:
         n, p, q, oc = at = axes(y.shape)
         ki, kj = indices("ki kj", self.w.shape[:2])
         c, m = oc // self.w.shape[3], oc % self.w.shape[3]
-        row, rows = self.position(0, p, ki)
-        column, columns = self.position(1, q, kj)
-        a = self.difference(self.x, (n, row, column, c), self.x_zero_point)
+        place, there = self.position((p, q), (ki, kj))
+        a = self.difference(self.x, (n, *place, c), self.x_zero_point)
         b = self.difference(self.w, (ki, kj, c, m), self.w_zero_point, oc)
-        sums = total((ki, kj), when(both(rows, columns), a * b, constant(0, a.type)))
-        return Element(at, self.biased(sums, oc))
+        return Element(at, self.sums((ki, kj), a * b, oc, there))
 
 
 @operator
-class TransposeConv2d(Contraction[T]):
+class TransposeConv2d(Convolution[T]):
     """Y[n, p, q, oc] = Σ (X[n, h, w, ic] - x_zero_point) * (W[oc, ki, kj, ic] - w_zero_point[oc]) + bias[oc]
 
     over all ic, and all h, w, ki, kj with h * SH + ki = p + PT and w * SW + kj = q + PL, modulo 2 to the power of the
     accumulator's width. There are (H - 1) * SH + KH - PT - PB rows, columns likewise.   (TOSA TRANSPOSE_CONV2D, out_pad = -padding)
     """
 
-    x: T  # (N, H, W, IC)
-    w: T  # (OC, KH, KW, IC)
-    x_zero_point: T  # ()
-    w_zero_point: T  # () or (OC,)
-    bias: T | None = None  # (OC,), in the accumulator's type
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR; negative ones add rows and columns of the bias
-    stride: tuple[int, int] = (1, 1)  # SH, SW
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
     symbols = {"OC": lambda o: o.w.shape[0]}
-    constraints = (
-        ACC,
-        quantised(1, "x", "w"),
-        C(2, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
+    constraints = weighted(
         C(3, "dim(x, 3) = dim(w, 3)", lambda o: o.x.shape[3] == o.w.shape[3]),
-        parameter(6, "x_zero_point", ""),
-        parameter(7, "w_zero_point", "OC"),
-        C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
         attributes_within(10, "padding", -MOST),
         attributes_within(11, "stride", 1),
         C(13, "the result has rows and columns", lambda o: o.size(0) >= 1 and o.size(1) >= 1),
@@ -298,7 +288,7 @@ class TransposeConv2d(Contraction[T]):
             p, q = h * self.stride[0] + ki - self.padding[0], v * self.stride[1] + kj - self.padding[1]
             if 0 <= p < y.shape[1] and 0 <= q < y.shape[2]:
                 y[:, p, q] += x[:, h, v] @ w[:, ki, kj].T
-        return wrapped(y if self.bias is None else y + self.bias, self.acc)
+        return self.wrapped(y)
 
     def element(self: TransposeConv2d[Tensor], y: Tensor) -> Element:
         n, p, q, oc = at = axes(y.shape)
@@ -311,30 +301,18 @@ class TransposeConv2d(Contraction[T]):
             conditions += [(reached % stride).eq(0) if stride > 1 else True, inside(places[-1], self.x.shape[1 + axis])]
         a = self.difference(self.x, (n, *places, ic), self.x_zero_point)
         b = self.difference(self.w, (oc, ki, kj, ic), self.w_zero_point, oc)
-        sums = total((ki, kj, ic), when(both(*conditions), a * b, constant(0, a.type)))
-        return Element(at, self.biased(sums, oc))
+        return Element(at, self.sums((ki, kj, ic), a * b, oc, both(*conditions)))
 
 
 @operator
-class Dense(Contraction[T]):
+class Dense(Weighted[T]):
     """Y[m, n] = Σ_k (X[m, k] - x_zero_point) * (W[n, k] - w_zero_point[n]) + bias[n], modulo 2 to the accumulator's width"""
 
-    x: T  # (M, K)
-    w: T  # (N, K)
-    x_zero_point: T  # () or (M,)
-    w_zero_point: T  # () or (N,)
-    bias: T | None = None  # (N,), in the accumulator's type
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
     symbols = {"M": lambda o: o.x.shape[0], "N": lambda o: o.w.shape[0]}
-    constraints = (
-        ACC,
-        quantised(1, "x", "w"),
-        C(2, "rank(x) = rank(w) = 2", lambda o: o.x.rank == o.w.rank == 2),
-        C(3, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
-        parameter(6, "x_zero_point", "M"),
-        parameter(7, "w_zero_point", "N"),
-        C(8, "shape(bias) = (N,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
+    constraints = weighted(
+        C(3, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]), rank=2, channels="N", x_zero_point="M"
     )
     example = "%x, %w, -3, 0, %b", "%x: 2x3xi8, %w: 4x3xi8, %b: 4xi32", "2x4xi32"
 
@@ -344,13 +322,13 @@ class Dense(Contraction[T]):
     def reference(self: Dense[np.ndarray]) -> np.ndarray:
         x = self.x.astype(np.int64) - along_axis(self.x_zero_point, 2, 0)
         w = self.w.astype(np.int64) - along_axis(self.w_zero_point, 2, 0)
-        return wrapped(x @ w.T + (0 if self.bias is None else self.bias), self.acc)
+        return self.wrapped(x @ w.T)
 
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         m, n, k = indices("m n k", (*y.shape, self.x.shape[1]))
         a = self.difference(self.x, (m, k), self.x_zero_point, m)
         b = self.difference(self.w, (n, k), self.w_zero_point, n)
-        return Element((m, n), self.biased(total(k, a * b), n))
+        return Element((m, n), self.sums(k, a * b, n))
 
 
 @operator
@@ -388,11 +366,11 @@ class BatchMatmul(Contraction[T]):
     def reference(self: BatchMatmul[np.ndarray]) -> np.ndarray:
         a, b = self.a.astype(np.int64), self.b.astype(np.int64)
         a, b = a - along_axis(self.a_zero_point, 2, 0), b - along_axis(self.b_zero_point, 2, 1)
-        return wrapped(a @ b, self.acc)
+        return self.wrapped(a @ b)
 
     def element(self: BatchMatmul[Tensor], y: Tensor) -> Element:
         *batch, m, n = at = axes(y.shape)
         (k,) = indices("k", (self.a.shape[-1],))
         a = self.difference(self.a, (*batch, m, k), self.a_zero_point, m)
         b = self.difference(self.b, (*(batch if self.b.rank == self.a.rank else ()), k, n), self.b_zero_point, n)
-        return Element(at, total(k, a * b))
+        return Element(at, self.sums(k, a * b))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,13 @@ def are_scales(multipliers: Sequence[int], shifts: Sequence[int]) -> bool:
     return is_i32(*multipliers) and all(0 <= s < 64 for s in shifts)
 
 
+@dataclass(frozen=True, eq=False)
 class Binary(QuantOperator[T]):
     """Common parts of operators of two quantised operands that are broadcast, and rescaled."""
+
+    x: T
+    z: T
+    zero_points: tuple[int, ...]
 
     zero_point = property(lambda o: o.zero_points[2])
 
@@ -75,9 +81,6 @@ class Add(Binary[T]):
     size 1. With a negative m2 it is a difference.   (LiteRT's reference kernels of ADD and SUB)
     """
 
-    x: T
-    z: T
-    zero_points: tuple[int, ...]
     multipliers: tuple[int, ...]
     shifts: tuple[int, ...]
     left_shift: int = 20
@@ -119,9 +122,6 @@ class Mul(Binary[T]):
     reference kernel of MUL)
     """
 
-    x: T
-    z: T
-    zero_points: tuple[int, ...]
     multiplier: int
     shift: int
     rounding: str = "tflite_double"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,16 @@ from .quant_operator import QuantOperator, clamped, in_limits, parameter, quanti
 from .rounding import ROUNDINGS
 
 
+@dataclass(frozen=True, eq=False)
 class Pooling(Windowed[T]):
     """Common parts of pooling: windows of an array with an axis of channels, and a clamp."""
 
-    dilation = (1, 1)
+    x: T  # (N, H, W, C), or (N, C, H, W) in the layout NCHW
+    pool_size: tuple[int, int]  # PSH, PSW
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    layout: str = "NHWC"
+
     to = property(lambda o: element_of(o.x))
 
     def kernel(self: Any) -> tuple[int, int]:
@@ -36,8 +43,8 @@ class Pooling(Windowed[T]):
         at = ex.axes(y.shape)
         n, c, p, q = self.nchw(at)
         k = ex.indices("ki kj", self.pool_size)
-        (row, rows), (column, columns) = (self.position(axis, i, k[axis]) for axis, i in enumerate((p, q)))
-        return at, k, self.x[self.placed(n, c, row, column)], ex.both(rows, columns)
+        place, there = self.position((p, q), k)
+        return at, k, self.x[self.placed(n, c, *place)], there
 
     def count(self: Any, axis: int, p: ex.Expr) -> ex.Expr:
         """The elements of window p that are inside, along an axis."""
@@ -86,11 +93,6 @@ class AvgPool2d(Pooling[T]):
       m = ⌊(2^30 + 1) * 2^k / count⌋, s = 30 + k, k being the least number with count <= 2^k
     """
 
-    x: T  # (N, H, W, C), or (N, C, H, W) in the layout NCHW
-    pool_size: tuple[int, int]  # PSH, PSW
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
-    stride: tuple[int, int] = (1, 1)  # SH, SW
-    layout: str = "NHWC"
     rounding: str = "half_away"
     input_zero_point: int = 0
     zero_point: int = 0
@@ -140,11 +142,6 @@ class MaxPool2d(Pooling[T]):
     over the elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW).
     """
 
-    x: T  # (N, H, W, C), or (N, C, H, W) in the layout NCHW
-    pool_size: tuple[int, int]  # PSH, PSW
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
-    stride: tuple[int, int] = (1, 1)  # SH, SW
-    layout: str = "NHWC"
     min: int | None = None
     max: int | None = None
 
