@@ -143,7 +143,7 @@ class Gather(Indexing[T]):
         """Each element of x gets the sum of the cotangents of what was taken from it."""
         (g,), zeros = cotangents, self.x.scalar("second", 0.0)
         how = {"axes": self.axes, "mode": self.mode, "scalar_op": "add"}
-        return [g.builder.apply("builtin.scatter", zeros, g, *self.indices, **how), *(None for _ in self.indices)]
+        return [zeros.apply("builtin.scatter", g, *self.indices, **how), *(None for _ in self.indices)]
 
 
 COMBINED = ("add", "mul", "maximum", "minimum")
@@ -247,5 +247,5 @@ def size_along(x: Any, axis: int) -> Any:
     n = x.shape[axis]
     if isinstance(n, int):
         return n
-    places = x.builder.apply("builtin.iota_like", x, axis=axis)
+    places = x.apply("builtin.iota_like", axis=axis)
     return places.reduce("max", range(x.rank)) + 1

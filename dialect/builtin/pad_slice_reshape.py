@@ -57,7 +57,7 @@ class Pad(Operator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         before, after = (tuple(-n for n in e) for e in (self.before, self.after))
-        return [g.builder.apply("builtin.pad", g, before=before, after=after)]
+        return [g.apply("builtin.pad", before=before, after=after)]
 
 
 @operator
@@ -111,7 +111,7 @@ class Reshape(Operator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.reshape_like", g, self.x)]
+        return [g.apply("builtin.reshape_like", self.x)]
 
 
 def _filled(n: Dim, sizes: tuple[int, ...]) -> Shape:
@@ -166,8 +166,9 @@ class Part(Operator[T]):
         """The cotangent between zeros."""
         (g,) = cotangents
         none = g.scalar("second", 0.0)
+        along = {"axes": (self.axis,)}
         parts = [
-            g if k == self.index else g.builder.apply("builtin.strided_slice_like", none, x, axes=(self.axis,))
+            g if k == self.index else none.apply("builtin.strided_slice_like", x, **along)
             for k, x in enumerate(self.xs)
         ]
         return [g.builder.apply("cvm.concatenate", *parts, axis=self.axis), *(None for _ in self.xs)]
@@ -223,4 +224,4 @@ class AddAt(Operator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("cvm.take", g, self.indices, axis=self.axis), None, None]
+        return [g.apply("cvm.take", self.indices, axis=self.axis), None, None]

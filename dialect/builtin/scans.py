@@ -69,4 +69,4 @@ class Cumulative(Along[T]):
             raise NotImplementedError(f"{self.name} by {self.scalar_op}")
         (g,) = cotangents
         how = {"axis": self.axis, "exclusive": self.exclusive, "reverse": not self.reverse}
-        return [g.builder.apply("builtin.cumulative", g, **how)]
+        return [g.apply("builtin.cumulative", **how)]

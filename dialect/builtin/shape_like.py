@@ -37,7 +37,7 @@ class Like(Operator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply(self.transpose, g, self.x), None]
+        return [g.apply(self.transpose, self.x), None]
 
 
 @operator
@@ -104,7 +104,7 @@ class Apart(Operator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), places = cotangents, {"axes": self.axes, "begin": self.begin, "strides": self.strides}
-        return [g.builder.apply(self.transpose, g, self.x, **places), None]
+        return [g.apply(self.transpose, self.x, **places), None]
 
     def steps(self, shape: Shape) -> dict[int, tuple[Dim, int]]:
         """b and the stride of every axis, for sizes between which the elements are apart."""

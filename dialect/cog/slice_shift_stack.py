@@ -83,9 +83,7 @@ class Slice(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [
-            g.builder.apply("builtin.strided_scatter_like", g.with_ones((0,)), self.x, axes=(0,), begin=(self.index,))
-        ]
+        return [g.with_ones((0,)).apply("builtin.strided_scatter_like", self.x, axes=(0,), begin=(self.index,))]
 
 
 @operator
@@ -117,7 +115,7 @@ class Subfield(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), grid = cotangents, len(self.begin)
-        return [g.builder.apply("builtin.strided_scatter_like", g, self.x, axes=tuple(range(grid)), begin=self.begin)]
+        return [g.apply("builtin.strided_scatter_like", self.x, axes=tuple(range(grid)), begin=self.begin)]
 
 
 @operator
@@ -153,7 +151,7 @@ class Reshape(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.reshape_like", g, self.x)]
+        return [g.apply("builtin.reshape_like", self.x)]
 
 
 Border = Literal["zero", "clamp", "cyclic"]
@@ -230,7 +228,7 @@ class Moving(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), shape = cotangents, self.types["x"].shape
-        return [g.builder.apply(self.name, self.field(g, shape), amount=tuple(-a for a in self.amount))]
+        return [self.field(g, shape).apply(self.name, amount=tuple(-a for a in self.amount))]
 
 
 @operator
@@ -323,4 +321,4 @@ class Stack(CogOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), own = cotangents, self.types["xs[0]"]
         whole = self.field(g, (len(self.xs), *own.shape), "xs[0]")
-        return [g.builder.apply("cog.slice", whole, index=k) for k in range(len(self.xs))]
+        return [whole.apply("cog.slice", index=k) for k in range(len(self.xs))]

@@ -33,11 +33,8 @@ class VectorElement(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), last = cotangents, self.x.rank - 1
-        return [
-            g.builder.apply(
-                "builtin.strided_scatter_like", g.with_ones((last,)), self.x, axes=(last,), begin=(self.index,)
-            )
-        ]
+        g = g.with_ones((last,))
+        return [g.apply("builtin.strided_scatter_like", self.x, axes=(last,), begin=(self.index,))]
 
     def reference(self: VectorElement[np.ndarray]) -> np.ndarray:
         return self.x[..., self.index]
@@ -62,7 +59,7 @@ class Vector(CogOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), own = cotangents, self.types["xs[0]"]
         whole = g.builder.of_type(g, FieldType(own.shape, TensorType((len(self.xs),), own.element)))
-        return [g.builder.apply("cog.vector_element", whole, index=k) for k in range(len(self.xs))]
+        return [whole.apply("cog.vector_element", index=k) for k in range(len(self.xs))]
 
     def reference(self: Vector[np.ndarray]) -> np.ndarray:
         return np.stack(self.xs, axis=-1)

@@ -336,5 +336,5 @@ class Upsampling(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), s = cotangents, self.scale
-        squares = g.builder.apply("builtin.reshape", g, split=((-1,), (-1,), (-1, s), (-1, s)))
+        squares = g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s)))
         return [squares.sum((3, 5), dtype=g.element)]

@@ -27,7 +27,7 @@ class SameElements(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         g = cotangents[0]
-        return [g.builder.apply("builtin.reshape_like", g, self.x)]
+        return [g.apply("builtin.reshape_like", self.x)]
 
 
 @operator

@@ -70,7 +70,7 @@ class Slice(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.strided_scatter_like", g, self.x, begin=self.begin, strides=self.strides)]
+        return [g.apply("builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides)]
 
     def arrays(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_arr, e_arr and s_arr of each axis."""
@@ -148,7 +148,7 @@ class SliceLike(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.strided_scatter_like", g, self.x), None]
+        return [g.apply("builtin.strided_scatter_like", self.x), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:
         return from_start(self.axes, rank) if self.axes else tuple(range(rank))

@@ -50,7 +50,7 @@ class Repeat(CvmOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), k = cotangents, self.axis + 1
         split = tuple((-1, self.repeats) if j == self.axis else (-1,) for j in range(g.rank))
-        return [g.builder.apply("builtin.reshape", g, split=split).sum((k,), dtype=g.element)]
+        return [g.apply("builtin.reshape", split=split).sum((k,), dtype=g.element)]
 
 
 @operator
@@ -134,7 +134,7 @@ class Concatenate(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.part", g, *self.xs, axis=self.axis, index=k) for k in range(len(self.xs))]
+        return [g.apply("builtin.part", *self.xs, axis=self.axis, index=k) for k in range(len(self.xs))]
 
 
 def _line_up(o: Any) -> bool:

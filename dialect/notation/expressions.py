@@ -46,80 +46,35 @@ class Tensor:
         return f"%{self.name}"
 
 
+def _operator(function: str) -> Callable[[Any, Operand], Expr]:
+    return lambda self, other: apply(function, self, other)
+
+
+def _reflected(function: str) -> Callable[[Any, Operand], Expr]:
+    return lambda self, other: apply(function, other, self)
+
+
 class Expr:
     """A scalar expression; `type` is its element type."""
 
     type: ElementType
     __slots__ = ()
 
-    def __add__(self, other: Operand) -> Expr:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return apply("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return apply("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return apply("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return apply("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return apply("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return apply("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return apply("div", other, self)
-
-    def __floordiv__(self, other: Operand) -> Expr:
-        return apply("floordiv", self, other)
-
-    def __mod__(self, other: Operand) -> Expr:
-        return apply("floormod", self, other)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__, __mod__ = _operator("floordiv"), _operator("floormod")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shl"), _operator("shr")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+    eq, ne = _operator("eq"), _operator("ne")
 
     def __neg__(self) -> Expr:
         return apply("neg", self)
 
-    def __and__(self, other: Operand) -> Expr:
-        return apply("and", self, other)
-
-    def __or__(self, other: Operand) -> Expr:
-        return apply("or", self, other)
-
-    def __xor__(self, other: Operand) -> Expr:
-        return apply("xor", self, other)
-
     def __invert__(self) -> Expr:
         return apply("not", self)
-
-    def __lshift__(self, other: Operand) -> Expr:
-        return apply("shl", self, other)
-
-    def __rshift__(self, other: Operand) -> Expr:
-        return apply("shr", self, other)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return apply("lt", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return apply("le", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return apply("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return apply("ge", self, other)
-
-    def eq(self, other: Operand) -> Expr:
-        return apply("eq", self, other)
-
-    def ne(self, other: Operand) -> Expr:
-        return apply("ne", self, other)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.type}>"

@@ -6,7 +6,7 @@ elemwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -70,6 +70,14 @@ class Builder:
 Operand: TypeAlias = "Node | int | float"
 
 
+def _operator(name: str) -> Callable[[Any, Operand], Node]:
+    return lambda self, other: self.scalar(name, other)
+
+
+def _reflected(name: str) -> Callable[[Any, Operand], Node]:
+    return lambda self, other: self.literal(other).scalar(name, self)
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """A value of a program being built. Numbers beside it become literals: floats of its own type, where that is a float."""
@@ -108,10 +116,13 @@ class Node:
         type = TensorType(array.shape, BY_DTYPE[array.dtype])
         return self.builder.node(self.builder.add(Const(Data(array), type))[0])
 
+    def apply(self, name: str, *others: Node, **attributes: Any) -> Node:
+        """An operator of one result with this as its first operand."""
+        return self.builder.apply(name, self, *others, **attributes)
+
     def scalar(self, name: str, *others: Operand, **attributes: Any) -> Node:
         """A scalar operation of Theano with this as its first operand."""
-        operands = (self, *map(self.literal, others))
-        return self.builder.apply("theano.elemwise", *operands, scalar_op=name, **attributes)
+        return self.apply("theano.elemwise", *map(self.literal, others), scalar_op=name, **attributes)
 
     def switched(self, condition: Node) -> tuple[Node, Node]:
         """The node where the condition holds and 0 elsewhere, and the other way round."""
@@ -133,17 +144,15 @@ class Node:
         return other.scalar("second", self)
 
     def dimshuffle(self, order: Sequence[int | str]) -> Node:
-        return (
-            self
-            if list(order) == list(range(self.rank))
-            else self.builder.apply("theano.dimshuffle", self, new_order=tuple(order))
-        )
+        if list(order) == list(range(self.rank)):
+            return self
+        return self.apply("theano.dimshuffle", new_order=tuple(order))
 
     def sum(self, axis: Sequence[int], **types: ElementType) -> Node:
-        return self.builder.apply("theano.sum", self, axis=tuple(axis), **types) if axis else self
+        return self.apply("theano.sum", axis=tuple(axis), **types) if axis else self
 
     def reduce(self, name: str, axis: Sequence[int], **attributes: Any) -> Node:
-        return self.builder.apply(f"theano.{name}", self, axis=tuple(axis), **attributes)
+        return self.apply(f"theano.{name}", axis=tuple(axis), **attributes)
 
     def with_ones(self, axis: Sequence[int]) -> Node:
         """The node with dimensions of size 1 inserted at these axes of the result."""
@@ -155,52 +164,30 @@ class Node:
         the operand.
         """
         padded = self.rank - operand.rank
-        repeated = [
-            n + padded
-            for n, m in enumerate(operand.shape)
-            if same_size(m, 1) and not same_size(self.shape[n + padded], 1)
-        ]
+        ones = (n + padded for n, m in enumerate(operand.shape) if same_size(m, 1))
+        repeated = [n for n in ones if not same_size(self.shape[n], 1)]
         found = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
         return found.with_ones([n - padded for n in repeated])
 
     def stretched(self, whole: Node) -> Node:
         """The node repeated to the shape of another node, also where a size is found to be 1 at run time only."""
         repeated = may_repeat(self.shape, whole.shape)
-        return self.builder.apply("builtin.broadcast_like", self, whole) if repeated else self
+        return self.apply("builtin.broadcast_like", whole) if repeated else self
 
     def gathered(self, operand: Node) -> Node:
         """The sum over the dimensions along which an operand was stretched."""
         repeated = may_repeat(operand.shape, self.shape)
-        return self.builder.apply("builtin.sum_like", self, operand) if repeated else self.sum_to(operand)
+        return self.apply("builtin.sum_like", operand) if repeated else self.sum_to(operand)
 
     def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
         """The cotangents of a scalar operation's operands, where this node is its result's cotangent."""
         operator: Any = OPERATORS["theano.elemwise"]
         return operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
 
-    def __add__(self, other: Operand) -> Node:
-        return self.scalar("add", other)
-
-    def __radd__(self, other: Operand) -> Node:
-        return self.scalar("add", other)
-
-    def __sub__(self, other: Operand) -> Node:
-        return self.scalar("sub", other)
-
-    def __rsub__(self, other: Operand) -> Node:
-        return self.literal(other).scalar("sub", self)
-
-    def __mul__(self, other: Operand) -> Node:
-        return self.scalar("mul", other)
-
-    def __rmul__(self, other: Operand) -> Node:
-        return self.scalar("mul", other)
-
-    def __truediv__(self, other: Operand) -> Node:
-        return self.scalar("true_div", other)
-
-    def __rtruediv__(self, other: Operand) -> Node:
-        return self.literal(other).scalar("true_div", self)
+    __add__ = __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__ = __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("true_div"), _reflected("true_div")
 
     def __neg__(self) -> Node:
         return self.scalar("neg")
