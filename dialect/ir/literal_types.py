@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -70,76 +70,42 @@ def literal_text(value: Any) -> str:
 # The type of a literal operand in each dialect
 
 
-def _cvm(value: Any) -> Type:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"a literal operand of cvm is an integer, i32, got {literal_text(value)}")
-    return TensorType((), I32)
-
-
-def _dali(value: Any) -> Type:
-    if isinstance(value, complex):
-        raise ValueError(f"a literal operand of dali is an integer, a float, true or false, got {literal_text(value)}")
-    return TensorType((), I1 if isinstance(value, bool) else I32 if isinstance(value, int) else F32)
-
-
-def _cog(value: Any) -> Type:
-    if isinstance(value, bool):
-        raise ValueError(f"a literal operand of cog is a number, got {literal_text(value)}")
-    return FieldType((), TensorType((), C64 if isinstance(value, complex) else F32))
-
-
-def _theano(value: Any) -> Type:
-    """Theano's constants: the smallest integer that holds it, f32 where exact there, else f64."""
-    if isinstance(value, bool):
-        return TensorType((), I1)
-    if isinstance(value, int):
-        for element in (I8, I16, I32, I64, UI64):
-            if element.limits[0] <= value <= element.limits[1]:
-                return TensorType((), element)
+def _theano_integer(value: int) -> ElementType:
+    """The smallest type that holds it."""
+    found = (e for e in (I8, I16, I32, I64, UI64) if e.limits[0] <= value <= e.limits[1])
+    if (element := next(found, None)) is None:
         raise ValueError(f"a literal operand of theano fits 64 bits, got {value}")
-    if isinstance(value, complex):
-        return TensorType((), C64 if _exact(value.real) and _exact(value.imag) else C128)
-    return TensorType((), F32 if _exact(value) else F64)
+    return element
 
 
-def _numpy(value: Any) -> Type:
-    """The types of Python's numbers in NumPy: i64 (ui64 beyond it), f64, complex<f64> and i1."""
-    if isinstance(value, bool):
-        return TensorType((), I1)
-    if isinstance(value, int):
-        return TensorType((), I64 if value <= I64.limits[1] else UI64)
-    return TensorType((), C128 if isinstance(value, complex) else F64)
+def _is_f32(value: float) -> bool:
+    """Test whether a number is exact in f32."""
+    return not math.isfinite(value) or (abs(value) < LIMIT[32] and float(np.float32(value)) == value)
 
 
-def _quant(value: Any) -> Type:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"a literal operand of quant is an integer or a float, got {literal_text(value)}")
-    return TensorType((), I32 if isinstance(value, int) else F32)
-
-
-def _exact(value: float) -> bool:
-    if not math.isfinite(value):
-        return True
-    return abs(value) < LIMIT[32] and float(np.float32(value)) == value
-
-
-LITERALS: dict[str, Callable[[Any], Type]] = {
-    "cvm": _cvm,
-    "dali": _dali,
-    "cog": _cog,
-    "theano": _theano,
-    "numpy": _numpy,
-    "quant": _quant,
-}
+Element: TypeAlias = ElementType | Callable[[Any], ElementType]
+KINDS = (bool, int, float, complex)
+LITERALS: dict[str, tuple[str, dict[type, Element]]] = {  # the literals of a dialect in words, and the types of each kind
+    "cvm": ("an integer, i32", {int: I32}),
+    "dali": ("an integer, a float, true or false", {bool: I1, int: I32, float: F32}),
+    "cog": ("a number", {int: F32, float: F32, complex: C64}),
+    "theano": ("a number, true or false", {bool: I1, int: _theano_integer, float: lambda v: F32 if _is_f32(v) else F64,
+        complex: lambda v: C64 if _is_f32(v.real) and _is_f32(v.imag) else C128}),
+    "numpy": ("a number, true or false", {bool: I1, int: lambda v: I64 if v <= I64.limits[1] else UI64, float: F64, complex: C128}),
+    "quant": ("an integer or a float", {int: I32, float: F32}),
+}  # fmt: skip
 
 
 def literal_type(dialect: str, value: Any) -> Type:
     """The type of a literal operand in a dialect; raises ValueError if the dialect takes no such literal."""
     if dialect not in LITERALS:
         raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
-    found = LITERALS[dialect](value)
-    if not (
-        dialect == "dali" and isinstance(value, float)
-    ):  # which is rounded to f32, to infinity where it is too large
-        fit(value, found.element)
-    return found
+    taken, elements = LITERALS[dialect]
+    kind = next((k for k in KINDS if isinstance(value, k)), float)
+    if kind not in elements:
+        raise ValueError(f"a literal operand of {dialect} is {taken}, got {literal_text(value)}")
+    found = elements[kind]
+    element = found if isinstance(found, ElementType) else found(value)
+    if dialect != "dali" or kind is not float:  # which is rounded to f32, to infinity where it is too large
+        fit(value, element)
+    return FieldType((), TensorType((), element)) if dialect == "cog" else TensorType((), element)
