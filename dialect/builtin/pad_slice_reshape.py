@@ -14,7 +14,7 @@ from ..notation.index_bounds import inside
 from ..notation.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator
-from ..spec.reshape_indexing import reshape_element
+from ..spec.reshape_indexing import Reshaping
 
 
 @operator
@@ -61,7 +61,7 @@ class Pad(Operator[T]):
 
 
 @operator
-class Reshape(Operator[T]):
+class Reshape(Reshaping[T]):
     """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i], then neighbours are merged.
 
     One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become one, from the first on.
@@ -72,7 +72,6 @@ class Reshape(Operator[T]):
     split: tuple[tuple[int, ...], ...] | None = None
     merge: tuple[int, ...] | None = None
 
-    view = True
     constraints = (
         C(1, "split has rank(x) entries", lambda o: o.split is None or len(o.split) == len(o.x.array_shape), at="split"),
         C(2, "sizes in split are not below 0, but for one -1 of an axis",
@@ -103,15 +102,8 @@ class Reshape(Operator[T]):
     def reference(self: Reshape[np.ndarray]) -> np.ndarray:
         return self.x.reshape(self.sizes(self.x.shape))
 
-    def element(self: Reshape[Tensor], y: Tensor) -> Element:
-        return reshape_element(self.x, y)
-
     def simplified(self: Any, definition: Any) -> Any:
         return self.x
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply("builtin.reshape_like", self.x)]
 
 
 def _filled(n: Dim, sizes: tuple[int, ...]) -> Shape:

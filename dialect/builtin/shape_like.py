@@ -5,6 +5,7 @@ Cotangents have the shapes of operands: pullbacks composed of these operators ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -106,6 +107,14 @@ class Apart(Operator[T]):
         (g,), places = cotangents, {"axes": self.axes, "begin": self.begin, "strides": self.strides}
         return [g.apply(self.transpose, self.x, **places), None]
 
+    def places(self: Any, n: Shape, m: Shape) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Each element u, of n, with the element of m that it meets, where there is one."""
+        steps = self.steps(m)
+        for u in np.ndindex(n):
+            at = tuple(steps[j][0] + i * steps[j][1] if j in steps else i for j, i in enumerate(u))
+            if all(0 <= i < size for i, size in zip(at, m, strict=True)):
+                yield u, at
+
     def steps(self, shape: Shape) -> dict[int, tuple[Dim, int]]:
         """b and the stride of every axis, for sizes between which the elements are apart."""
         given = zip_longest(self.along(len(shape)), self.begin, map(bounded, self.strides))
@@ -131,10 +140,8 @@ class StridedScatterLike(Apart[T]):
 
     def reference(self: StridedScatterLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
-        for u in np.ndindex(self.x.shape):
-            at = placed(self.steps(y.shape), u)
-            if all(0 <= i < n for i, n in zip(at, y.shape, strict=True)):
-                y[at] = self.x[u]
+        for u, at in self.places(self.x.shape, y.shape):
+            y[at] = self.x[u]
         return y
 
     def element(self: StridedScatterLike[Tensor], y: Tensor) -> Element:
@@ -157,10 +164,8 @@ class StridedSliceLike(Apart[T]):
 
     def reference(self: StridedSliceLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
-        for u in np.ndindex(y.shape):
-            at = placed(self.steps(self.x.shape), u)
-            if all(0 <= i < n for i, n in zip(at, self.x.shape, strict=True)):
-                y[u] = self.x[at]
+        for u, at in self.places(y.shape, self.x.shape):
+            y[u] = self.x[at]
         return y
 
     def element(self: StridedSliceLike[Tensor], y: Tensor) -> Element:
@@ -170,10 +175,6 @@ class StridedSliceLike(Apart[T]):
             at[j] = d[j] * s + b
             conditions.append(inside(at[j], self.x.shape[j]))
         return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
-
-
-def placed(steps: dict[int, Any], u: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(steps[j][0] + i * steps[j][1] if j in steps else i for j, i in enumerate(u))
 
 
 # Repeated

@@ -161,9 +161,6 @@ class Unary(CogOperator[T]):
     constraints = (cog.fields("x"),)
     example = "%x", "%x: !cog.field<[3], complex<f32>>"
 
-    def infer(self: Unary[FieldType]) -> FieldType:
-        return self.x
-
     def reference(self: Unary[np.ndarray]) -> np.ndarray:
         return np.asarray(type(self).numpy(self.x))
 

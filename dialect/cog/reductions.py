@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.types import C64, FieldType, TensorType
 from ..notation.expressions import Element, Tensor, axes, reduce
-from ..notation.reference_minmax import largest, smallest
+from ..notation.reference_functions import largest, smallest
 from ..spec.op import C, T, operator
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 

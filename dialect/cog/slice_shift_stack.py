@@ -14,6 +14,7 @@ from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
+from ..spec.reshape_indexing import Reshaping
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
 
 GRID = "%x: !cog.field<[4, 5], f32>"  # the operand of examples
@@ -119,12 +120,11 @@ class Subfield(CogOperator[T]):
 
 
 @operator
-class Reshape(CogOperator[T]):
+class Reshape(CogOperator[T], Reshaping[T]):
     """Y has the points of X in row-major order, under another field shape"""
 
     x: T
     shape: tuple[int, ...]
-    view = True
 
     constraints = (
         fields("x"),
@@ -148,10 +148,6 @@ class Reshape(CogOperator[T]):
             (*grid, *tensor),
             self.x[(*ex.unflatten(ex.flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)],
         )
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply("builtin.reshape_like", self.x)]
 
 
 Border = Literal["zero", "clamp", "cyclic"]
@@ -222,9 +218,6 @@ class Moving(CogOperator[T]):
     amount: tuple[int, ...]
 
     constraints = (fields("x"), C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount"))
-
-    def infer(self: Moving[FieldType]) -> FieldType:
-        return self.x
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), shape = cotangents, self.types["x"].shape

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.types import F32, F64, I32, ElementType, TensorType
+from ..ir.types import F32, F64, I32, ElementType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import C, Operator, T, operator
@@ -62,14 +62,11 @@ class Pointwise(CvmOperator[T]):
     scalar: ClassVar[str]  # the scalar function that the operator is, if it is one
     derivative: ClassVar[str] = ""  # the scalar operation of Theano that has the same one
 
-    def infer(self: Pointwise[TensorType]) -> TensorType:
-        return self.operands()[0][1]
-
-    def exact(self: Any, *operands: Any) -> Any:
+    def exact(self: Any, *operands: Any, **_: Any) -> Any:
         """The operation on arrays whose type holds its results exactly."""
         return SCALARS[self.scalar].numpy(*operands)
 
-    def formula(self: Any, *elements: Any) -> Expr:
+    def formula(self: Any, *elements: Any, **_: Any) -> Expr:
         """The operation on elements."""
         return apply(self.scalar, *elements)
 

@@ -11,7 +11,7 @@ from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
 from ..notation.index_bounds import inside
-from ..notation.reference_minmax import largest
+from ..notation.reference_functions import largest
 from ..spec.op import C, T, operator
 from .cvm_operator import (
     MAX_ATTR,

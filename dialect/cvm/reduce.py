@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Index, Tensor, axes, reduce
-from ..notation.reference_minmax import largest
+from ..notation.reference_functions import largest
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, exactly, greatest, numbers, rounded

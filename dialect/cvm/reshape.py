@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,22 +11,16 @@ from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Tensor, axes
 from ..spec.broadcasting import all_of, is_one
 from ..spec.op import C, T, operator
-from ..spec.reshape_indexing import reshape_element
+from ..spec.reshape_indexing import Reshaping
 from .cvm_operator import MAX_ATTR, MIN_ATTR, CvmOperator, within
 from .transpose_tile_concatenate import axes_exist, from_start
 
 
 @dataclass(frozen=True, eq=False)
-class SameElements(CvmOperator[T]):
+class SameElements(CvmOperator[T], Reshaping[T]):
     """The family of operators that regroup the elements."""
 
     x: T
-
-    view = True
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        g = cotangents[0]
-        return [g.apply("builtin.reshape_like", self.x)]
 
 
 @operator
@@ -44,9 +37,6 @@ class Flatten(SameElements[T]):
 
     def reference(self: Flatten[np.ndarray]) -> np.ndarray:
         return self.x.flatten()
-
-    def element(self: Flatten[Tensor], y: Tensor) -> Element:
-        return reshape_element(self.x, y)
 
 
 @operator
@@ -108,9 +98,6 @@ class Reshape(SameElements[T]):
 
     def reference(self: Reshape[np.ndarray]) -> np.ndarray:
         return self.x.reshape(self.m(self.x.size)).copy()
-
-    def element(self: Reshape[Tensor], y: Tensor) -> Element:
-        return reshape_element(self.x, y)
 
     def m(self, size: Dim) -> Shape:
         """The target shape of so many elements: -1 is what the other entries leave (0 where they are 0 themselves)."""

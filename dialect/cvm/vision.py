@@ -102,9 +102,6 @@ class NonMaxSuppression(CvmOperator[T]):
         "1x4x6xi32",
     )
 
-    def infer(self: NonMaxSuppression[TensorType]) -> TensorType:
-        return self.x
-
     def reference(self: NonMaxSuppression[np.ndarray]) -> np.ndarray:
         y = np.full_like(self.x, -1)
         for b, rows in enumerate(self.x.tolist()):

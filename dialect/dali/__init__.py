@@ -1,3 +1,3 @@
 """NVIDIA DALI's expressions: element by element, with its type promotion and broadcasting."""
 
-from . import arithmetic, compare_where, functions, shifts  # noqa: F401
+from . import arithmetic, compare_where, functions  # noqa: F401

@@ -1,12 +1,13 @@
-"""DALI's arithmetic: integers wrap modulo 2^width, floats follow IEEE 754, each operator rounds once, in its type."""
+"""DALI's arithmetic and shifts: integers wrap modulo 2^width, floats follow IEEE 754, each operator rounds once, in its type."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, F16, F32, F64, ElementType
+from ..ir.types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
 from ..notation.expressions import Check, Expr, apply, integer_power, maximum, minimum, select
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, Unmet, operator
@@ -168,3 +169,42 @@ class Clamp(Pointwise[T], kind="arithmetic"):
         above = below.scalar("switch", low, x).scalar("gt", high)
         to_raised, to_high = above.scalar("switch", 0, g), above.scalar("switch", g, 0)
         return below.scalar("switch", 0, to_raised), below.scalar("switch", to_raised, 0), to_high
+
+
+@dataclass(frozen=True, eq=False)
+class Shift(Binary[T]):
+    """The family of shifts: of 8 and 16 bits in 32, and by the count modulo the width of that."""
+
+    def working(self, *elements: ElementType) -> ElementType:
+        result = self.rule.result(*elements)
+        if result.kind == "bool" or result.bits >= 32:
+            return result
+        return I32 if result.signed else UI32
+
+
+@operator
+class Shl(Shift[T], kind="bitwise", symbol="<<"):
+    """a shifted left by b; of two i1, a."""
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a if a.dtype.kind == "b" else np.left_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        return a if a.type.kind == "bool" else a << _count(b)
+
+
+@operator
+class Shr(Shift[T], kind="bitwise", symbol=">>"):
+    """a shifted right by b, keeping the sign; of two i1, a and not b."""
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a > b if a.dtype.kind == "b" else np.right_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        return a & ~b if a.type.kind == "bool" else a >> _count(b)
+
+
+def _count(b: Expr) -> Expr:
+    return b & (b.type.bits - 1)

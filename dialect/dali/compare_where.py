@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.cast_arrays import converted
-from ..ir.types import BY_DTYPE, UI64
-from ..notation.expressions import Expr, apply, cast, constant, select
+from ..ir.types import BY_DTYPE
+from ..notation.expressions import Expr, compare
 from ..spec.op import T, operator
 from .pointwise import Binary, Pointwise
 from .promotion import promote
@@ -33,14 +33,7 @@ class Comparison(Binary[T]):
         return list(operands)
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        signed = [x for x in (a, b) if x.type.signed]
-        if len(signed) != 1 or UI64 not in (a.type, b.type):
-            common = promote(a.type, b.type)
-            return apply(self.scalar, cast(a, common), cast(b, common))
-        # no integer type holds both: a negative one is compared with 0, as which any ui64 is as good
-        zero = constant(0, signed[0].type)
-        below = apply(self.scalar, *(x if x is signed[0] else zero for x in (a, b)))
-        return select(signed[0] < zero, below, apply(self.scalar, cast(a, UI64), cast(b, UI64)))
+        return compare(self.scalar, a, b, promote(a.type, b.type))
 
 
 for _name, _symbol, _text in (("eq", "==", "a = b"), ("ne", "!=", "a ≠ b"), ("lt", "<", "a < b"),

@@ -34,6 +34,7 @@ class Pointwise(Operator[T]):
     rule: ClassVar[Rule]  # of element types
     symbol: ClassVar[str] = ""  # how expressions write the operator
     scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
+    exact: ClassVar[Callable[..., Any]] = lambda self, *xs: SCALARS[self.scalar].numpy(*xs)  # f of arrays
     derivative: ClassVar[str] = ""  # Theano's scalar operation that has the same derivative
     shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
     symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
@@ -54,10 +55,6 @@ class Pointwise(Operator[T]):
     def working(self, *elements: ElementType) -> ElementType:
         """The type in which the operator computes, of its operands' types."""
         return self.rule.result(*elements)
-
-    def exact(self: Any, *operands: Any) -> Any:
-        """f, of arrays in the working type."""
-        return SCALARS[self.scalar].numpy(*operands)
 
     def formula(self: Any, *operands: Any, **_: Any) -> Expr:
         """f, of elements of the operands in the working type."""

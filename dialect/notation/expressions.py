@@ -309,6 +309,17 @@ def minimum(a: Operand, b: Operand) -> Expr:
     return apply("min", a, b)
 
 
+def compare(function: str, a: Expr, b: Expr, common: ElementType) -> Expr:
+    """A comparison in a common type; exact for a signed integer and a ui64, which have none."""
+    signed = [x for x in (a, b) if x.type.signed]
+    if len(signed) != 1 or all(x.type.name != "ui64" for x in (a, b)):
+        return apply(function, cast(a, common), cast(b, common))
+    (x,) = signed  # a negative one is compared with 0, as which any ui64 is as good
+    zero, other = constant(0, x.type), b if x is a else a
+    below = apply(function, *(o if o is x else zero for o in (a, b)))
+    return select(x < zero, below, apply(function, *(cast(o, other.type) for o in (a, b))))
+
+
 def integer_power(base: Expr, exponent: Expr) -> Expr:
     """base^exponent modulo 2^width, 0 where the exponent is negative."""
     if not exponent.type.signed:

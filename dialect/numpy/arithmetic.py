@@ -10,8 +10,7 @@ from ..theano.complex_arithmetic import INF, Z, absolute, inv
 from ..theano.complex_functions import power
 from ..theano.scalar_op import SCALAR_OPS
 from .astype_formula import cast_like_numpy
-from .complex_or import complex_or
-from .ufunc_table import Formula, row
+from .ufunc_table import Formula, complex_or, row
 
 NEGATIVE_POWER = "integers to negative integer powers are not allowed: use a float base"
 

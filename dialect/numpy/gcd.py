@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..ir.types import ELEMENT_TYPES, ElementType, TensorType
+from ..ir.types import ELEMENT_TYPES, ElementType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
 from ..spec.broadcasting import same_shape
@@ -26,9 +26,6 @@ class Gcd(Operator[T]):
         C(3, "shape(x) = shape(y)", lambda o: same_shape(o.x.array_shape, o.y.array_shape)),
     )  # fmt: skip
     example = "%z = %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32"
-
-    def infer(self: Gcd[TensorType]) -> TensorType:
-        return self.x
 
     def reference(self: Gcd[np.ndarray]) -> np.ndarray:
         return np.asarray(np.gcd(self.x, self.y))

@@ -10,8 +10,7 @@ from ..ir.types import BY_DTYPE, I1, ElementType
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, Z, is_nan, less_equal
 from .astype_formula import cast_like_numpy, truth
-from .complex_or import complex_or
-from .ufunc_table import UFUNCS, Ufunc, row
+from .ufunc_table import UFUNCS, Ufunc, complex_or, row
 
 DOES_NOT_FIT = "a Python integer is out of the range of the other operand's element type"
 

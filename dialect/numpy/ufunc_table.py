@@ -11,6 +11,7 @@ import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, ElementType
 from ..notation.expressions import Expr
+from ..theano.complex_arithmetic import Z
 from .astype_formula import cast_like_numpy
 
 Formula = Callable[..., Expr]
@@ -66,6 +67,18 @@ def resolved(ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, .
 
 
 UFUNCS: dict[str, Ufunc] = {}
+
+
+def complex_or(of_reals: Formula, of_parts: Any) -> Formula:
+    """The formula of real elements, and of complex ones that of their parts, in f64."""
+
+    def formula(*operands: Expr) -> Expr:
+        if operands[0].type.kind != "complex":
+            return of_reals(*operands)
+        found = of_parts(*map(Z.of, operands))
+        return found.expression(operands[0].type) if isinstance(found, Z) else found
+
+    return formula
 
 
 def row(name: str, formula: Formula, **more: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..ir.types import I32, I64
@@ -20,9 +18,6 @@ class FixedPoint(QuantOperator[T]):
     """Common parts of functions of i32."""
 
     constraints = (C(0, "element(x) = i32", lambda o: o.x.element is I32),)
-
-    def infer(self: Any) -> Any:
-        return self.x
 
 
 @operator
@@ -94,6 +89,3 @@ def reciprocal(n: int) -> int:
     for _ in range(ITERATIONS):
         found += limit(times(found, limit(2**29 - times(half, found))) * 4)
     return limit(found * 2)
-
-
-__all__ = ["LeadingZeros", "Reciprocal"]

@@ -94,8 +94,8 @@ class Operator(Generic[T]):
     version: ClassVar[int] = 1  # part of the compile cache's key
 
     def infer(self: Any) -> Type | tuple[Type, ...]:
-        """The result type or types, given operand types that satisfy the constraints."""
-        raise NotImplementedError(self.name)
+        """The result type or types, given operand types that satisfy the constraints; by default that of the first operand."""
+        return self.operands()[0][1]
 
     def reference(self: Any) -> Any:
         """The result, or results, by the formal definition, in plain NumPy."""
@@ -201,8 +201,7 @@ BUILTIN = (
     ".shape_like",
     ".pad_slice_reshape",
     ".gather_scatter",
-    ".argsort_argmax",
-    ".scans",
+    ".along_axis",
     ".sliding_window",
     ".control_flow",
 )

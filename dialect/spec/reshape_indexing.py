@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..ir.sizes import Dim, product, same_size
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from .broadcasting import is_one
+from .op import Operator, T
+
+
+class Reshaping(Operator[T]):
+    """The family of operators whose result has the elements of x in row-major order."""
+
+    view = True
+
+    def element(self: Any, y: Tensor) -> Element:
+        return reshape_element(self.x, y)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return [cotangents[0].apply("builtin.reshape_like", self.x)]
 
 
 def reshape_element(x: Tensor, y: Tensor) -> Element:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import F64, I1, UI8, UI64, ElementType
-from ..notation.expressions import Expr, apply, cast, constant, select
+from ..ir.types import I1, UI8, ElementType
+from ..notation.expressions import Expr, apply, cast, compare, constant, select
 from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c
 from .arithmetic import by_kind, product, zeros
@@ -40,15 +40,7 @@ row("minimum", 2, "upcast", lambda x, y: SCALARS["minimum"].numpy(x, y) if x.dty
 def _compared(name: str) -> Any:
     """A comparison, exact between integers of any signedness."""
 
-    def formula(x: Expr, y: Expr) -> Expr:
-        common = upcast(x.type, y.type)
-        if common is not F64 or UI64 not in (x.type, y.type) or not (x.type.is_integer and y.type.is_integer):
-            return apply(name, cast(x, common), cast(y, common))
-        signed = x if x.type.signed else y  # a negative one is below every ui64, as it is below 0
-        below = [o if o is signed else constant(0, signed.type) for o in (x, y)]
-        return select(signed < 0, apply(name, *below), apply(name, cast(x, UI64), cast(y, UI64)))
-
-    return formula
+    return lambda x, y: compare(name, x, y, upcast(x.type, y.type))
 
 
 def _comparison(ufunc: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import I64, TensorType
+from ..ir.types import I64
 from ..notation.expressions import Expr, Index, Tensor, as_index, axes, constant
 from ..notation.loops import Alloc, Block, Store, accumulator, assign, nested, substitute_block, update
 from ..program.builder import Node
@@ -33,9 +33,6 @@ class ProductOfOthers(Operator[T]):
     )
     symbols = {"N": lambda o: o.x.rank}
     example = "%x {axis = [1]}", "%x: 2x3xf64", "2x3xf64"
-
-    def infer(self: ProductOfOthers[TensorType]) -> TensorType:
-        return self.x
 
     def reference(self: ProductOfOthers[np.ndarray]) -> np.ndarray:
         over = reduced(self.axis, self.x.ndim)

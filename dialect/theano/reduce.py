@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.types import F16, F32, I1, ElementType, TensorType, element_of
 from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.reduce_in_order import reduce_in_order
-from ..notation.reference_minmax import largest, smallest
+from ..notation.reference_functions import largest, smallest
 from ..notation.traverse import substitute
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import (
-    argsort_argmax,
-    gather_scatter,
-    pad_slice_reshape,
-    reshape_view,
-    scans,
-    shape_like,
-    sliding_window,
-)
+from cvm.dialect.builtin import along_axis, gather_scatter, pad_slice_reshape, reshape_view, shape_like, sliding_window
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.spec.op import Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
@@ -118,13 +110,13 @@ def indexed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(x, updates, indices, axes, str(combined) or None, mode)
 
 
-@sample(argsort_argmax.Argsort)
+@sample(along_axis.Argsort)
 def argsort(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     x = with_nan(random, numbers(random, shape(random, between(random, 1, 3), 9)))
     return cls(x, between(random, 0, x.ndim - 1), flag(random))
 
 
-@sample(argsort_argmax.Argmax, argsort_argmax.Argmin)
+@sample(along_axis.Argmax, along_axis.Argmin)
 def extreme(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     x = with_nan(random, numbers(random, positive(random, between(random, 1, 3))))
     return cls(x, between(random, 0, x.ndim - 1), flag(random))
@@ -134,7 +126,7 @@ def with_nan(random: np.random.Generator, x: np.ndarray) -> np.ndarray:
     return np.where(random.random(x.shape) < 0.1, x.dtype.type(np.nan), x) if x.dtype.kind == "f" else x
 
 
-@sample(scans.Cumulative)
+@sample(along_axis.Cumulative)
 def cumulative(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Sums of floats are exact; products are of integers."""
     x = numbers(random, shape(random, between(random, 1, 3), 9))
