@@ -28,7 +28,8 @@ from ..dialect.program.module import Module
 from . import pipeline
 from .analysis.cost import operations
 from .contraction.channel_lanes import match_channel_lanes
-from .contraction.strategies import Choice, Problem, lower_by_strategy
+from .contraction.problem import Problem
+from .contraction.strategies import Choice, lower_by_strategy
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
 from .pass_context import Context

@@ -205,12 +205,18 @@ def update(function: str, accumulator: Tensor, value: Expr) -> Store:
     return Store(accumulator, (), apply(function, accumulator[()], value))
 
 
-def nested(indices: Sequence[Index], body: Block) -> Block:
+def nested(indices: Sequence[Index], body: Block, kind: Literal["serial", "unrolled"] = "serial") -> Block:
     """The body in a loop for each index, the first outermost."""
     for index in reversed(indices):
-        loop: Statement = For(index, body)
+        loop: Statement = For(index, body, kind=kind)
         body = (loop,)
     return body
+
+
+def vector_loop(lane: Index, *body: Statement) -> For:
+    """A loop whose iterations are the lanes of one vector."""
+    assert isinstance(lane.extent, int)
+    return For(lane, body, kind="vector", width=lane.extent)
 
 
 def identity(function: str, element: ElementType) -> Expr:

@@ -18,11 +18,8 @@ NaN is beyond all numbers: one instruction in place of several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-
-import numpy as np
 
 from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex
@@ -36,8 +33,9 @@ from ..loops.collapse import flatten
 from ..math.primitives import SIGNED, as_float, bits
 from ..processor import processor
 from .direct_convolution import MOST_PIXELS, MOST_PLACES, DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
-from .match import Contraction, LoweredContraction, Reduction, factors_of_update, match_reduction, stores_columns
+from .match import Contraction, Reduction, factors_of_update, match_reduction, stores_columns
 from .pack_panels import SQUARE
+from .problem import Constants, matched_strategy
 from .vnni_packing import extent_of, is_edge, only_read, read_at
 
 ORDERS = {"maximum": "max", "minimum": "min"}  # of floats, and of the integers that stand for them
@@ -80,54 +78,53 @@ class ChannelLanes:
 
 def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     """The windows that a kernel moves over each channel of an array; None if it is another nest."""
-    fold = match_reduction(kernel, 3)
-    if fold is None or fold.accumulator.element not in (F32, F64):
-        return None
-    terms, flat = _terms(fold), flatten(kernel)
-    read, last = None if terms is None else only_read(terms[2]), match_reduction(flat, 1)
-    if terms is None or read is None or last is None or len(last.loops) == len(fold.loops):
+    nest = match_reduction(kernel, 3)
+    terms = None if nest is None or nest.accumulator.element not in (F32, F64) else _terms(nest)
+    if nest is None or terms is None:
         return None
     function, weights, values = terms
-    *outer, window, column = fold.loops
+    flat, read = flatten(kernel), only_read(values)
+    last = match_reduction(flat, 1)
+    if read is None or last is None or len(last.loops) == len(nest.loops):
+        return None
+    *outer, window, column = nest.loops
     rows = [i for i in outer if i in read.indices and (function != "fma" or depends(weights, {i}))]
     indices = (*rows[-1:], window, column)
     found = [[n for n, e in enumerate(read.indices) if depends(e, {i})] for i in indices]
-    if [len(axes) for axes in found] != [1, 1, 1] or not all(is_edge(g, read) for g in fold.guard):
+    if [len(axes) for axes in found] != [1, 1, 1] or not all(is_edge(g, read) for g in nest.guard):
         return None
     row, axes = rows[-1], (found[0][0], found[1][0], found[2][0])
-    sizes = [*(i.extent for i in (*indices, *fold.reduction_axes)), *(read.tensor.shape[n] for n in axes)]
-    forward = all(_moves(read.indices[n], i, fold) for n, i in zip(axes[1:], indices[1:], strict=True))
-    moving: set[ex.Expr] = {window, column, *fold.reduction_axes}
+    sizes = [*(i.extent for i in (*indices, *nest.reduction_axes)), *(read.tensor.shape[n] for n in axes)]
+    forward = all(_moves(read.indices[n], i, nest) for n, i in zip(axes[1:], indices[1:], strict=True))
+    moving: set[ex.Expr] = {window, column, *nest.reduction_axes}
     elsewhere = any(depends(e, moving) for n, e in enumerate(read.indices) if n not in axes[1:])
     if elsewhere or not forward or depends(weights, {window, column}) or not all(isinstance(d, int) for d in sizes):
         return None
     if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, last.loops[-1]):
         return None
-    around, reduction_axes = tuple(i for i in outer if i is not row), tuple(fold.reduction_axes)
-    c = Contraction(
-        around, row, window, column, reduction_axes, tuple(fold.guard), weights, values, fold.accumulator, fold.epilogue
-    )
+    around, ends = tuple(i for i in outer if i is not row), (nest.accumulator, nest.epilogue)
+    c = Contraction(around, row, window, column, nest.reduction_axes, nest.guard, weights, values, *ends)
     joined = replace(c, window=None, column=last.loops[-1], accumulator=last.accumulator, epilogue=last.epilogue)
-    return ChannelLanes(Pixels(c, flat, joined), read, axes, fold.start, function)
+    return ChannelLanes(Pixels(kernel, c, flat, joined), read, axes, nest.start, function)
 
 
-def _terms(fold: Reduction) -> tuple[str, ex.Expr, ex.Expr] | None:
+def _terms(nest: Reduction) -> tuple[str, ex.Expr, ex.Expr] | None:
     """The function of a reduction whose order is that of its terms, its weights, and what these are multiplied by."""
-    factors = factors_of_update(fold.update, fold.accumulator)
+    factors = factors_of_update(nest.update, nest.accumulator)
     if factors is not None:
-        a, b = factors if depends(factors[1], {fold.loops[-1]}) else factors[::-1]
+        a, b = factors if depends(factors[1], {nest.loops[-1]}) else factors[::-1]
         return "fma", a, b
-    match fold.update:
+    match nest.update:
         case (ir.Store() as store,) if (found := reduction_update(store)) is not None:
-            length = fold.reduction_axes[-1].extent
+            length = nest.reduction_axes[-1].extent
             in_order = found[0] == "add" and isinstance(length, int) and length < LANES
             return (found[0], ex.ZERO, found[1]) if found[0] in ORDERS or in_order else None
     return None
 
 
-def _moves(e: ex.Expr, index: ex.Index, fold: Reduction) -> bool:
+def _moves(e: ex.Expr, index: ex.Index, nest: Reduction) -> bool:
     """Test whether an index expression moves forward with a place, and with nothing but a window beside it."""
-    return all(atom in (index, *fold.reduction_axes) and factor > 0 for atom, factor in affine(e).terms.values())
+    return all(atom in (index, *nest.reduction_axes) and factor > 0 for atom, factor in affine(e).terms.values())
 
 
 def why_not_channel_lanes(found: ChannelLanes | None) -> str:
@@ -139,10 +136,10 @@ def why_not_channel_lanes(found: ChannelLanes | None) -> str:
         return "too few channels or pixels for a vector"
     if _cost_along_lines(found) < channel_lanes_cost(found):
         return "vectors along lines take less time"
-    made = _ChannelLanes(found.pixels.kernel, found, {})
-    if len(made.places) > MOST_PLACES:
+    form = _ChannelLanes(found, {})
+    if len(form.places) > MOST_PLACES:
         return "tiles have too many edges"
-    return "lines are too long" if made.image_bytes > processor().l2_bytes // 2 else ""
+    return "lines are too long" if form.image_bytes > processor().l2_bytes // 2 else ""
 
 
 def _vectors(found: ChannelLanes, pixels: int) -> float:
@@ -169,56 +166,41 @@ def _cost_along_lines(found: ChannelLanes) -> float:
     return each * prod(map(extent_of, c.reduction_axes)) * _vectors(found, extent_of(c.window) * computed)
 
 
-def lower_channel_lanes(
-    kernel: ir.Kernel, found: ChannelLanes, constants: Mapping[ex.Tensor, np.ndarray]
-) -> LoweredContraction:
-    """The kernels that reduce so."""
-    return _ChannelLanes(kernel, found, constants).made()
-
-
 class _ChannelLanes(DirectConvolution):
     """The kernels of one nest."""
 
-    def __init__(self, kernel: ir.Kernel, found: ChannelLanes, constants: Mapping[ex.Tensor, np.ndarray]) -> None:
+    def __init__(self, found: ChannelLanes, constants: Constants) -> None:
         c, self.found = found.pixels.c, found
         length, element = extent_of(c.column), c.accumulator.element
         tiles = -(-length // min(processor().vector_registers - 3, MOST_PIXELS))
-        results = length * extent_of(c.window)
-        pixel_bytes = (
-            lanes_of(c) * element.bytes * (1 + found.lines * found.columns / results)
-        )  # of a result, and of its input
-        most = int(processor().l2_bytes / 4 / pixel_bytes)
-        super().__init__(kernel, found.pixels, constants, Tile(-(-length // tiles), 1), max(1, most))
+        inputs = found.lines * found.columns / (length * extent_of(c.window))  # for each result
+        most = int(processor().l2_bytes / 4 / (lanes_of(c) * element.bytes * (1 + inputs)))
+        super().__init__(found.pixels, constants, Tile(-(-length // tiles), 1), max(1, most))
         if found.function in ORDERS:
             self.element = SIGNED[element]
         self.start, self.row = self.ordered(found.start), ex.Var("row", I64)
         first, step = affine(found.read.indices[found.axes[1]]), found.stride(1, c.window)
         self.base = affine(self.first * step + first.constant)  # the line where the windows of a strip begin
         reach = sum((extent_of(i) - 1) * found.stride(1, i) for i in c.reduction_axes)
-        self.image = ex.Tensor(
-            "image", ((self.high - 1) * step + reach + 1, found.columns, self.lanes), self.element, "stack"
-        )
-        self.image_bytes = prod(n for n in self.image.shape if isinstance(n, int)) * element.bytes
+        shape = ((self.high - 1) * step + reach + 1, found.columns, self.lanes)
+        self.image = ex.Tensor("image", shape, self.element, "stack")
+        self.image_bytes = prod(shape) * element.bytes
 
     def weights(self) -> PackedWeights:
-        if self.found.function == "fma":
-            return super().weights()
-        return ex.Tensor("weights", (), self.element, "constant"), (), {}, {}
+        return super().weights() if self.found.function == "fma" else self.no_weights()
 
     def before(self) -> ir.Block:
         """The lines of a strip's channels, these side by side."""
         read, (channel, line, column) = self.found.read, self.found.axes
         side = SQUARE // self.element.bytes
         side = side if side <= self.found.columns else 1
-        h, block, u = (
-            ex.Index(n, d) for n, d in (("h", self.image.shape[0]), ("w", -(-self.found.columns // side)), ("u", side))
-        )
+        sizes = (("h", self.image.shape[0]), ("w", -(-self.found.columns // side)), ("u", side))
+        h, block, u = (ex.Index(name, size) for name, size in sizes)
         q, base, at = ex.Var("w", I64), self.base.expression(), [*read.indices]
         at[channel], at[line], at[column] = self.row + self.lane, base + h, q + u
         store = ir.Store(self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at)))
-        lanes = ir.For(self.lane, (store,), kind="vector", width=self.lanes)
         begin = ir.Let(q, ex.minimum(block * side, ex.as_index(self.found.columns - side)))
-        body = ir.For(block, (begin, ir.For(u, (lanes,), kind="unrolled")))
+        body = ir.For(block, (begin, ir.For(u, (ir.vector_loop(self.lane, store),), kind="unrolled")))
         start, stop = ex.maximum(0 - base, 0), ex.minimum(self.found.lines - base, h.extent)
         return (
             ir.Let(self.row, ex.minimum(self.panel * self.wide, self.rows - self.lanes)),
@@ -237,7 +219,7 @@ class _ChannelLanes(DirectConvolution):
         return ex.apply(ORDERS.get(function, function), sum, self.value(at))
 
     def result(self, sum: ex.Expr) -> ex.Expr:
-        return as_float(_turned(sum)) if self.found.function in ORDERS else sum
+        return as_float(_flipped_below_zero(sum)) if self.found.function in ORDERS else sum
 
     def ordered(self, value: ex.Expr) -> ex.Expr:
         """The integer that stands for a float where these are compared."""
@@ -245,9 +227,18 @@ class _ChannelLanes(DirectConvolution):
             return value
         least, most = self.element.limits
         beyond = ex.constant(most if self.found.function == "maximum" else least, self.element)
-        return ex.select(ex.apply("ne", value, value), beyond, _turned(bits(value)))
+        return ex.select(ex.apply("ne", value, value), beyond, _flipped_below_zero(bits(value)))
 
 
-def _turned(number: ex.Expr) -> ex.Expr:
+def _flipped_below_zero(number: ex.Expr) -> ex.Expr:
     """The bits of a float as an integer that is ordered like it, and such an integer as bits."""
     return number ^ (number >> (number.type.bits - 1) & number.type.limits[1])
+
+
+CHANNEL_LANES = matched_strategy(
+    "channel_lanes",
+    lambda p: match_channel_lanes(p.kernel),
+    why_not_channel_lanes,
+    channel_lanes_cost,
+    lambda p, found: _ChannelLanes(found, p.constants).lowered(),
+)

@@ -15,7 +15,6 @@ computed from it: their weights stand in other places of a word, with zeros in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -24,61 +23,57 @@ from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I8, I16, I32, UI8
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Tensor, apply, as_index, constant
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, assign, substitute_block, update
+from ...dialect.notation.loops import Alloc, Block, For, assign, nested, substitute_block, update
 from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends
-from ..analysis.integer_ranges import Ranges, interval
+from ..analysis.integer_ranges import interval
 from ..loops.clone import clone
 from ..processor import processor
-from .match import LoweredContraction, Windowed, kernel_from_body, windowed
+from .match import LoweredContraction, SumOfProducts, kernel_from_body, windowed
 from .micro_kernel import INT8_DOT_PRODUCT
 from .packed_product import ONES, fit
-from .vnni_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
+from .problem import Problem, Strategy
+from .vnni_packing import extent_of, image_of, known_terms, only_read, packed_words, words_along
 
 
-def lower_depthwise(
-    kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
-) -> LoweredContraction | None:
+def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
-    w = windowed(kernel)
-    if (
-        w is None
-        or w.accumulator.element is not I32
-        or not processor().tuning.depthwise_terms[0]
-        <= prod(map(extent_of, w.reduction_axes))
-        <= processor().tuning.depthwise_terms[1]
-    ):
+    kernel, tuning = problem.kernel, processor().tuning
+    nest = windowed(kernel)
+    if nest is None or nest.accumulator.element is not I32:
         return None
-    lines = tuple(i for i in w.outer if depends(w.weights, {i}))
-    known = known_terms(w.weights, constants, (*lines, *w.reduction_axes))
-    many = _terms_of_a_word(w, constants, ranges, processor().has_int8_dot_product)
-    if known is None or many is None or extent_of(w.places[-1]) < processor().tuning.depthwise_columns:
+    (*outer, first, column), (k, *inner) = nest.loops, nest.reduction_axes
+    least, most = tuning.depthwise_terms
+    if not least <= prod(map(extent_of, nest.reduction_axes)) <= most or extent_of(column) < tuning.depthwise_columns:
         return None
-    rows = _rows_of_a_word(w, many)
-    first, k = w.places[0], w.reduction_axes[0]
+    lines = tuple(i for i in outer if depends(nest.a, {i}))
+    known = known_terms(nest.a, problem.constants, (*lines, *nest.reduction_axes))
+    many = _terms_of_a_word(nest, problem)
+    if known is None or many is None:
+        return None
+    at: dict[Expr, Expr] = {}
+    rows, h, term = _rows_of_a_word(nest, many), first, k
     if rows > 1:
         h, term = Index("h", -(-extent_of(first) // rows)), Index(k.name, many)
         known = _in_places(known, len(lines), rows, many)
-    else:
-        h, term = first, k
-    at: dict[Expr, Expr] = {first: h * rows, k: term} if rows > 1 else {}
-    values, guard = substitute(w.values, at), [substitute(g, at) for g in w.guard]
-    words = words_along(term, (term, *w.reduction_axes[1:]), many)
+        at = {first: h * rows, k: term}
+    values, guard = substitute(nest.b, at), [substitute(g, at) for g in nest.guard]
+    words = words_along(term, (term, *inner), many)
     read = only_read(values)
-    moving: set[Expr] = {h, *w.places[1:], term, *w.reduction_axes[1:]}
+    moving: set[Expr] = {h, column, term, *inner}
     inside = [] if read is None else [n for n, e in enumerate(read.indices) if depends(e, moving)]
     image = image_of(values, guard, words, inside, "stack")
     if image is None or product(image.words.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
     packed = packed_words(known, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
-    weights = Tensor("weights", packed.shape, I32, "constant")
+    weights, sum = Tensor("weights", packed.shape, I32, "constant"), nest.accumulator
 
     def windows(u: int) -> Block:
+        """The sum over a window, and its epilogue, for each column."""
         own = (as_index(u),) if rows > 1 else ()
-        factors = image.words[image.at], weights[(*lines, *own, *words.reduction_axes)]
-        return loops_of(
-            w.places[1:], _window(w, words.reduction_axes, _product(many, processor().has_int8_dot_product, *factors))
-        )
+        term = _product(many, image.words[image.at], weights[(*lines, *own, *words.reduction_axes)])
+        terms = nested(words.reduction_axes, (update("add", sum, term),))
+        return nested((column,), (Alloc(sum), assign(sum, 0), *terms, *nest.epilogue))
 
     def of_rows(h: Expr, count: int) -> Block:
         return tuple(s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}"))
@@ -88,17 +83,14 @@ def lower_depthwise(
         last = substitute_block(clone(of_rows(h, left), {}, "last"), {h: as_index(whole)})
         body = (For(h, of_rows(h, rows), stop=as_index(whole) if left else None), *last)
     else:
-        body = loops_of((first,), windows(0))
-    body = (Alloc(image.words), *image.body, *body)
-    results = kernel.outputs
-    return LoweredContraction(
-        (kernel_from_body(kernel, "windows", loops_of(w.outer, body), results),), {}, {weights: packed}
-    )
+        body = nested((first,), windows(0))
+    body = nested(outer, (Alloc(image.words), *image.body, *body))
+    return LoweredContraction((kernel_from_body(kernel, "windows", body, kernel.outputs),), {}, {weights: packed})
 
 
-def _rows_of_a_word(w: Windowed, many: int) -> int:
+def _rows_of_a_word(nest: SumOfProducts, many: int) -> int:
     """The number of result rows for which words of this many terms serve."""
-    first, k, read = w.places[0], w.reduction_axes[0], only_read(w.values)
+    first, k, read = nest.loops[-2], nest.reduction_axes[0], only_read(nest.b)
     found = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
     if len(found) != 1 or found[0].factor(first) != found[0].factor(k):
         return 1
@@ -113,24 +105,27 @@ def _in_places(known: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray
     return np.stack([np.pad(known, side) for side in sides], axis)
 
 
-def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges: Ranges, quads: bool) -> int | None:
+def _terms_of_a_word(nest: SumOfProducts, problem: Problem) -> int | None:
     """The number of terms of these ranges that fit a word; None if none do."""
-    values, weights = (interval(e, ranges, constants) for e in (w.values, w.weights))
-    if values.within(UI8) and weights.within(I8) and (quads or fit(values.high, weights)):
+    weights, values = (interval(e, problem.ranges, problem.constants) for e in (nest.a, nest.b))
+    if values.within(UI8) and weights.within(I8) and (processor().has_int8_dot_product or fit(values.high, weights)):
         return INT8_DOT_PRODUCT.terms
     return 2 if values.within(I16) and weights.within(I16) else None
 
 
-def _product(many: int, quads: bool, values: Expr, weights: Expr) -> Expr:
+def _product(many: int, values: Expr, weights: Expr) -> Expr:
     """The dot product of two words."""
-    if many == INT8_DOT_PRODUCT.terms and quads:
+    if many != INT8_DOT_PRODUCT.terms:
+        return apply("pairdot", values, weights)
+    if processor().has_int8_dot_product:
         return apply("quaddot_us", values, weights)
-    if many == INT8_DOT_PRODUCT.terms:
-        return apply("pairdot", apply("bytepairs", values, weights), constant(ONES, I32))
-    return apply("pairdot", values, weights)
+    return apply("pairdot", apply("bytepairs", values, weights), constant(ONES, I32))
 
 
-def _window(w: Windowed, reduction_axes: Sequence[Index], term: Expr) -> Block:
-    """The sum over a window, and what follows."""
-    sum: Block = (update("add", w.accumulator, term),)
-    return (Alloc(w.accumulator), assign(w.accumulator, 0), *loops_of(reduction_axes, sum), *w.epilogue)
+def _why_not_windows(problem: Problem) -> str:
+    if problem.c is not None:
+        return "a factor has rows of its own"
+    return "" if windowed(problem.kernel) is not None else "no window moves over one array"
+
+
+DEPTHWISE = Strategy("depthwise", _why_not_windows, lambda problem: 0, lower_depthwise)

@@ -18,7 +18,7 @@ Constant weights are packed at compile time, others by a kernel. The last blocks
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -27,18 +27,18 @@ from math import inf, prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import affine_conditions
-from ...dialect.notation.traverse import rewrite, substitute
+from ...dialect.notation.affine import Affine, affine_conditions
+from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
-from .match import Contraction, LoweredContraction, kernel_from_body
+from .match import Contraction, LoweredContraction, kernel_from_body, parallel_loop
 from .pack_panels import SQUARE
-from .vnni_packing import extent_of, known_terms, loops_of, only_read
+from .problem import Constants, Problem, Strategy, why_not_floats
+from .vnni_packing import extent_of, known_terms, only_read, tile_elements
 
 LOADS = 3  # products that take as long as a load
 USUAL_LOADS = 1.12  # time of a tile's products and loads to what micro-kernels of panels are taken to need for them
@@ -49,8 +49,7 @@ MIN_K = 8  # terms for which a tile pays
 MOST_PLACES = 5  # of tiles, from edge to edge
 MOST_UNROLLED = 16  # columns of a window that are unrolled
 
-# the weights, the kernels that pack them, the views that those have, and constants
-PackedWeights = tuple[ex.Tensor, tuple[ir.Kernel, ...], dict[ex.Tensor, ex.Tensor], dict[ex.Tensor, np.ndarray]]
+PackedWeights = tuple[ex.Tensor, LoweredContraction]  # the weights, and the kernels that pack them
 
 
 @dataclass(frozen=True)
@@ -68,32 +67,36 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """A contraction whose window and column are two axes of pixels, and the same seen with one axis, for its results. What
-    cannot be joined is one axis, and the other an outer loop."""
+    """A contraction whose window and column are two axes of pixels, and the same seen with one axis, for its results. If they
+    cannot be joined, one is the axis, and the other an outer loop."""
 
-    c: Contraction
     kernel: ir.Kernel
+    c: Contraction
+    flat: ir.Kernel
     last: Contraction
 
 
-def pixels_of(kernel: ir.Kernel, c: Contraction, joined: tuple[ir.Kernel, Contraction] | None) -> Pixels:
-    """The pixels of a contraction, `joined` being the same with all that a window goes over as one."""
-    if joined is not None and joined[0] is not kernel:
-        return Pixels(c, *joined)
+def pixels_of(problem: Problem) -> Pixels:
+    c, joined = problem.contraction, problem.joined
+    if joined is not None and joined.kernel is not problem.kernel:
+        return Pixels(problem.kernel, c, joined.kernel, joined.contraction)
     if c.window is not None:
         c = replace(c, outer=(*c.outer, c.window), window=None)
-    return Pixels(c, kernel, c)
+    return Pixels(problem.kernel, c, problem.kernel, c)
 
 
-def direct_cost(pixels: Pixels) -> float:
+def direct_cost(problem: Problem) -> float:
     """The estimated time, in vector products of 32-bit lanes, those of other strategies having their loads in them."""
-    c = pixels.c
+    c = pixels_of(problem).c
     terms = prod(map(extent_of, c.reduction_axes)) * (1 if len(c.reduction_axes) > 1 else SINGLE_TAP)
-    return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
+    return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4 * processor().fma_cycles
 
 
-def why_not_direct(pixels: Pixels) -> str:
+def why_not_direct(problem: Problem) -> str:
     """The reason why a contraction is not computed so, if there is one."""
+    if why := why_not_floats(problem):
+        return why
+    pixels = pixels_of(problem)
     c = pixels.c
     if c.unknown:
         return "sizes are known only by a call"
@@ -109,13 +112,7 @@ def why_not_direct(pixels: Pixels) -> str:
         return "windows are too wide"
     if across is None and any(depends(g, {c.column}) for g in c.guard):
         return "edges are no loop's"
-    places = DirectConvolution(pixels.kernel, pixels, {}).places
-    return "tiles have too many edges" if len(places) > MOST_PLACES else ""
-
-
-def lower_direct(kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray]) -> LoweredContraction:
-    """The kernels that convolve so."""
-    return DirectConvolution(kernel, pixels, constants).made()
+    return "tiles have too many edges" if len(DirectConvolution(pixels, {}).places) > MOST_PLACES else ""
 
 
 def lanes_of(c: Contraction) -> int:
@@ -149,21 +146,14 @@ def _changes(taps: Sequence[range]) -> list[tuple[int, range]]:
 class DirectConvolution:
     """The kernels of one convolution, by tiles of this shape and strips of so many pixels."""
 
-    def __init__(
-        self,
-        kernel: ir.Kernel,
-        pixels: Pixels,
-        constants: Mapping[ex.Tensor, np.ndarray],
-        tile: Tile | None = None,
-        most: int = 0,
-    ) -> None:
-        self.kernel, self.known = kernel, constants
-        self.c, self.flat, self.last = c, _, _ = pixels.c, pixels.kernel, pixels.last
+    def __init__(self, pixels: Pixels, constants: Constants, tile: Tile | None = None, most: int = 0) -> None:
+        self.pixels, self.known = pixels, constants
+        self.c, self.last = c, _ = pixels.c, pixels.last
         tile = tile or _choose(c)[1]
         self.element = c.accumulator.element
         self.start: ex.Expr = ex.constant(0, self.element)
         self.lanes = lanes_of(c)
-        self.tall, self.wide = tile.pixels, tile.vectors * self.lanes
+        self.tall, self.vectors, self.wide = tile.pixels, tile.vectors, tile.vectors * self.lanes
         self.rows, self.length, self.count = extent_of(c.row), extent_of(c.column), extent_of(c.window)
         self.panels = -(-self.rows // self.wide)
         most = most or max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))
@@ -177,68 +167,69 @@ class DirectConvolution:
             self.high = -(-self.count // -(-self.count // max(few, most // self.length)))
             self.high = min(self.count, max(self.high, few))
             self.strips = -(-self.count // self.high)
-        self.outer = [ex.Var(i.name, I64) for i in c.outer]
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
-        self.vectors = tile.vectors
         weight_bytes = self.rows * prod(map(extent_of, c.reduction_axes)) * self.element.bytes
         self.weights_stay = weight_bytes <= processor().l2_bytes // 2  # near
         self.lane, self.v, self.r = ex.Index("l", self.lanes), ex.Index("v", tile.vectors), ex.Index("r", self.tall)
+        self.place = self.v * self.lanes + self.lane
         self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
 
-    def made(self) -> LoweredContraction:
-        self.packed, packing, views, packed = self.weights()
-        tiles = kernel_from_body(self.flat, "tiles", self.of_strips(), self.flat.outputs)
-        views = {**views, **ir.reshaped_parameters(self.kernel, self.flat)}
-        return LoweredContraction((*packing, tiles), views, packed, frozenset({tiles}))
+    def lowered(self) -> LoweredContraction:
+        self.packed, packing = self.weights()
+        pixels = self.pixels
+        tiles = kernel_from_body(pixels.flat, "tiles", self.of_strips(), pixels.flat.outputs)
+        views = ir.reshaped_parameters(pixels.kernel, pixels.flat)
+        return packing.beside(LoweredContraction((tiles,), views, {}, frozenset({tiles})))
 
     # weights
 
+    def tiled_rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
+        """The rows along an axis of constant weights, so many side by side. Blocks that would go beyond the end move back."""
+        elements = tile_elements(self.rows, self.panels * self.vectors, self.lanes).reshape(self.panels, self.wide)
+        return rows.take(elements, axis)
+
     def weights(self) -> PackedWeights:
-        """The weights, so many rows' side by side, the kernels that pack them, the views those have, and constants. Blocks that
-        would go beyond the end move back."""
+        """The weights, so many rows' side by side."""
         c = self.c
         shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.reduction_axes), self.wide)
         known = known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))
         if known is not None:
-            rows = np.moveaxis(known, len(self.around), -1)
-            blocks = np.arange(self.panels * self.vectors) * self.lanes
-            first = np.minimum(blocks, self.rows - self.lanes)
-            panels = rows[..., (first[:, None] + np.arange(self.lanes)).reshape(self.panels, self.wide)]
+            count = len(self.around)
+            panels = np.moveaxis(self.tiled_rows(known, count), count + 1, -1)
             packed = ex.Tensor("weights", shape, self.element, "constant")
-            array = np.ascontiguousarray(np.moveaxis(panels, -2, len(self.around)))
-            return packed, (), {}, {packed: array}
+            return packed, LoweredContraction((), {}, {packed: np.ascontiguousarray(panels)})
         packed = ex.Tensor("weights", shape, self.element, "heap")
-        row = ex.Var("row", I64)
-        panel = ex.Index("panel", self.panels)
+        row, panel = ex.Var("row", I64), ex.Index("panel", self.panels)
         begin = ir.Let(row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes))
         value = substitute(c.a, {c.row: row + self.lane})
-        store = ir.Store(packed, (*self.around, panel, *c.reduction_axes, self.v * self.lanes + self.lane), value)
-        body = loops_of((*self.around, panel, self.v), (begin, *loops_of((*c.reduction_axes, self.lane), (store,))))
-        return packed, (kernel_from_body(self.kernel, "weights", body, (packed,)),), {}, {}
+        store = ir.Store(packed, (*self.around, panel, *c.reduction_axes, self.place), value)
+        block = (begin, *ir.nested((*c.reduction_axes, self.lane), (store,)))
+        body = ir.nested((*self.around, panel, self.v), block)
+        return packed, LoweredContraction((kernel_from_body(self.pixels.kernel, "weights", body, (packed,)),))
+
+    def no_weights(self) -> PackedWeights:
+        return ex.Tensor("weights", (), self.element, "constant"), LoweredContraction(())
 
     # pixels
 
     def of_strips(self) -> ir.Block:
         """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
         c = self.c
-        loops: list[tuple[ex.Var, Dim]] = [*zip(self.outer, (i.extent for i in c.outer), strict=True)]
-        if self.weights_stay:  # while the input passes once
-            loops += (self.strip, self.strips), (self.panel, self.panels)
-        else:
-            loops = [(self.panel, self.panels), *loops, (self.strip, self.strips)]
-        shape = tuple(n for _, n in loops)
-        flat = ex.Index("n", product(shape))
-        places = zip((v for v, _ in loops), ex.unflatten(flat, shape), strict=True)
-        held = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
+        outer = [(ex.Var(i.name, I64), i.extent) for i in c.outer]
+        panel, strip = (self.panel, self.panels), (self.strip, self.strips)
+        places = (
+            [*outer, strip, panel] if self.weights_stay else [panel, *outer, strip]
+        )  # the input passes once, or the weights
+        sums = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
         if c.window is None:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.line, self.length - self.line))
             start: ex.Expr = self.first
         else:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.high, self.count - self.high))
             start = self.first * self.length
-        body: ir.Block = (begin, ir.Alloc(held), *self.before(), self.products(held), self.ended(held, start))
-        names: dict[ex.Expr, ex.Expr] = dict(zip(c.outer, self.outer, strict=True))
-        return (ir.For(flat, (*(ir.Let(v, e) for v, e in places), *ir.substitute_block(body, names)), kind="parallel"),)
+        body: ir.Block = (begin, ir.Alloc(sums), *self.before(), self.products(sums), self.ended(sums, start))
+        names: dict[ex.Expr, ex.Expr] = dict(zip(c.outer, (var for var, _ in outer), strict=True))
+        return (parallel_loop("n", places, ir.substitute_block(body, names)),)
 
     def before(self) -> ir.Block:
         """The statements before the products of a strip."""
@@ -254,50 +245,45 @@ class DirectConvolution:
 
     @property
     def weight(self) -> ex.Expr:
-        return self.packed[(*self.around, self.panel, *self.c.reduction_axes, self.v * self.lanes + self.lane)]
+        return self.packed[(*self.around, self.panel, *self.c.reduction_axes, self.place)]
 
     def result(self, sum: ex.Expr) -> ex.Expr:
         """A result, of what tiles leave of it."""
         return sum
 
-    def products(self, held: ex.Tensor) -> ir.For:
+    def products(self, waiting: ex.Tensor) -> ir.For:
         """The sums of a strip, tile by tile."""
         c, r, q = self.c, self.r, self.q
         line, tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
         sums = ex.Tensor("sums", (self.tall, self.wide), self.element, "register")
-        place = (r, self.v * self.lanes + self.lane)
-        at = self.at_pixel(q + r, self.first + line)
-        add = ir.Store(sums, place, self.updated(sums[place], at))
-        begin: ex.Expr = self.first if c.window is None else ex.as_index(0)
-        waiting = line * self.line + q - begin + r
+        at: dict[ex.Expr, ex.Expr] = {c.column: q + r}
+        begin: ex.Expr = self.first
+        if c.window is not None:
+            at, begin = {**at, c.window: self.first + line}, ex.as_index(0)
+        add = ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at))
         body: ir.Block = (
             ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
             ir.Alloc(sums),
-            self.each(ir.Store(sums, place, self.start)),
+            self.each(ir.Store(sums, (r, self.place), self.start)),
             *self.by_place(add, at),
-            self.each(ir.Store(held, (waiting, place[1]), sums[place])),
+            self.each(ir.Store(waiting, (line * self.line + q - begin + r, self.place), sums[r, self.place])),
         )
         return ir.For(line, (ir.For(tile, body),))
-
-    def at_pixel(self, column: ex.Expr, line: ex.Expr) -> dict[ex.Expr, ex.Expr]:
-        """The contraction's column indices at a pixel."""
-        return {self.c.column: column} if self.c.window is None else {self.c.column: column, self.c.window: line}
 
     def each(self, store: ir.Store, some: range | None = None) -> ir.For:
         """A store of vectors of all pixels of a tile, or of some."""
         some = range(self.tall) if some is None else some
-        lanes = ir.For(self.lane, (store,), kind="vector", width=self.lanes)
-        ends = ex.as_index(some.start), ex.as_index(some.stop)
-        return ir.For(self.r, (ir.For(self.v, (lanes,), kind="unrolled"),), *ends, kind="unrolled")
+        vectors = ir.For(self.v, (ir.vector_loop(self.lane, store),), kind="unrolled")
+        return ir.For(self.r, (vectors,), ex.as_index(some.start), ex.as_index(some.stop), kind="unrolled")
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The steps of a tile, by its place: at the left or right edge, or between."""
         edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
-        made: ir.Block = ()
+        body: ir.Block = ()
         for n, (taps, last) in enumerate(reversed(self.places)):
             steps = narrowed(self.steps(self.c.reduction_axes, add, edges, taps))
-            made = (ir.If(self.q <= last, steps, made),) if n else steps
-        return made
+            body = (ir.If(self.q <= last, steps, body),) if n else steps
+        return body
 
     def steps(
         self,
@@ -310,23 +296,23 @@ class DirectConvolution:
         """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
         if not reduction_axes:
             return (self.each(add, some),)
-        fold, *inner = reduction_axes
-        if fold is self.across and taps is not None:
+        axis, *inner = reduction_axes
+        if axis is self.across and taps is not None:
             changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]
-            return self.columns(fold, changes) if changes else ()
-        mine = [e for e in edges if depends(e, {fold})]
+            return self.columns(axis, changes) if changes else ()
+        mine = [e for e in edges if depends(e, {axis})]
         body = self.steps(inner, add, [e for e in edges if e not in mine], taps, some)
         guard = ex.both(*mine)
-        return (ir.For(fold, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
+        return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
-    def columns(self, fold: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:
+    def columns(self, axis: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:
         """The loop over the columns of a window, with branches where its body changes. Without the loop LLVM would keep what
         several columns read in registers, which are for sums."""
         *starts, (end, _) = changes
         *before, (_, body) = starts
         for (_, some), (k, _) in reversed([*zip(before, starts[1:], strict=True)]):
-            body = (ir.If(fold < k, some, body),)
-        return (ir.For(fold, body, ex.as_index(starts[0][0]), ex.as_index(end)),)
+            body = (ir.If(axis < k, some, body),)
+        return (ir.For(axis, body, ex.as_index(starts[0][0]), ex.as_index(end)),)
 
     @cached_property
     def across(self) -> ex.Index | None:
@@ -342,49 +328,47 @@ class DirectConvolution:
 
     def taps(self, q: int) -> tuple[range, ...] | None:
         """The pixels of a tile there that are inside, for each column of a window; nothing where all of them are."""
-        c, across = self.c, self.across
-        if across is None:
+        if self.across is None:
             return None
-        sums = [s for g in c.guard if depends(g, {c.column}) for s in affine_conditions(g) or []]
-        found: list[range] = []
-        for k in range(extent_of(across)):
-            held = [
-                r
-                for r in range(self.tall)
-                if all(s.constant + s.factor(across) * k + s.factor(c.column) * (q + r) >= 0 for s in sums)
-            ]
-            found.append(range(held[0], held[-1] + 1) if held else range(0))
+        sums = [s for g in self.c.guard if depends(g, {self.c.column}) for s in affine_conditions(g) or []]
+        found = self.pixels_inside(sums, self.across, q)
         return None if all(len(some) == self.tall for some in found) else tuple(found)
+
+    def pixels_inside(self, sums: Sequence[Affine], axis: ex.Index, q: int) -> list[range]:
+        """The pixels of a tile at a column where these sums are not negative, for each step along an axis of a window."""
+        found: list[range] = []
+        for k in range(extent_of(axis)):
+            starts = [s.constant + s.factor(axis) * k + s.factor(self.c.column) * q for s in sums]
+            steps = [s.factor(self.c.column) for s in sums]
+            some = [r for r in range(self.tall) if all(n + m * r >= 0 for n, m in zip(starts, steps, strict=True))]
+            found.append(range(some[0], some[-1] + 1) if some else range(0))
+        return found
 
     # results
 
-    def ended(self, held: ex.Tensor, start: ex.Expr) -> ir.For:
+    def ended(self, sums: ex.Tensor, start: ex.Expr) -> ir.For:
         """The epilogue, by vectors of a strip's pixels: sums are transposed, some rows at once. Of fewer pixels than a vector has
         lanes, by vectors of rows."""
-        count, block = self.high * self.line, self.v
-        row, begins = (
-            ex.Var("row", I64),
-            ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes),
-        )
+        count, block, row = self.high * self.line, self.v, ex.Var("row", I64)
+        begin = ir.Let(row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
         if count < self.lanes:
             pixel = ex.Index("at", count)
-            lanes = self.epilogue(held[pixel, block * self.lanes + self.lane], row + self.lane, start + pixel)
-            return ir.For(block, (ir.Let(row, begins), ir.For(pixel, (lanes,))))
+            lanes = self.epilogue(sums[pixel, self.place], row + self.lane, start + pixel)
+            return ir.For(block, (begin, ir.For(pixel, (lanes,))))
         side = min(SQUARE // self.element.bytes, self.lanes)
         part, u = ex.Index("t", self.lanes // side), ex.Index("u", side)
         v, q = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64)
-        sum = held[q + self.lane, block * self.lanes + part * side + u]
+        sum = sums[q + self.lane, block * self.lanes + part * side + u]
         square = ir.For(u, (self.epilogue(sum, row + part * side + u, start + q + self.lane),), kind="unrolled")
         at = ir.Let(q, ex.minimum(v * self.lanes, count - self.lanes))
-        return ir.For(block, (ir.Let(row, begins), ir.For(v, (at, ir.For(part, (square,))))))
+        return ir.For(block, (begin, ir.For(v, (at, ir.For(part, (square,))))))
 
     def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
         """The epilogue of a sum, for the lanes of a vector."""
-        c, result = self.last, self.result(sum)
+        body = self.last.finish(self.result(sum), {self.last.row: row, self.last.column: column})
+        return ir.vector_loop(self.lane, *body)
 
-        def of_sums(e: ex.Expr) -> ex.Expr | None:
-            return result if isinstance(e, ex.Read) and e.tensor is c.accumulator else None
 
-        body = ir.map_expressions(c.epilogue, lambda e: rewrite(e, of_sums))
-        body = ir.substitute_block(body, {c.row: row, c.column: column})
-        return ir.For(self.lane, body, kind="vector", width=self.lanes)
+DIRECT = Strategy(
+    "direct", why_not_direct, direct_cost, lambda p: DirectConvolution(pixels_of(p), p.constants).lowered()
+)

@@ -14,7 +14,6 @@ its terms. The last vectors of columns move back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -23,14 +22,15 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, substitute_block
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, substitute_block, vector_loop
 from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..processor import processor
 from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
-from .match import Contraction, LoweredContraction, stores_columns, sum_of_products
+from .match import Contraction, LoweredContraction, SumOfProducts, stores_columns, sum_of_products
 from .pack_panels import SQUARE
+from .problem import Constants, Problem, matched_strategy
 from .vnni_packing import extent_of, known_terms, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
@@ -40,17 +40,18 @@ MOST_VECTORS = 8  # of columns, of a row
 
 @dataclass(frozen=True, eq=False)
 class FewRows:
-    """A nest that multiplies some rows by the weights of each column."""
+    """A nest that multiplies some rows by the weights of each column: `a` has the rows, and `b` the weights."""
 
-    rows: tuple[ex.Index, ...]
-    column: ex.Index
-    reduction_axes: tuple[ex.Index, ...]
-    guard: tuple[ex.Expr, ...]
-    values: ex.Expr
-    weights: ex.Expr
-    known: np.ndarray | None  # constant weights: an axis for the columns, and one for each fold
-    accumulator: ex.Tensor
-    epilogue: Block
+    nest: SumOfProducts
+    known: np.ndarray | None  # constant weights: an axis for the columns, and one for each reduction axis
+
+    @property
+    def rows(self) -> tuple[ex.Index, ...]:
+        return self.nest.loops[:-1]
+
+    @property
+    def column(self) -> ex.Index:
+        return self.nest.loops[-1]
 
     @property
     def count(self) -> int | None:
@@ -61,39 +62,34 @@ class FewRows:
     @property
     def size(self) -> int:
         """The number of weights."""
-        return prod(map(extent_of, (self.column, *self.reduction_axes)))
+        return prod(map(extent_of, (self.column, *self.nest.reduction_axes)))
 
     @property
     def along(self) -> ex.Index | None:
         """The index of neighbours in memory, of weights that are the same for all rows: columns or terms."""
-        read = only_read(self.weights)
-        if read is None or self.guard or depends(self.weights, {*self.rows}):
+        weights, axes = self.nest.b, self.nest.reduction_axes
+        read = only_read(weights)
+        if read is None or self.nest.guard or depends(weights, {*self.rows}):
             return None
-        beside = [i for i in (self.column, *self.reduction_axes) if stride(read.tensor, read.indices, i) == 1]
-        terms = (
-            len(self.reduction_axes) == 1
-            and extent_of(self.reduction_axes[0]) >= SQUARE // self.accumulator.element.bytes
-        )
+        beside = [i for i in (self.column, *axes) if stride(read.tensor, read.indices, i) == 1]
+        terms = len(axes) == 1 and extent_of(axes[0]) >= SQUARE // self.nest.accumulator.element.bytes
         return beside[0] if beside and (beside[0] is self.column or terms) else None
 
 
-def match_few_rows(kernel: Kernel, constants: Mapping[ex.Tensor, np.ndarray]) -> FewRows | None:
+def match_few_rows(kernel: Kernel, constants: Constants) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
-    parts = sum_of_products(kernel, 1)
-    if parts is None or parts[4].element.kind != "float":
+    nest = sum_of_products(kernel, 1)
+    if nest is None or nest.accumulator.element.kind != "float":
         return None
-    (*rows, column), reduction_axes, guard, (a, b), acc, epilogue = parts
-    if any(
-        isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in reduction_axes) for g in guard for n in walk(g)
-    ):
+    column, axes = nest.loops[-1], nest.reduction_axes
+    if any(isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in axes) for g in nest.guard for n in walk(g)):
         return None
-    values, weights = (a, b) if depends(b, {column}) else (b, a)
-    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *reduction_axes)):
+    nest = nest.with_b_along({column})
+    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *axes)):
         return None
-    if depends(values, {column}) or not stores_columns(epilogue, column):
+    if depends(nest.a, {column}) or not stores_columns(nest.epilogue, column):
         return None
-    known = known_terms(weights, constants, (column, *reduction_axes))
-    return FewRows(tuple(rows), column, tuple(reduction_axes), tuple(guard), values, weights, known, acc, epilogue)
+    return FewRows(nest, known_terms(nest.b, constants, (column, *axes)))
 
 
 def why_not_few_rows(found: FewRows | None) -> str:
@@ -106,59 +102,46 @@ def why_not_few_rows(found: FewRows | None) -> str:
         return "weights that are not constant do not lie side by side, for columns or for terms"
     if found.known is None and found.along is found.column and found.count == 1:
         return "a row is added to the sums of all columns as it is read"
-    return why_not_panels(found)
+    return why_not_weights(found)
 
 
-def why_not_panels(found: FewRows) -> str:
+def why_not_weights(found: FewRows) -> str:
     """The same of its weights alone."""
-    if extent_of(found.column) < processor().tile_vector_bytes // found.accumulator.element.bytes:
+    if extent_of(found.column) < processor().tile_vector_bytes // found.nest.accumulator.element.bytes:
         return "too few columns for a vector"
-    if prod(map(extent_of, found.reduction_axes)) >= MIN_TERMS:
+    if prod(map(extent_of, found.nest.reduction_axes)) >= MIN_TERMS:
         return "so many terms that they are added in blocks"
     return "too few weights" if found.size < MIN_WEIGHTS else ""
 
 
 def few_rows_cost(found: FewRows) -> float:
     """The estimated time, in vector products of 32-bit lanes."""
-    vectors = found.size / processor().lanes * found.accumulator.element.bytes / 4
+    vectors = found.size / processor().lanes * found.nest.accumulator.element.bytes / 4
     return (found.count or 1) * vectors * processor().fma_cycles
 
 
-def lower_few_rows(kernel: Kernel, found: FewRows, constants: Mapping[ex.Tensor, np.ndarray]) -> LoweredContraction:
+def lower_few_rows(kernel: Kernel, found: FewRows, constants: Constants) -> LoweredContraction:
     """The kernel that multiplies so, and its weights: a direct convolution whose pixels are the rows. Rows of unknown number go one
     after the other over a panel."""
+    _, axes, guard, values, weights, accumulator, epilogue = found.nest
+    count = found.count or 1
     together = found.rows if found.count else ()
-    shape = tuple(map(extent_of, together))
-    row = ex.Index("r", found.count or 1)
-    at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(row, shape), strict=True))
-    outer, values, ends = (
-        found.rows[len(together) :],
-        substitute(found.values, at),
-        substitute_block(found.epilogue, at),
-    )
-    c = Contraction(
-        outer,
-        found.column,
-        None,
-        row,
-        found.reduction_axes,
-        found.guard,
-        found.weights,
-        values,
-        found.accumulator,
-        ends,
-    )
-    vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // (found.count or 1) - 1)
-    made = DirectConvolution if found.known is not None else _InPlace if found.along is found.column else _ByBlocks
-    tile = Tile(found.count or 1, min(vectors, -(-extent_of(found.column) // lanes_of(c))))
-    return made(kernel, Pixels(c, kernel, c), constants, tile).made()
+    row = ex.Index("r", count)
+    at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(row, tuple(map(extent_of, together))), strict=True))
+    values, epilogue = substitute(values, at), substitute_block(epilogue, at)
+    outer = found.rows[len(together) :]
+    c = Contraction(outer, found.column, None, row, axes, guard, weights, values, accumulator, epilogue)
+    vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
+    form = DirectConvolution if found.known is not None else _InPlace if found.along is found.column else _ByBlocks
+    tile = Tile(count, min(vectors, -(-extent_of(found.column) // lanes_of(c))))
+    return form(Pixels(kernel, c, kernel, c), constants, tile).lowered()
 
 
 class _InPlace(DirectConvolution):
     """The products of rows by weights that are read where they are."""
 
     def weights(self) -> PackedWeights:
-        return ex.Tensor("weights", (), self.element, "constant"), (), {}, {}
+        return self.no_weights()
 
     @property
     def weight(self) -> ex.Expr:
@@ -171,19 +154,28 @@ class _ByBlocks(_InPlace):
     move back, before the buffer's first if need be."""
 
     def by_place(self, add: Store, at: dict[ex.Expr, ex.Expr]) -> Block:
-        (fold,), side = self.c.reduction_axes, SQUARE // self.element.bytes
-        terms, weight, place = extent_of(fold), super().weight, self.v * self.lanes + self.lane
+        (axis,), side = self.c.reduction_axes, SQUARE // self.element.bytes
+        terms, weight = extent_of(axis), super().weight
         deep = max(1, processor().l1_bytes // 2 // (self.wide * SQUARE)) * side
         block = ex.Tensor("block", (deep + side, self.wide), self.element, "stack")
         sizes = (("b", -(-terms // deep)), ("t", deep // side), ("u", side), ("k", deep))
         b, t, u, k = (ex.Index(name, size) for name, size in sizes)
         first, begin = ex.Var("first", I64), ex.Var("at", I64)
         count = ex.minimum(terms - first, deep)
-        packed = Store(block, (begin + u - first + side, place), substitute(weight, {fold: begin + u}))
-        lanes = For(self.lane, (packed,), kind="vector", width=self.lanes)
+        packed = Store(block, (begin + u - first + side, self.place), substitute(weight, {axis: begin + u}))
         moved = Let(begin, ex.minimum(first + t * side, terms - side))
-        filled = For(t, (moved, For(u, (lanes,), kind="unrolled")), stop=(count + (side - 1)) // side)
+        square = For(u, (vector_loop(self.lane, packed),), kind="unrolled")
+        fill = For(t, (moved, square), stop=(count + (side - 1)) // side)
         sum = add.tensor[add.indices]
-        product = ex.apply("fma", substitute(self.value(at), {fold: first + k}), block[k + side, place], sum)
+        product = ex.apply("fma", substitute(self.value(at), {axis: first + k}), block[k + side, self.place], sum)
         steps = For(k, (self.each(Store(add.tensor, add.indices, product)),), stop=count)
-        return (Alloc(block), For(b, (Let(first, b * deep), For(self.v, (filled,)), steps)))
+        return (Alloc(block), For(b, (Let(first, b * deep), For(self.v, (fill,)), steps)))
+
+
+def _build(problem: Problem, found: FewRows) -> LoweredContraction:
+    return lower_few_rows(problem.kernel, found, problem.constants)
+
+
+FEW_ROWS = matched_strategy(
+    "few_rows", lambda p: match_few_rows(p.kernel, p.constants), why_not_few_rows, few_rows_cost, _build
+)

@@ -15,7 +15,6 @@ from ...dialect.notation.plan import Kernels
 from ..loops.collapse import collapsed
 from ..pass_context import Context
 from ..passes import kernel_pass
-from ..processor import processor
 from . import strategies
 
 
@@ -26,11 +25,13 @@ def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     plain = collapsed(kernel)
     views = reshaped_parameters(kernel, plain)
     constants, ranges = context.seen(views)
-    made = strategies.lower_by_strategy(plain, constants, ranges, processor())
-    if made is None:
+    lowered = strategies.lower_by_strategy(plain, constants, ranges)
+    if lowered is None:
         return None
     kernels = (
-        replace(k, condition=kernel.condition, sum_order="terms", scheduled=k in made.ready).only(made.where.get(k))
-        for k in made.kernels
+        replace(k, condition=kernel.condition, sum_order="terms", scheduled=k in lowered.ready).only(
+            lowered.where.get(k)
+        )
+        for k in lowered.kernels
     )
-    return Kernels(tuple(kernels), {**views, **made.views}, made.constants)
+    return Kernels(tuple(kernels), {**views, **lowered.views}, lowered.constants)

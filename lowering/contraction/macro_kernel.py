@@ -14,20 +14,18 @@ from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
-from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import accumulators
 from ..processor import processor
 from .match import Contraction, kernel_from_body
 from .micro_kernel import MicroKernel
-from .vnni_packing import divided, is_multiple, loops_of, size_of
+from .vnni_packing import divided, is_multiple, size_of, tile_start
 
 MAX_STACK_K = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
 
 Row = Callable[[ex.Expr, ex.Expr, ex.Expr], ex.Expr]  # a row's term, of the tile, the row, and its number in the tile
-Sum = Callable[
-    [ex.Expr, ex.Expr, ex.Expr, ex.Expr], ex.Expr
-]  # a sum with a step's products, of the sum before and the same
+# a sum with a step's products, of the sum before and the same
+Sum = Callable[[ex.Expr, ex.Expr, ex.Expr, ex.Expr], ex.Expr]
 Rest = Callable[[ex.Expr, ex.Expr], ex.Expr]  # what is left to add to a sum, which is given with its row
 
 
@@ -51,7 +49,6 @@ class PanelTiling:
         self.place = self.v * self.lanes + self.lane
         self.outer = [ex.Var(i.name, I64) for i in c.outer]
         self.by_groups(1)
-        self.lines = (c.column,) if c.window is None else (c.window, c.column)
         self.group = ex.Index("g", GROUPS)
         shallow = isinstance(self.terms, int) and self.terms <= MAX_STACK_K
         self.own: tuple[ex.Expr, ...] = () if shallow else (self.group,)  # where a panel's buffer begins
@@ -78,11 +75,8 @@ class PanelTiling:
             return body
         m, first = ex.Index("m", self.several), self.turn * self.several
         assert isinstance(self.panel, ex.Var)
-        stop = (
-            None
-            if is_multiple(self.panels, self.several)
-            else ex.minimum(ex.as_index(self.panels) - first, self.several)
-        )
+        whole = is_multiple(self.panels, self.several)
+        stop = None if whole else ex.minimum(ex.as_index(self.panels) - first, self.several)
         return (ir.For(m, (ir.Let(self.panel, first + m), *body), stop=stop),)
 
     def each_panel(self, body: ir.Block) -> ir.Kernel:
@@ -97,14 +91,11 @@ class PanelTiling:
         count, loop = self.flat.extent, ir.For(self.flat, body)
         if any(isinstance(s, ir.Alloc) and s.tensor.space == "heap" for s in ir.statements(body)):
             per = divided(count, GROUPS)
-            loop = ir.For(
-                self.group, (replace(loop, start=self.group * per, stop=ex.minimum(self.group * per + per, count)),)
-            )
-        loop = replace(
-            loop, kind="serial" if isinstance(work, int) and work < processor().parallel_products else "parallel"
-        )
-        results = self.kernel.outputs
-        return kernel_from_body(self.kernel, "tiles", (loop,), results)
+            loop = replace(loop, start=self.group * per, stop=ex.minimum(self.group * per + per, count))
+            loop = ir.For(self.group, (loop,))
+        serial = isinstance(work, int) and work < processor().parallel_products
+        loop = replace(loop, kind="serial" if serial else "parallel")
+        return kernel_from_body(self.kernel, "tiles", (loop,), self.kernel.outputs)
 
     def placed(self, body: ir.Block, unrolled: bool = False) -> ir.For:
         """A body for each block of the panel, with names for where the block begins."""
@@ -115,10 +106,10 @@ class PanelTiling:
         block: ex.Expr = self.panel * self.together + self.v
         if not is_multiple(self.blocks, self.together):
             block = ex.minimum(block, self.blocks - 1)
-        columns, window = self.c.column.extent, self.c.window
-        first: ex.Expr = (block if window is None else block % self.across) * self.lanes
-        first = first if is_multiple(columns, self.lanes) else ex.minimum(first, columns - self.lanes)
-        return *(() if window is None else (ir.Let(self.p, block // self.across),)), ir.Let(self.q, first)
+        if self.c.window is None:
+            return (ir.Let(self.q, tile_start(block, self.c.column.extent, self.lanes)),)
+        first = tile_start(block % self.across, self.c.column.extent, self.lanes)
+        return ir.Let(self.p, block // self.across), ir.Let(self.q, first)
 
     def column(self, lane: ex.Expr) -> dict[ex.Expr, ex.Expr]:
         """The contraction's column indices at a position in a block."""
@@ -134,42 +125,38 @@ class PanelTiling:
         """
         rows, height = self.c.row.extent, self.height
         tile, r = ex.Index("tile", divided(rows, height)), ex.Index("r", height)
-        whole = is_multiple(rows, height)
-        first = tile * height if whole else ex.minimum(tile * height, rows - height)  # the last one overlaps
-        start = ir.Let(ex.Var("row", I64), first)
+        start = ir.Let(ex.Var("row", I64), tile_start(tile, rows, height))
         sums = ex.Tensor("sums", (height, self.width), self.element, "register")
-        place = (r, self.v * self.lanes + self.lane)
-        add = self.each(r, (ir.Store(sums, place, sum(sums[place], tile, start.var + r, r)),))
-        zero = self.each(r, (ir.Store(sums, place, ex.constant(0, self.element)),))
-        if len(reduction_axes) > 1:
-            return self.each_tile(
-                tile,
-                (start, ir.Alloc(sums), zero, *loops_of(reduction_axes, (add,)), *self.finished(sums, start.var, r)),
-            )
-        (fold,) = reduction_axes
-        steps = fold.extent
-        unrolled = self.micro.steps_together(steps)
-        block, u = ex.Index("s", steps // unrolled), ex.Index("u", unrolled)
-        inner = ir.substitute_block((ir.For(u, (add,), kind="unrolled"),), {fold: block * unrolled + u})
-        part = ex.Index("part", parts)
-        each = divided(steps // unrolled, parts)
-        ends = ex.minimum(part * each + each, steps // unrolled)
-        loop = ir.For(block, inner, part * each, None if parts == 1 else ends)
-        if parts == 1:
-            (loop,) = ir.substitute_block((loop,), {part: ex.as_index(0)})
+        place = (r, self.place)
+        add = self.each(r, ir.Store(sums, place, sum(sums[place], tile, start.var + r, r)))
+        zero = self.each(r, ir.Store(sums, place, ex.constant(0, self.element)))
+        axis, *inner = reduction_axes
+        loop = ir.For(axis, ir.nested(inner, (add,)))
+        if not inner:
+            unrolled = self.micro.steps_together(axis.extent)
+            block, u = ex.Index("s", axis.extent // unrolled), ex.Index("u", unrolled)
+            steps = ir.substitute_block(loop.body, {axis: block * unrolled + u})
+            loop = ir.For(block, (ir.For(u, steps, kind="unrolled"),))
+        if inner or parts == 1:
             return self.each_tile(tile, (start, ir.Alloc(sums), zero, loop, *self.finished(sums, start.var, r)))
         assert self.shares == 1, "sums of all rows wait"
-        held = ex.Tensor("held", (tile.extent * height, self.width), self.element, "stack")
+        part, count = ex.Index("part", parts), loop.index.extent
+        each = divided(count, parts)
+        loop = replace(loop, start=part * each, stop=ex.minimum(part * each + each, count))
+        waiting = ex.Tensor("held", (tile.extent * height, self.width), self.element, "stack")
         line = tile * height + r
-        load, save = ir.Store(sums, place, held[line, place[1]]), ir.Store(held, (line, place[1]), sums[place])
+        load, save = (
+            ir.Store(sums, place, waiting[line, self.place]),
+            ir.Store(waiting, (line, self.place), sums[place]),
+        )
         n, c = ex.Index("n", tile.extent * height), ex.Index("c", self.width)
-        clear = ir.For(c, (ir.Store(held, (n, c), ex.constant(0, self.element)),), kind="vector", width=self.width)
-        add_part = (start, ir.Alloc(sums), self.each(r, (load,)), loop, self.each(r, (save,)))
+        clear = ir.vector_loop(c, ir.Store(waiting, (n, c), ex.constant(0, self.element)))
+        add_part = (start, ir.Alloc(sums), self.each(r, load), loop, self.each(r, save))
         return (
-            ir.Alloc(held),
+            ir.Alloc(waiting),
             ir.For(n, (clear,)),
             ir.For(part, (ir.For(tile, add_part),)),
-            ir.For(tile, (start, self.finish(held, line, start.var, r))),
+            ir.For(tile, (start, self.finish(waiting, line, start.var, r))),
         )
 
     def each_tile(self, tile: ex.Index, body: ir.Block) -> ir.Block:
@@ -187,36 +174,24 @@ class PanelTiling:
             return 1
         return -(-steps * self.width * self.element.bytes // max(1, processor().l2_bytes // 4))
 
-    def each(self, r: ex.Index, body: ir.Block) -> ir.For:
-        """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""
-        lanes = ir.For(self.lane, body, kind="vector", width=self.lanes)
-        return ir.For(r, (ir.For(self.v, (lanes,), kind="unrolled"),), kind="unrolled")
+    def each(self, r: ex.Index, store: ir.Store) -> ir.Statement:
+        """A store for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""
+        (loop,) = ir.nested((r, self.v), (ir.vector_loop(self.lane, store),), "unrolled")
+        return loop
 
     def finished(self, sums: ex.Tensor, start: ex.Expr, r: ex.Index) -> ir.Block:
         """The same for sums in registers. Where it is long they wait in memory: it is not repeated for each of them."""
-        long = (
-            accumulators(self.c.epilogue)
-            or sum(isinstance(e, ex.Apply) for e in ir.nodes(self.c.epilogue)) >= processor().tuning.long_epilogue
-        )
-        if not long:
+        operations = sum(isinstance(e, ex.Apply) for e in ir.nodes(self.c.epilogue))
+        if not accumulators(self.c.epilogue) and operations < processor().tuning.long_epilogue:
             return (self.finish(sums, r, start, r),)
         waiting = ex.Tensor("waiting", sums.shape, sums.element, "stack")
-        place = (r, self.v * self.lanes + self.lane)
-        save = self.each(r, (ir.Store(waiting, place, sums[place]),))
+        save = self.each(r, ir.Store(waiting, (r, self.place), sums[r, self.place]))
         return ir.Alloc(waiting), save, self.finish(waiting, r, start, r)
 
     def finish(self, sums: ex.Tensor, line: ex.Expr, start: ex.Expr, r: ex.Index) -> ir.Statement:
         """The epilogue, for every element of the tile."""
-        place = (line, self.v * self.lanes + self.lane)
-        values = {**self.column(self.lane), self.c.row: start + r}
-
-        def of_sums(e: ex.Expr) -> ex.Expr | None:
-            return (
-                self.rest(sums[place], start + r) if isinstance(e, ex.Read) and e.tensor is self.c.accumulator else None
-            )
-
-        block = ir.substitute_block(ir.map_expressions(self.c.epilogue, lambda e: rewrite(e, of_sums)), values)
+        sum = self.rest(sums[line, self.place], start + r)
+        block = self.c.finish(sum, {**self.column(self.lane), self.c.row: start + r})
         if sums.space == "register":
-            lanes = ir.For(self.lane, (ir.For(r, block, kind="unrolled"),), kind="vector", width=self.lanes)
-            return self.placed((lanes,), unrolled=True)
-        return ir.For(r, (self.placed((ir.For(self.lane, block, kind="vector", width=self.lanes),), unrolled=True),))
+            return self.placed((ir.vector_loop(self.lane, ir.For(r, block, kind="unrolled")),), unrolled=True)
+        return ir.For(r, (self.placed((ir.vector_loop(self.lane, *block),), unrolled=True),))

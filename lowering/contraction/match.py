@@ -15,12 +15,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, conjunction
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Store, statements
-from ...dialect.notation.traverse import walk
+from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, Var, conjunction, unflatten
+from ...dialect.notation.loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    map_expressions,
+    statements,
+    substitute_block,
+)
+from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
 from ..loops.collapse import is_whole
@@ -43,55 +57,64 @@ class Contraction:
     epilogue: Block
 
     @property
+    def columns(self) -> tuple[Index, ...]:
+        return (self.column,) if self.window is None else (self.window, self.column)
+
+    @property
     def unknown(self) -> set[Index]:
-        """The indices but the outer ones of which it is only known when called how far they go."""
-        inner = (self.row, self.window, self.column, *self.reduction_axes)
-        return {i for i in inner if i is not None and not isinstance(i.extent, int)}
+        """The indices but the outer ones whose extents only a call tells."""
+        return {i for i in (self.row, *self.columns, *self.reduction_axes) if not isinstance(i.extent, int)}
 
+    def finish(self, sum: Expr, values: Mapping[Expr, Expr]) -> Block:
+        """The epilogue of a sum, with values for the contraction's indices."""
 
-@dataclass(frozen=True, eq=False)
-class Windowed:
-    """A nest that moves a window over one array for each of its outer loops: `places` are the other two loops."""
+        def of_sum(e: Expr) -> Expr | None:
+            return sum if isinstance(e, Read) and e.tensor is self.accumulator else None
 
-    outer: tuple[Index, ...]
-    places: tuple[Index, ...]
-    reduction_axes: tuple[Index, ...]
-    guard: tuple[Expr, ...]
-    weights: Expr
-    values: Expr
-    accumulator: Tensor
-    epilogue: Block
+        return substitute_block(map_expressions(self.epilogue, lambda e: rewrite(e, of_sum)), {**values})
 
 
 @dataclass(frozen=True, eq=False)
 class LoweredContraction:
-    """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand.
+    """Kernels in place of one, views of tensors, and constants packed at compile time.
 
-    Those that are `ready` have their loops as they should be; the others are for the passes. Some compute only `where` a
-    condition holds.
+    Those that are `ready` have their schedule; loop passes run on the others. Some compute only `where` a condition holds;
+    all together compute the contraction where `exact` holds.
     """
 
     kernels: tuple[Kernel, ...]
-    views: dict[Tensor, Tensor]
-    constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
+    views: Mapping[Tensor, Tensor] = field(default_factory=dict)
+    constants: Mapping[Tensor, np.ndarray] = field(default_factory=dict)
     ready: frozenset[Kernel] = frozenset()
     where: Mapping[Kernel, Expr] = field(default_factory=dict)
+    exact: Expr | bool = True
 
     def only(self, condition: Expr) -> LoweredContraction:
         """The same, where a condition holds."""
-        return replace(
-            self, where={k: self.where[k] & condition if k in self.where else condition for k in self.kernels}
+        conditions = {k: self.where[k] & condition if k in self.where else condition for k in self.kernels}
+        return replace(self, where=conditions, exact=True)
+
+    def or_else(self, condition: Expr, other: LoweredContraction) -> LoweredContraction:
+        """The same where a condition holds, and another form where it does not."""
+        return self.only(condition).beside(other.only(~condition))
+
+    def beside(self, other: LoweredContraction) -> LoweredContraction:
+        """The kernels of both."""
+        return LoweredContraction(
+            (*self.kernels, *other.kernels),
+            {**self.views, **other.views},
+            {**self.constants, **other.constants},
+            self.ready | other.ready,
+            {**self.where, **other.where},
         )
 
-    def beside(self, others: LoweredContraction) -> LoweredContraction:
-        """The same, and others as well."""
-        return LoweredContraction(
-            (*self.kernels, *others.kernels),
-            {**self.views, **others.views},
-            {**self.constants, **others.constants},
-            self.ready | others.ready,
-            {**self.where, **others.where},
-        )
+
+def parallel_loop(name: str, places: Sequence[tuple[Var, Dim]], body: Block) -> For:
+    """One parallel loop over all places, with a name for each of a place's indices."""
+    shape = tuple(extent for _, extent in places)
+    flat = Index(name, product(shape))
+    lets = [Let(var, e) for (var, _), e in zip(places, unflatten(flat, shape), strict=True)]
+    return For(flat, (*lets, *body), kind="parallel")
 
 
 def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
@@ -104,55 +127,71 @@ def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Te
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
 
+class SumOfProducts(NamedTuple):
+    """A nest of loops around a sum of products of two factors."""
+
+    loops: tuple[Index, ...]
+    reduction_axes: tuple[Index, ...]
+    guard: tuple[Expr, ...]
+    a: Expr
+    b: Expr
+    accumulator: Tensor
+    epilogue: Block
+
+    def with_b_along(self, indices: set[Expr]) -> SumOfProducts:
+        """The same, its factors swapped unless b depends on the indices."""
+        return self if depends(self.b, indices) else self._replace(a=self.b, b=self.a)
+
+    def guards_b(self, indices: set[Expr]) -> bool:
+        """Test whether the guard protects the read of b alone: it depends on these indices of b, or is an edge of its array."""
+        reads_of_b = [r for r in walk(self.b) if isinstance(r, Read)]
+        return all(depends(g, indices) or any(is_edge(g, r) for r in reads_of_b) for g in self.guard)
+
+
 @lru_cache(maxsize=8)
 def match_contraction(kernel: Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
-    parts = sum_of_products(kernel)
-    if parts is None:
+    found = sum_of_products(kernel)
+    if found is None or any(isinstance(i.extent, int) and i.extent < 1 for i in (*found.loops, *found.reduction_axes)):
         return None
-    loops, reduction_axes, guard, factors, acc, epilogue = parts
-    if any(isinstance(i.extent, int) and i.extent < 1 for i in (*loops, *reduction_axes)):
-        return None
-    column = loops[-1]
-    a, b = factors if depends(factors[1], {column}) else factors[::-1]
+    column = found.loops[-1]
+    found = found.with_b_along({column})
+    loops, _, guard, a, b, _, epilogue = found
     if depends(a, {column}) or not depends(b, {column}):
         return None
-    if not _is_guarded(b, guard, {i for i in loops if not depends(a, {i})}):
+    if not found.guards_b({i for i in loops if not depends(a, {i})}):
         return None
-    mentioned = [e for e in (b, *guard) if isinstance(e, Expr)]
-    only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in mentioned)]
+    only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in (b, *guard))]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
     if not only_a or not stores_columns(epilogue, column):
         return None
     row, window = only_a[-1], only_b[-1] if only_b else None
-    outer = tuple(i for i in loops if i not in (row, window, column))
-    return Contraction(outer, row, window, column, tuple(reduction_axes), tuple(guard), a, b, acc, epilogue)
+    return Contraction(tuple(i for i in loops if i not in (row, window, column)), row, window, column, *found[1:])
 
 
 def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
     """The loop indices on which only one factor of a float sum of products depends, and those of the other."""
-    parts = sum_of_products(kernel)
-    if parts is None or parts[4].element.kind != "float":
+    found = sum_of_products(kernel)
+    if found is None or found.accumulator.element.kind != "float":
         return None
-    loops, _, _, (a, b), *_ = parts
-    one, other = ([i for i in loops if depends(x, {i}) and not depends(y, {i})] for x, y in ((a, b), (b, a)))
-    return one, other
+    of_a, of_b = ([i for i in found.loops if depends(factor, {i})] for factor in (found.a, found.b))
+    return [i for i in of_a if i not in of_b], [i for i in of_b if i not in of_a]
 
 
-def windowed(kernel: Kernel) -> Windowed | None:
-    """The window that a kernel moves over an array, all of whose sizes are known; None if it does not."""
-    parts = sum_of_products(kernel)
-    if parts is None or not all(isinstance(i.extent, int) and i.extent > 0 for i in (*parts[0], *parts[1])):
+def windowed(kernel: Kernel) -> SumOfProducts | None:
+    """The sum of products by which a kernel moves a window, `a`, over an array, `b`, along its last two loops, all sizes known;
+    None if it moves no window."""
+    found = sum_of_products(kernel)
+    if found is None or len(found.loops) < 3:
         return None
-    loops, reduction_axes, guard, factors, acc, epilogue = parts
-    places: set[Expr] = set(loops[-2:])
-    weights, values = factors if depends(factors[1], places) else factors[::-1]
-    if len(loops) < 3 or depends(weights, places) or any(depends(g, {i}) for g in guard for i in loops[:-2]):
+    places: set[Expr] = {*found.loops[-2:]}
+    found = found.with_b_along(places)
+    loops, reduction_axes, guard, weights, values, _, epilogue = found
+    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *reduction_axes)):
         return None
-    moves = all(depends(values, {i}) for i in (*loops[-2:], *reduction_axes)) and _is_guarded(values, guard, places)
-    found = Windowed(
-        tuple(loops[:-2]), tuple(loops[-2:]), tuple(reduction_axes), tuple(guard), weights, values, acc, epilogue
-    )
+    if depends(weights, places) or any(depends(g, {*loops[:-2]}) for g in guard):
+        return None
+    moves = all(depends(values, {i}) for i in (*places, *reduction_axes)) and found.guards_b(places)
     return found if moves and stores_columns(epilogue, loops[-1]) else None
 
 
@@ -161,9 +200,9 @@ class Reduction:
     """A reduction into one accumulator, in loops that hold nothing else: the loops, those of the reduction, its guard, where
     the accumulator starts, its update, and what follows."""
 
-    loops: list[Index]
-    reduction_axes: list[Index]
-    guard: list[Expr]
+    loops: tuple[Index, ...]
+    reduction_axes: tuple[Index, ...]
+    guard: tuple[Expr, ...]
     accumulator: Tensor
     start: Expr
     update: Block
@@ -175,8 +214,8 @@ def match_reduction(kernel: Kernel, least_loops: int = 2) -> Reduction | None:
     """The reduction that a kernel is; None if it is none."""
     loops, block = _chain(kernel.body)
     match block:
-        case (Alloc(acc), Store(again, (), start), For() as fold, *epilogue) if again is acc:
-            reduction_axes, inner = _chain((fold,))
+        case (Alloc(acc), Store(again, (), start), For() as loop, *epilogue) if again is acc:
+            reduction_axes, inner = _chain((loop,))
         case _:
             return None
     guard, inner = _guard(inner)
@@ -185,38 +224,29 @@ def match_reduction(kernel: Kernel, least_loops: int = 2) -> Reduction | None:
     return Reduction(loops, reduction_axes, guard, acc, start, inner, tuple(epilogue))
 
 
-def sum_of_products(
-    kernel: Kernel, least_loops: int = 2
-) -> tuple[list[Index], list[Index], list[Expr], tuple[Expr, Expr], Tensor, Block] | None:
-    """The loops, those of the fold, its guard and factors, the sum, and what follows."""
+def sum_of_products(kernel: Kernel, least_loops: int = 2) -> SumOfProducts | None:
+    """The sum of products that a kernel is; None if it is none."""
     found = match_reduction(kernel, least_loops)
     factors = None if found is None else factors_of_update(found.update, found.accumulator)
     if found is None or factors is None or not (isinstance(found.start, Const) and found.start.value == 0):
         return None
-    return found.loops, found.reduction_axes, found.guard, factors, found.accumulator, found.epilogue
+    return SumOfProducts(found.loops, found.reduction_axes, found.guard, *factors, found.accumulator, found.epilogue)
 
 
-def _chain(block: Block) -> tuple[list[Index], Block]:
+def _chain(block: Block) -> tuple[tuple[Index, ...], Block]:
     """The indices of loops that hold nothing but each other, and the innermost body."""
     found: list[Index] = []
     while len(block) == 1 and isinstance(s := block[0], For) and is_whole(s):
         found.append(s.index)
         block = s.body
-    return found, block
+    return tuple(found), block
 
 
-def _guard(block: Block) -> tuple[list[Expr], Block]:
+def _guard(block: Block) -> tuple[tuple[Expr, ...], Block]:
     match block:
         case (If(condition, then, ()),):
-            return conjunction(condition), then
-    return [], block
-
-
-def _is_guarded(b: Expr, guard: Sequence[Expr], own: set[Expr]) -> bool:
-    """Test whether the guard protects the read of b alone: b has the guard's indices for its own, or the guard is an
-    edge of its array.
-    """
-    return all(depends(g, own) or any(isinstance(r, Read) and is_edge(g, r) for r in walk(b)) for g in guard)
+            return tuple(conjunction(condition)), then
+    return (), block
 
 
 def factors_of_update(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:

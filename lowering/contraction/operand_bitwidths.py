@@ -15,22 +15,29 @@ import numpy as np
 
 from ...dialect.ir.types import I16, I32
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, accumulator, assign, update
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, accumulator, assign, nested, update
 from ..analysis.integer_ranges import Ranges, interval
 from .match import Contraction, kernel_from_body
-from .vnni_packing import loops_of, only_read, read_at
+from .vnni_packing import only_read, read_at
 
 MAGNITUDE = I32.limits[1]  # all bits but the sign
 
 
 @dataclass(frozen=True, eq=False)
-class OperandMagnitudes:
-    """The magnitudes of a contraction's factors, numbers or what kernels find, and whether any is negative."""
+class Magnitude:
+    """The largest magnitude of a factor, and whether it has negative elements: known, or what kernels find."""
 
-    rows: Expr | int
-    columns: Expr | int
-    negative: tuple[Expr | bool, Expr | bool]  # rows and columns
-    found: Tensor | None = None  # by these kernels
+    size: Expr | int
+    negative: Expr | bool
+
+
+@dataclass(frozen=True, eq=False)
+class OperandMagnitudes:
+    """The magnitudes of a contraction's factors, and the kernels that store their bits in `found`."""
+
+    rows: Magnitude
+    columns: Magnitude
+    found: Tensor | None = None
     kernels: tuple[Kernel, ...] = ()
 
 
@@ -38,33 +45,32 @@ def operand_magnitudes(
     kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[Tensor, np.ndarray]
 ) -> OperandMagnitudes | None:
     """The magnitudes of the factors of rows and columns; None if unknown."""
-    found: list[tuple[int, bool] | None] = []
-    looked: list[Kernel] = []
-    ored: list[Tensor] = []
+    known: list[Magnitude | None] = []
+    kernels: list[Kernel] = []
+    bits: list[Tensor] = []
     for e in (c.a, c.b):
-        known, read = interval(e, ranges, constants), only_read(e)
-        size = max(known.high, -1 - known.low)
+        values, read = interval(e, ranges, constants), only_read(e)
+        size = max(values.high, -1 - values.low)
         if size <= I16.limits[1] or (read is not None and read.tensor in constants):
-            found.append((size, known.low < 0))
+            known.append(Magnitude(size, values.low < 0))
         elif read is None:
             return None
         else:
-            bits, body = bits_of(e, read)
-            looked.append(kernel_from_body(kernel, "bits", body, (bits,)))
-            ored.append(bits)
-            found.append(None)
-    if not ored:
-        (rows, below), (columns, under) = (n for n in found if n is not None)
-        return OperandMagnitudes(rows, columns, (below, under))
-    both, body = joined_bits(ored)
-    looked.append(kernel_from_body(kernel, "sizes", body, (both,)))
-    places = iter(range(len(ored)))
-    (rows, below), (columns, under) = (_of_bits(both[next(places)]) if n is None else n for n in found)
-    return OperandMagnitudes(rows, columns, (below, under), both, tuple(looked))
+            found, body = bits_of(e, read)
+            kernels.append(kernel_from_body(kernel, "bits", body, (found,)))
+            bits.append(found)
+            known.append(None)
+    joined: Tensor | None = None
+    if bits:
+        joined, body = joined_bits(bits)
+        kernels.append(kernel_from_body(kernel, "sizes", body, (joined,)))
+    each = iter([] if joined is None else [joined[n] for n in range(len(bits))])
+    rows, columns = (_of_bits(next(each)) if m is None else m for m in known)
+    return OperandMagnitudes(rows, columns, joined, tuple(kernels))
 
 
-def _of_bits(bits: Expr) -> tuple[Expr, Expr]:
-    return bits & MAGNITUDE, bits < 0
+def _of_bits(bits: Expr) -> Magnitude:
+    return Magnitude(bits & MAGNITUDE, bits < 0)
 
 
 def sign_and_magnitude(value: Expr) -> Expr:
@@ -75,21 +81,20 @@ def sign_and_magnitude(value: Expr) -> Expr:
 def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
     """The ored bits of a factor, along the first axis of the array that it reads."""
     first, *rest = axes(read.tensor.shape)
-    acc = accumulator("acc", I32)
-    fold = loops_of(rest, (update("or", acc, sign_and_magnitude(read_at(e, read, (first, *rest)))),))
     bits = Tensor("bits", (first.extent,), I32, "heap")
-    return bits, (For(first, (Alloc(acc), assign(acc, 0), *fold, Store(bits, (first,), acc[()]))),)
+    return bits, (For(first, _ored(rest, sign_and_magnitude(read_at(e, read, (first, *rest))), bits, first)),)
 
 
 def joined_bits(found: Sequence[Tensor]) -> tuple[Tensor, Block]:
     """The same of whole factors."""
-    sizes, made = Tensor("size", (len(found),), I32, "heap"), []
+    sizes, body = Tensor("size", (len(found),), I32, "heap"), list[Statement]()
     for n, bits in enumerate(found):
-        acc, i = accumulator("acc", I32), Index("n", bits.shape[0])
-        made += [
-            Alloc(acc),
-            assign(acc, 0),
-            For(i, (update("or", acc, bits[i]),)),
-            Store(sizes, (as_index(n),), acc[()]),
-        ]
-    return sizes, tuple(made)
+        i = Index("n", bits.shape[0])
+        body += _ored([i], bits[i], sizes, as_index(n))
+    return sizes, tuple(body)
+
+
+def _ored(over: Sequence[Index], value: Expr, to: Tensor, at: Expr) -> Block:
+    """The bitwise or of values over some indices, stored to an element."""
+    acc = accumulator("acc", I32)
+    return Alloc(acc), assign(acc, 0), *nested(over, (update("or", acc, value),)), Store(to, (at,), acc[()])

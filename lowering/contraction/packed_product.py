@@ -18,56 +18,39 @@ compute elements again, so that nothing is masked; guards become zeros of the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import numpy as np
 
-from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I8, I16, I32, UI8
-from ...dialect.notation.expressions import Expr, Index, Tensor, apply, both, constant
+from ...dialect.notation.expressions import Expr, Index, apply, both, constant
 from ...dialect.notation.interval import Interval
-from ...dialect.notation.loops import Block, If, Kernel
+from ...dialect.notation.loops import Block, If
 from ...dialect.notation.traverse import substitute
-from ..analysis.integer_ranges import Ranges, interval
+from ..analysis.integer_ranges import interval
 from ..processor import processor
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
-from .micro_kernel import FMA, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS, MIN_ORDERED, MUL_I32, MicroKernel, Product, pairdot
-from .operand_bitwidths import OperandMagnitudes
+from .micro_kernel import FMA, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS, MUL_I32, MicroKernel, Product, pairdot
 from .pack_panels import PanelPacking
-from .sign_offset import Version, offset_bytes, with_sign_offset
-from .vnni_packing import Terms, at_least, known_terms, size_of
+from .problem import Problem, Strategy, why_not_bytes, why_not_floats, why_not_integers, why_not_of, why_not_panels
+from .sign_offset import are_bytes, offset_bytes, with_sign_offset
+from .vnni_packing import Terms, is_plain, known_terms, only_read, size_of
 
 ONES = 0x10001  # both halves of a word, to widen with
 LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
 WORDS_PER_WIDENING = (8, 4, 2)  # whose products may be added before they are widened
-Constants = Mapping[Tensor, np.ndarray]
-Words = Sequence[tuple[Expr, Expr]]  # of a row and of columns
-
-
-def worth_packing(c: Contraction) -> Expr | bool:
-    """Test whether tiles are filled and there are enough products; a run-time condition for unknown sizes."""
-    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.reduction_axes))
-    work = rows * columns * size_of(c.window) * terms
-    exact = c.accumulator.element.is_integer and isinstance(rows, int)
-    wanted = (
-        (rows, processor().tuning.packed_rows if exact else MIN_ORDERED),
-        (columns, max(processor().lanes, MIN_ORDERED)),
-        (terms, processor().tuning.packed_terms),
-        (work, processor().packing_products),
-    )
-    return both(*(at_least(n, least) for n, least in wanted))
+# cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range would say so
+UNPROVED = 1.5
+GATHERED = 1.15  # cost factor of panels whose columns are gathered from an image
+WordPairs = Sequence[tuple[Expr, Expr]]  # of a row and of columns
 
 
 def micro_kernel(product: Product, c: Contraction) -> MicroKernel:
     """The micro-kernel of a contraction's panels with the least cost."""
     return product.best(c.row.extent, blocks_of(c))
-
-
-def product_cost(product: Product, c: Contraction) -> float:
-    """The vector instructions of a step of all tiles."""
-    return micro_kernel(product, c).cost(c.row.extent, blocks_of(c))
 
 
 def blocks_of(c: Contraction) -> int | None:
@@ -77,18 +60,22 @@ def blocks_of(c: Contraction) -> int | None:
     return -(-columns // lanes) * windows if isinstance(columns, int) and isinstance(windows, int) else None
 
 
-def packing_of(kernel: Kernel, c: Contraction, constants: Constants, product: Product) -> PanelPacking:
-    return PanelPacking(PanelTiling(kernel, c, micro_kernel(product, c)), constants)
+def packing_of(problem: Problem, product: Product) -> PanelPacking:
+    c = problem.contraction
+    return PanelPacking(PanelTiling(problem.kernel, c, micro_kernel(product, c)), problem.constants)
 
 
-def lower_single_terms(kernel: Kernel, c: Contraction, constants: Constants) -> LoweredContraction:
-    """The kernels of a contraction whose products are of single terms, of 32-bit integers or floats. Sums of floats go in the
-    order of the terms, each product rounded with its sum."""
-    if c.accumulator.element is I32:
-        packing = packing_of(kernel, c, constants, MUL_I32)
-        return packing.contracted(_single_integers(packing))
-    packing, terms = packing_of(kernel, c, constants, FMA), Terms(c.reduction_axes)
-    tiling, columns = packing.tiling, packing.some_panels(terms)
+def lower_mul_i32(problem: Problem) -> LoweredContraction:
+    """The kernels of a contraction by products of single 32-bit integers."""
+    packing = packing_of(problem, MUL_I32)
+    return packing.contracted(_single_integers(packing))
+
+
+def lower_fma(problem: Problem) -> LoweredContraction:
+    """The kernels of a contraction of floats: sums in the order of the terms, each product rounded with its sum."""
+    c, packing = problem.contraction, packing_of(problem, FMA)
+    tiling, terms = packing.tiling, Terms(c.reduction_axes)
+    columns = packing.some_panels(terms)
     if columns is None:
         packing.share_rows(tiling.terms)
         element = packing.panels_of(terms, tiling.k)
@@ -113,44 +100,45 @@ def _single_integers(packing: PanelPacking) -> Block:
     return *fill, *tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
 
 
-def _words(packing: PanelPacking, products: Callable[[Words], Expr], words: int = 1) -> Block | None:
+def _words(packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1) -> Block | None:
     """The loops of a panel of words, of which so many are multiplied and added before the sum; None where columns cannot be
     read so."""
-    packing.share_rows(packing.words.steps)
+    steps = packing.words.steps
+    packing.share_rows(steps)
     row, columns, step = packing.rows(), packing.columns(), packing.step
     if columns is None:
         return None
     fill, column = columns
-    group = step if words == 1 else Index("g", packing.words.steps // words)
+    group = step if words == 1 else Index("g", steps // words)
     at: list[dict[Expr, Expr]] = [{step: group * words + n} if words > 1 else {} for n in range(words)]
 
     def added(sum: Expr, tile: Expr, start: Expr, r: Expr) -> Expr:
         a = row(tile, start, r)
         return sum + products([(substitute(a, n), substitute(column, n)) for n in at])
 
-    return *fill, *packing.tiling.tiles((group,), added, packing.tiling.parts(packing.words.steps))
+    return *fill, *packing.tiling.tiles((group,), added, packing.tiling.parts(steps))
 
 
-def lower_pairdot(
-    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants
-) -> LoweredContraction | None:
+def lower_pairdot(problem: Problem) -> LoweredContraction | None:
     """The kernels of an integer contraction by pairs of terms, where they fit 16 bits, and else by single terms; None where
     operands cannot be read so, or never fit."""
-    held = both(*(n <= I16.limits[1] for n in (sizes.rows, sizes.columns)))
-    if held is False:
+    fits = both(*(factor.size <= I16.limits[1] for factor in (problem.sizes.rows, problem.sizes.columns)))
+    if fits is False:
         return None
-    packing = packing_of(kernel, c, constants, pairdot())
+    packing = packing_of(problem, pairdot())
     body = _words(packing, lambda words: apply("pairdot", *words[0]))
     if body is None:
         return None
-    return packing.contracted(body if held is True else (If(held, body, _single_integers(packing)),))
+    return packing.contracted(body if fits is True else (If(fits, body, _single_integers(packing)),))
 
 
+@dataclass(frozen=True)
 class _Int8DotProduct:
     """The kernels of products of four bytes; the factor of the columns has no sign, or that of the rows where `swapped`."""
 
-    def __init__(self, packing: PanelPacking, swapped: bool, function: str = "quaddot_us") -> None:
-        self.packing, self.swapped, self.function = packing, swapped, function
+    packing: PanelPacking
+    swapped: bool
+    function: str = "quaddot_us"
 
     def offset(self, sign: Expr | bool) -> bool:
         return offset_bytes(self.packing, self.swapped, sign)
@@ -160,29 +148,20 @@ class _Int8DotProduct:
         return None if body is None else self.packing.contracted(body)
 
 
-def lower_int8_dot_product(
-    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants
-) -> Version | None:
-    """The kernels where the processor adds the products of four bytes to a sum by one instruction, and where they are exact."""
-
-    def kernels(swapped: bool, function: str = "quaddot_us") -> _Int8DotProduct:
-        return _Int8DotProduct(packing_of(kernel, c, constants, INT8_DOT_PRODUCT), swapped, function)
-
-    if processor().int8_dot_product_is_signed and all(
-        isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows, sizes.columns)
-    ):
-        made = kernels(False, "quaddot").lower()
-        return None if made is None else (made, True)
-    return with_sign_offset(sizes, kernels)
+def lower_int8_dot_product(problem: Problem) -> LoweredContraction | None:
+    """The kernels where the processor adds the products of four bytes to a sum by one instruction."""
+    sizes = problem.sizes
+    signed = all(isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows.size, sizes.columns.size))
+    if processor().int8_dot_product_is_signed and signed:
+        return _Int8DotProduct(packing_of(problem, INT8_DOT_PRODUCT), False, "quaddot").lower()
+    return with_sign_offset(sizes, lambda swapped: _Int8DotProduct(packing_of(problem, INT8_DOT_PRODUCT), swapped))
 
 
 # bytes without VNNI: sums of two products in 16 bits, of as many words as fit, then widened
 
 
-def lower_int8_pair_products(
-    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges
-) -> Version | None:
-    """The kernels that multiply bytes to sums of 16 bits, widened to 32, and where these are exact; None where never.
+def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
+    """The kernels that multiply bytes to sums of 16 bits, widened to 32; None where these are never exact.
 
         low = bytepairs(panel[s, q], rows[r, s]); high = bytepairs(panel[s + 1, q], rows[r, s + 1])
         sums[r, q] = sums[r, q] + pairdot(addhalves(low, high), 0x10001)
@@ -190,21 +169,22 @@ def lower_int8_pair_products(
     One factor has no sign. Words are added before they are widened as long as the factors' ranges, u * s * 2 for numbers in
     [0, u] and [-s, s], or the very numbers of a constant say that sums fit.
     """
-    rows, columns = (interval(e, ranges, constants) for e in (c.a, c.b))
-    below, under = sizes.negative
-    for unsigned, size, signed, others, sign, swapped in (
-        (columns, sizes.columns, rows, sizes.rows, under, False),
-        (rows, sizes.rows, columns, sizes.columns, below, True),
-    ):
-        signed = signed if isinstance(others, int) else Interval(*I8.limits)
-        limits = (unsigned.high,) if isinstance(size, int) else LIMITS
-        limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed)), None)
-        if sign is not True and limit is not None and signed.within(I8):
-            known = both(*([] if sign is False else [~sign]), size <= limit, others <= I8.limits[1])
-            packing = packing_of(kernel, c, constants, INT8_PAIR_PRODUCTS)
-            words = _words_per_widening(packing, limit, signed, swapped)
-            body = _words(packing, lambda words, swapped=swapped: _widened(words, swapped), words)
-            return None if body is None else (packing.contracted(body), known)
+    c, sizes = problem.contraction, problem.sizes
+    rows, columns = (
+        (interval(e, problem.ranges, problem.constants), m) for e, m in ((c.a, sizes.rows), (c.b, sizes.columns))
+    )
+    for (values, unsigned), (others, signed), swapped in ((columns, rows, False), (rows, columns, True)):
+        others = others if isinstance(signed.size, int) else Interval(*I8.limits)
+        limits = (values.high,) if isinstance(unsigned.size, int) else LIMITS
+        limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, others)), None)
+        sign = unsigned.negative
+        if sign is not True and limit is not None and others.within(I8):
+            no_sign = () if sign is False else (~sign,)
+            exact = both(*no_sign, unsigned.size <= limit, signed.size <= I8.limits[1])
+            packing = packing_of(problem, INT8_PAIR_PRODUCTS)
+            words = _words_per_widening(packing, limit, others, swapped)
+            body = _words(packing, partial(_widened, swapped), words)
+            return None if body is None else replace(packing.contracted(body), exact=exact)
     return None
 
 
@@ -214,7 +194,7 @@ def fit(limit: int, signed: Interval, words: int = 1) -> bool:
     return products * signed.high <= I16.limits[1] and products * -signed.low <= -I16.limits[0]
 
 
-def _widened(words: Words, swapped: bool) -> Expr:
+def _widened(swapped: bool, words: WordPairs) -> Expr:
     """The sum of the products of words of rows and columns."""
     pairs = [apply("bytepairs", *(ab if swapped else ab[::-1])) for ab in words]
     return apply("pairdot", reduce(lambda a, b: apply("addhalves", a, b), pairs), constant(ONES, I32))
@@ -223,7 +203,7 @@ def _widened(words: Words, swapped: bool) -> Expr:
 def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swapped: bool) -> int:
     """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in [0, limit]."""
     c = packing.c
-    factor, lines = (c.b, (*packing.beside, *packing.tiling.lines)) if swapped else (c.a, (*packing.around, c.row))
+    factor, lines = (c.b, (*packing.beside, *c.columns)) if swapped else (c.a, (*packing.around, c.row))
     known = known_terms(factor, packing.known, (*lines, *c.reduction_axes))
     sums = None if known is None else _sums(packing.words.packed(known))
     largest = I16.limits[1] // max(limit, 1), min(I16.limits[1], -I16.limits[0] // max(limit, 1))  # as i16
@@ -242,3 +222,50 @@ def _sums(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sums of the positive and of the negative numbers in the two halves of words, which are a last axis."""
     halves = np.ascontiguousarray(words).view(np.int8).reshape(*words.shape, 2, 2).astype(np.int16)
     return np.maximum(halves, 0).sum(-1, dtype=np.int16), np.maximum(-halves, 0).sum(-1, dtype=np.int16)
+
+
+# the strategies
+
+
+def unproved(problem: Problem) -> float:
+    return 1 if are_bytes(problem) else UNPROVED
+
+
+def _packed(
+    name: str,
+    applies: Callable[[Problem], str],
+    product: Callable[[], Product],
+    lower: Callable[[Problem], LoweredContraction | None],
+) -> Strategy:
+    """The strategy that packs panels for the micro-kernel of a product; panels that are gathered from an image cost more."""
+
+    def cost(problem: Problem) -> float:
+        c, own = problem.panels.contraction, product()
+        read = only_read(c.b)
+        gathered = 1 if read is None or is_plain(read) else GATHERED
+        vectors = micro_kernel(own, c).cost(c.row.extent, blocks_of(c)) * problem.terms / own.terms
+        return vectors * gathered * (unproved(problem) if own is INT8_DOT_PRODUCT else 1)
+
+    return Strategy(name, applies, cost, lambda problem: problem.panels.viewed(lower(problem.panels)))
+
+
+def _why_not_vnni(required: bool, problem: Problem) -> str:
+    present = processor().has_int8_dot_product
+    return why_not_bytes(problem) or (
+        "" if present is required else f"the processor has {'a' if present else 'no'} dot product of four bytes"
+    )
+
+
+def _why_not_fma(problem: Problem) -> str:
+    guarded = problem.c is not None and problem.c.guard
+    zeros = "a zero in place of a guarded operand could make a NaN" if guarded else ""
+    return why_not_floats(problem) or zeros or why_not_panels(problem)
+
+
+PACKED = (
+    _packed("int8_dot_product", partial(_why_not_vnni, True), lambda: INT8_DOT_PRODUCT, lower_int8_dot_product),
+    _packed("int8_pair_products", partial(_why_not_vnni, False), lambda: INT8_PAIR_PRODUCTS, lower_int8_pair_products),
+    _packed("pairdot", lambda p: why_not_integers(p) or why_not_panels(p), pairdot, lower_pairdot),
+    _packed("mul_i32", lambda p: why_not_of(p, I32) or why_not_panels(p), lambda: MUL_I32, lower_mul_i32),
+    _packed("fma", _why_not_fma, lambda: FMA, lower_fma),
+)

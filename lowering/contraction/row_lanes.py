@@ -16,8 +16,6 @@ once. Zeros beyond the edge of the image are not multiplied: the loops over wind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from ...dialect.ir.sizes import product
@@ -31,29 +29,18 @@ from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import INT8_DOT_PRODUCT, MicroKernel
-from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import PanelPacking
-from .sign_offset import OFFSET, Version, offset_bytes, where, with_sign_offset
+from .packed_product import unproved
+from .problem import TOO_FEW, Constants, Problem, Strategy, why_not_bytes, worth_packing
+from .sign_offset import OFFSET, offset_bytes, where, with_sign_offset
 from .vnni_packing import extent_of, image_of, known_terms
 
 FINISH = 20  # steps of words that take as long as to hold sums and to turn them
 
 
-def lower_row_lanes(
-    kernel: ir.Kernel, pixels: Pixels, sizes: OperandMagnitudes, constants: Mapping[ex.Tensor, np.ndarray]
-) -> Version | None:
-    """The kernels that multiply so, and where they compute what they should; None where they never do."""
-    return with_sign_offset(sizes, lambda swapped: _RowLanes(kernel, pixels, constants, swapped))
-
-
 def _micro_kernel(c: Contraction) -> MicroKernel:
     """The micro-kernel of least cost, whose vectors lie along the rows."""
     return INT8_DOT_PRODUCT.best(c.column.extent, _blocks(c), "m", more=_finish(c))
-
-
-def row_lanes_cost(c: Contraction) -> float:
-    """The vector instructions of a step of all tiles."""
-    return extent_of(c.window) * _micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
 
 
 def _blocks(c: Contraction) -> int:
@@ -70,13 +57,10 @@ def _finish(c: Contraction) -> float:
 class _RowLanes(DirectConvolution):
     """The kernels of one contraction, whose words `packing` packs; the rows have no sign where `swapped`."""
 
-    def __init__(
-        self, kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray], swapped: bool
-    ) -> None:
+    def __init__(self, pixels: Pixels, constants: Constants, swapped: bool) -> None:
         micro = _micro_kernel(pixels.c)
-        tile = Tile(min(micro.rows, extent_of(pixels.c.column)), micro.vectors)
-        super().__init__(kernel, pixels, constants, tile)
-        self.packing, self.swapped = PanelPacking(PanelTiling(kernel, pixels.c, micro), constants), swapped
+        super().__init__(pixels, constants, Tile(min(micro.rows, extent_of(pixels.c.column)), micro.vectors))
+        self.packing, self.swapped = PanelPacking(PanelTiling(pixels.kernel, pixels.c, micro), constants), swapped
         self.weights_stay = False  # threads share them
         self.leaves_out = True  # zeros beyond the edge
         self.sign: ex.Expr | bool = False
@@ -88,22 +72,19 @@ class _RowLanes(DirectConvolution):
         if image is None or self.packing.known_rows() is None:
             return None
         self.image = image
-        return self.made()
+        return self.lowered()
 
     def weights(self) -> PackedWeights:
-        """Words of the rows, so many rows' side by side. Blocks that would go beyond the end move back."""
+        """Words of the rows, so many rows' side by side."""
         lines = self.packing.known_rows()
         assert lines is not None
-        first = np.minimum(np.arange(self.panels * self.vectors) * self.lanes, self.rows - self.lanes)
-        panels = lines[..., (first[:, None] + np.arange(self.lanes)).reshape(-1, self.wide), :].swapaxes(-1, -2)
-        packed = ex.Tensor("rows", panels.shape, I32, "constant")
-        image = kernel_from_body(self.kernel, "image", self.image.body, (self.image.words,))
-        constants = {**self.packing.constants, packed: np.ascontiguousarray(panels)}
-        return packed, (*self.packing.kernels, image), self.packing.views, constants
+        packed = self.packing.constant("rows", self.tiled_rows(lines, lines.ndim - 2).swapaxes(-1, -2))
+        image = kernel_from_body(self.pixels.kernel, "image", self.image.body, (self.image.words,))
+        return packed, LoweredContraction((*self.packing.kernels, image), self.packing.views, self.packing.constants)
 
     @property
     def weight(self) -> ex.Expr:
-        return self.packed[(*self.around, self.panel, self.packing.words.step, self.v * self.lanes + self.lane)]
+        return self.packed[(*self.around, self.panel, self.packing.words.step, self.place)]
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         words = self.image.words[tuple(substitute(e, at) for e in self.image.at)]
@@ -116,15 +97,15 @@ class _RowLanes(DirectConvolution):
         turns = self.columns_of(last)
         steps: ir.Block = (ir.For(last, (self.each(add),)),)
         if turns is not None:
-            steps = tuple(
-                s
+            each = [
+                ir.substitute_block((self.each(add, some),), {last: ex.as_index(k)})
                 for k, some in enumerate(turns)
                 if some
-                for s in ir.substitute_block((self.each(add, some),), {last: ex.as_index(k)})
-            )
-        for fold in reversed(around):
-            start, stop = (substitute(e, at) for e in self.inside(fold))
-            steps = (ir.For(fold, steps, start, stop),)
+            ]
+            steps = tuple(s for block in each for s in block)
+        for axis in reversed(around):
+            start, stop = (substitute(e, at) for e in self.inside(axis))
+            steps = (ir.For(axis, steps, start, stop),)
         return steps
 
     def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
@@ -138,12 +119,8 @@ class _RowLanes(DirectConvolution):
         """Offsets bytes; where there are few places, each has what is taken from its sums, of the weights not left out."""
         if not offset_bytes(self.packing, self.swapped, sign):
             return False
-        count = extent_of(self.last.column)
-        self.leaves_out = (
-            not self.swapped
-            and self.c.window is not None
-            and count * processor().tuning.place_steps <= self.packing.words.steps
-        )
+        steps = extent_of(self.last.column) * processor().tuning.place_steps
+        self.leaves_out = not self.swapped and self.c.window is not None and steps <= self.packing.words.steps
         if self.leaves_out:
             sums = self.sums_of_places() * OFFSET
             self.more = ex.Tensor("places", sums.shape, I32, "constant")
@@ -162,50 +139,73 @@ class _RowLanes(DirectConvolution):
         inside = np.ones((extent_of(c.window), extent_of(c.column), *(1 for _ in c.reduction_axes)), bool)
         *around, last = self.packing.words.reduction_axes
         whole = [(last, c.column)] if self.columns_of(last) is not None else []
-        for fold, along in (*((f, c.window) for f in around), *whole):
-            for sum in self.sums_of(fold, along):
-                terms = [places[i] * sum.factor(i) for i in (fold, along)]
+        for axis, along in (*((i, c.window) for i in around), *whole):
+            for sum in self.sums_of(axis, along):
+                terms = [places[i] * sum.factor(i) for i in (axis, along)]
                 inside = inside & (terms[0] + terms[1] + sum.constant >= 0)
-        for axis, size in enumerate(inside.shape[2:], weights.ndim - count):
+        for n, size in enumerate(inside.shape[2:], weights.ndim - count):
             if size == 1:
-                weights = weights.sum(axis, keepdims=True, dtype=np.int32)
+                weights = weights.sum(n, keepdims=True, dtype=np.int32)
         weights = weights.reshape(*weights.shape[:-count], 1, 1, *weights.shape[-count:])
         sums = (weights * inside).sum(tuple(range(-count, 0)), dtype=np.int32)
         return np.ascontiguousarray(sums.reshape(*sums.shape[:-2], -1))
 
-    def inside(self, fold: ex.Index) -> tuple[ex.Expr, ex.Expr]:
+    def inside(self, axis: ex.Index) -> tuple[ex.Expr, ex.Expr]:
         """The condition that a line's window is inside of the array."""
-        start, stop = ex.as_index(0), ex.as_index(fold.extent)
+        start, stop = ex.as_index(0), ex.as_index(axis.extent)
         if self.c.window is not None:
-            for sum in self.sums_of(fold, self.c.window):
-                rest = sum.without(fold)
-                if sum.factor(fold) == 1:
+            for sum in self.sums_of(axis, self.c.window):
+                rest = sum.without(axis)
+                if sum.factor(axis) == 1:
                     start = ex.maximum(start, (rest * -1).expression())
                 else:
                     stop = ex.minimum(stop, rest.plus(1).expression())
         return start, stop if start is ex.ZERO else ex.maximum(start, stop)
 
-    def columns_of(self, fold: ex.Index) -> list[range] | None:
+    def columns_of(self, axis: ex.Index) -> list[range] | None:
         """The columns of a tile that are inside of the array, for each turn of the innermost loop; None where a tile is not a
         whole line, or what is read for all turns, which stays in registers, leaves none for sums."""
-        c, count = self.c, extent_of(fold)
-        read = (self.tall + 1) * self.vectors + self.tall + count
-        if c.window is None or self.tall < self.line or read >= processor().vector_registers:
+        read = (self.tall + 1) * self.vectors + self.tall + extent_of(axis)
+        if self.c.window is None or self.tall < self.line or read >= processor().vector_registers:
             return None
-        sums = self.sums_of(fold, c.column)
-        found: list[range] = []
-        for k in range(count):
-            held = [
-                r
-                for r in range(self.tall)
-                if all(s.constant + s.factor(fold) * k + s.factor(c.column) * r >= 0 for s in sums)
-            ]
-            found.append(range(held[0], held[-1] + 1) if held else range(0))
-        return found
+        return self.pixels_inside(self.sums_of(axis, self.c.column), axis, 0)
 
-    def sums_of(self, fold: ex.Index, along: ex.Index) -> list[Affine]:
+    def sums_of(self, axis: ex.Index, along: ex.Index) -> list[Affine]:
         """The affine forms of the guard over these indices only, without repetition."""
         if not self.leaves_out:
             return []
         sums = [s for g in self.c.guard for s in affine_conditions(g) or []]
-        return [s for s in sums if abs(s.factor(fold)) == 1 and not s.without(fold).without(along).terms]
+        return [s for s in sums if abs(s.factor(axis)) == 1 and not s.without(axis).without(along).terms]
+
+
+# the strategy
+
+
+def _why_not_row_lanes(problem: Problem) -> str:
+    if why := why_not_bytes(problem):
+        return why
+    if not processor().has_int8_dot_product:
+        return "the processor has no dot product of four bytes"
+    joined, lanes = problem.joined, processor().lanes
+    if joined is None or worth_packing(joined.contraction) is not True or joined.contraction.window is not None:
+        return TOO_FEW
+    short = extent_of(joined.contraction.row) < lanes or extent_of(joined.contraction.column) < lanes
+    return "fewer rows or columns than a vector has lanes" if short else ""
+
+
+def _cost(problem: Problem) -> float:
+    """The vector instructions of all tiles."""
+    c = problem.contraction
+    step = extent_of(c.window) * _micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
+    return step * problem.terms / INT8_DOT_PRODUCT.terms * unproved(problem)
+
+
+def lower_row_lanes(problem: Problem) -> LoweredContraction | None:
+    """The kernels that multiply so; None where they never compute what they should."""
+    joined = problem.joined
+    assert joined is not None
+    pixels = Pixels(problem.kernel, problem.contraction, joined.kernel, joined.contraction)
+    return with_sign_offset(problem.sizes, lambda swapped: _RowLanes(pixels, problem.constants, swapped))
+
+
+ROW_LANES = Strategy("int8_dot_product_row_lanes", _why_not_row_lanes, _cost, lower_row_lanes)

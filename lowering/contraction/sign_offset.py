@@ -7,7 +7,8 @@ Legal where w is constant: its sums are then, too. Adding 128 to a byte is turni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,14 +16,14 @@ import numpy as np
 from ...dialect.ir.types import I8, I32, UI8
 from ...dialect.notation.expressions import Expr, Tensor, both, constant, select
 from ..analysis.accesses import depends
-from .match import Contraction, LoweredContraction
-from .operand_bitwidths import OperandMagnitudes
+from .match import LoweredContraction
+from .operand_bitwidths import Magnitude, OperandMagnitudes
 from .pack_panels import PanelPacking
+from .problem import Problem
 from .vnni_packing import known_terms
 
 OFFSET = 128
 HIGHEST = -0x7F7F7F80  # the highest bits of a word's bytes: 0x80808080
-Version = tuple[LoweredContraction, Expr | bool]  # kernels, and the condition under which they are exact
 
 
 class ByteKernels(Protocol):
@@ -33,48 +34,44 @@ class ByteKernels(Protocol):
     def lower(self) -> LoweredContraction | None: ...
 
 
-def with_sign_offset(sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKernels]) -> Version | None:
+def with_sign_offset(sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKernels]) -> LoweredContraction | None:
     """The kernels with the factor that has no sign in its place, or moved there, and where they are exact; None where they
-    never are. They are given whether the rows take that place."""
-    below, under = sizes.negative
+    never are. `kernels` takes whether the rows are that factor."""
     for plain in (True, False):
-        for unsigned, signed, sign, swapped in (
-            (sizes.columns, sizes.rows, under, False),
-            (sizes.rows, sizes.columns, below, True),
-        ):
-            held = both(signed <= I8.limits[1], _is_byte(unsigned, sign))
-            if held is False or plain != (sign is False):
+        for unsigned, signed, swapped in ((sizes.columns, sizes.rows, False), (sizes.rows, sizes.columns, True)):
+            exact, sign = both(signed.size <= I8.limits[1], _is_byte(unsigned)), unsigned.negative
+            if exact is False or plain != (sign is False):
                 continue
-            way = kernels(swapped)
-            if not plain and not way.offset(sign):
+            made = kernels(swapped)
+            if not plain and not made.offset(sign):
                 if not isinstance(sign, Expr):
                     continue
-                held = both(held, ~sign)
-            made = way.lower()
-            return None if made is None else (made, held)
+                exact = both(exact, ~sign)
+            lowered = made.lower()
+            return None if lowered is None else replace(lowered, exact=exact)
     return None
 
 
-def are_bytes(c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray]) -> bool:
+def are_bytes(problem: Problem) -> bool:
     """Test whether the factors are known to be such bytes at compile time."""
-    least, most = I8.limits[1], UI8.limits[1]
-    rows = (
-        known_terms(c.a, constants, [i for i in (*c.outer, c.row, *c.reduction_axes) if depends(c.a, {i})]) is not None
-    )
-    below, under = sizes.negative
-    if not isinstance(sizes.rows, int) or not isinstance(sizes.columns, int):
+    c, rows, columns = problem.contraction, problem.sizes.rows, problem.sizes.columns
+    if not isinstance(rows.size, int) or not isinstance(columns.size, int):
         return False
-    by_rows = sizes.rows <= least and sizes.columns <= (least if under else most) and (rows or under is False)
-    return by_rows or (sizes.columns <= least and sizes.rows <= most and below is False)
+    least, most = I8.limits[1], UI8.limits[1]
+    order = [i for i in (*c.outer, c.row, *c.reduction_axes) if depends(c.a, {i})]
+    known = known_terms(c.a, problem.constants, order) is not None
+    by_rows = rows.size <= least and columns.size <= (least if columns.negative else most)
+    by_columns = columns.size <= least and rows.size <= most and rows.negative is False
+    return (by_rows and (known or columns.negative is False)) or by_columns
 
 
-def _is_byte(size: Expr | int, sign: Expr | bool) -> Expr | bool:
-    """Test whether numbers fit a byte: unsigned, or signed and offset by 128."""
-    small, large = size <= I8.limits[1], size <= UI8.limits[1]
-    if isinstance(sign, bool):
-        return small if sign else large
+def _is_byte(factor: Magnitude) -> Expr | bool:
+    """Test whether a factor fits a byte: unsigned, or signed and offset by 128."""
+    small, large = factor.size <= I8.limits[1], factor.size <= UI8.limits[1]
+    if isinstance(factor.negative, bool):
+        return small if factor.negative else large
     assert isinstance(small, Expr) and isinstance(large, Expr)
-    return small | large & ~sign
+    return small | large & ~factor.negative
 
 
 def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> bool:

@@ -21,9 +21,21 @@ import numpy as np
 from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
 from ...dialect.notation.affine import Affine, affine, affine_conditions
-from ...dialect.notation.expressions import Cast, Const, Expr, Index, Read, Tensor, as_index, both, constant, flat_index
+from ...dialect.notation.expressions import (
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    as_index,
+    both,
+    constant,
+    flat_index,
+    minimum,
+)
 from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.loops import Block, For, If, Store, substitute_block
+from ...dialect.notation.loops import Block, For, If, Store, nested, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute, walk
 
 WORD = 32  # bits
@@ -47,11 +59,6 @@ class Terms:
     def step(self) -> Expr:
         return flat_index(self.reduction_axes, self.shape)
 
-    @property
-    def partial(self) -> bool:
-        """Test whether the last step may be partial."""
-        return False
-
     def value(self, e: Expr) -> Expr:
         """A step's value of a factor."""
         return e
@@ -71,6 +78,7 @@ class Words(Terms):
 
     @property
     def partial(self) -> bool:
+        """Test whether the last step may be partial."""
         return not is_multiple(self.index.extent, self.many)
 
     def value(self, e: Expr) -> Expr:
@@ -135,6 +143,16 @@ def is_multiple(size: Dim, of: int) -> bool:
     return isinstance(rest, int) and rest == 0
 
 
+def tile_start(tile: Expr, size: Dim, each: int) -> Expr:
+    """The first element of a tile; a last one that would reach beyond the end moves back."""
+    return tile * each if is_multiple(size, each) else minimum(tile * each, size - each)
+
+
+def tile_elements(size: int, tiles: int, each: int) -> np.ndarray:
+    """The elements of each tile, of which the last ones move back."""
+    return np.minimum(np.arange(tiles) * each, size - each)[:, None] + np.arange(each)
+
+
 def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
     """Terms beside each other in a word of so many, zeros in the other places."""
     bits = WORD // many
@@ -145,8 +163,8 @@ def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
     return reduce(lambda a, b: a | b, placed)
 
 
-def turned(word: Expr, bits: Expr | None) -> Expr:
-    """A word with these bits turned."""
+def flipped(word: Expr, bits: Expr | None) -> Expr:
+    """A word with these bits flipped."""
     return word if bits is None else word ^ bits
 
 
@@ -196,40 +214,34 @@ def known_terms(e: Expr, constants: Mapping[Tensor, np.ndarray], order: Sequence
     return array.transpose([plain.index(i) for i in order]) if set(plain) == set(order) else None
 
 
-def loops_of(indices: Sequence[Index], body: Block) -> Block:
-    for index in reversed(indices):
-        body = (For(index, body),)
-    return body
-
-
 # rows
 
 
 def row_words(a: Expr, words: Words, rows: Sequence[Index], bits: Expr | None = None) -> tuple[Tensor, Block]:
-    """The words of the rows, these bits turned, and the loops that write them."""
+    """The words of the rows, these bits flipped, and the loops that write them."""
     packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
     at = (*rows, *words.reduction_axes)
-    return packed, by_words(words, a, at, lambda value: (Store(packed, at, turned(value, bits)),))
+    return packed, by_words(words, a, at, lambda value: (Store(packed, at, flipped(value, bits)),))
 
 
-def by_words(words: Words, e: Expr, order: Sequence[Index], store: Callable[[Expr], Block]) -> Block:
+def by_words(words: Terms, e: Expr, order: Sequence[Index], store: Callable[[Expr], Block]) -> Block:
     """Loops over indices around what is to be done with the word of a factor; the last of a `part` comes by itself where
     it may not be whole."""
+    if not isinstance(words, Words) or not words.partial:
+        return nested(order, store(words.value(e)))
     terms = words.each(e)
-    if not words.partial:
-        return loops_of(order, store(word(terms, words.many)))
     last, rest = words.index.extent // words.many, words.index.extent % words.many
     n = order.index(words.part)
     before, after = order[:n], order[n + 1 :]
     whole = Index(words.part.name, last)
-    block = substitute_block(loops_of(after, store(word(terms, words.many))), {words.part: whole})
+    block = substitute_block(nested(after, store(word(terms, words.many))), {words.part: whole})
     body: Block = (For(whole, block),)
     for left in range(1, words.many) if not isinstance(rest, int) else (rest,):
         inner = [Index(i.name, i.extent) for i in after]
         values: dict[Expr, Expr] = {words.part: as_index(last), **dict(zip(after, inner, strict=True))}
-        alone = loops_of(inner, substitute_block(store(word(terms[:left], words.many)), values))
+        alone = nested(inner, substitute_block(store(word(terms[:left], words.many)), values))
         body += alone if isinstance(rest, int) else (If(as_index(rest).eq(left), alone),)
-    return loops_of(before, body)
+    return nested(before, body)
 
 
 # columns
@@ -278,7 +290,7 @@ def image_of(
     space: str = "heap",
     bits: Expr | None = None,
 ) -> PackedInput | None:
-    """The image of a factor that is read along sums of indices, with these of its axes, these bits turned; None where it is
+    """The image of a factor that is read along sums of indices, with these of its axes, these bits flipped; None where it is
     read otherwise."""
     read = only_read(b)
     if read is None or not all(is_edge(g, read) for g in guard):
@@ -302,7 +314,7 @@ def image_of(
         value = word([read_in(n) for n in some], words.many, some[0])
         if more:
             return (Store(image, place, image[place] | value if bits is None else image[place] ^ value),)
-        return (Store(image, place, turned(value, bits)),)
+        return (Store(image, place, flipped(value, bits)),)
 
     same = all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:])  # but along the first axis
     body: Block = ()
@@ -320,8 +332,8 @@ def image_of(
             body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
     around = len(_around(axes))
     if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
-        body = (*loops_of(place[around:], (Store(image, place, turned(constant(0, I32), bits)),)), *body)
-    return PackedInput(image, tuple(a.place for a in axes), loops_of(place[:around], body))
+        body = (*nested(place[around:], (Store(image, place, flipped(constant(0, I32), bits)),)), *body)
+    return PackedInput(image, tuple(a.place for a in axes), nested(place[:around], body))
 
 
 def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], list[int]]]:

@@ -6,18 +6,16 @@
         turned[n] = B' x B                      as many for each 4 x 4 or 6 x 6 that a tile of y is made of
         y = A' (sum over c of weights[n] * turned[n]) A, divided
 
-What the algorithms are, and where they are exact, says `turning`. Where ranges do not tell, what the factors are is looked
-at, and where they are too large the contraction is computed as any other. Weights that are known are turned here.
-
-Two channels share a word, and are turned together.
+`winograd_transforms` has the algorithms, and says where they are exact. Where ranges do not tell, kernels bound the factors at run
+time, and where these are too large another strategy takes over. Constant weights are transformed here. Two channels share a word,
+and are transformed together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from math import inf
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -27,12 +25,13 @@ from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import processor
 from .match import Contraction, LoweredContraction, kernel_from_body
-from .operand_bitwidths import OperandMagnitudes
+from .problem import Problem, Strategy, why_not_integers
+from .sign_offset import are_bytes
 from .vnni_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .winograd_kernels import VECTORS, Windows, WinogradKernels
-from .winograd_transforms import WINOGRAD_F2X2_3X3, WinogradTransform
+from .winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3, WinogradTransform
 
-MAX_STACK_STEPS = 1024  # turned columns of a panel may be on the stack
+MAX_STACK_STEPS = 1024  # transformed columns of a panel may be on the stack
 
 
 @lru_cache(maxsize=4)
@@ -41,18 +40,13 @@ def windows_of(c: Contraction) -> Windows | None:
     read = only_read(c.b)
     if c.window is None or read is None or not all(is_edge(g, read) for g in c.guard):
         return None
-    found = [_slides(read, along, c.reduction_axes) for along in (c.window, c.column)]
-    if None in found:
+    rows_of, columns_of = (_slides(read, along, c.reduction_axes) for along in (c.window, c.column))
+    weights = only_read(c.a)
+    if rows_of is None or columns_of is None or weights is None:
         return None
-    (axis, rows), (other, columns) = (f for f in found if f is not None)
+    (axis, rows), (other, columns) = rows_of, columns_of
     rest = tuple(i for i in c.reduction_axes if i not in (rows, columns))
-    mine = only_read(c.a)
-    if (
-        axis == other
-        or not rest
-        or mine is None
-        or any(sum(i is k for i in mine.indices) != 1 for k in c.reduction_axes)
-    ):
+    if axis == other or not rest or any(sum(i is k for i in weights.indices) != 1 for k in c.reduction_axes):
         return None
     pairs = pack_k_axis(rest, 2)
     return None if pairs.partial else Windows(rows, columns, (axis, other), read, pairs)
@@ -69,91 +63,103 @@ def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[
     return None
 
 
-def lower_winograd(
-    turning: WinogradTransform,
-    kernel: Kernel,
-    c: Contraction,
-    sizes: OperandMagnitudes,
-    constants: Mapping[Tensor, np.ndarray],
-) -> tuple[LoweredContraction, Expr | bool] | None:
+def lower_winograd(transform: WinogradTransform, problem: Problem) -> LoweredContraction | None:
     """The kernels that transform 3 x 3 windows, and where they are exact; None where they never are."""
+    kernel, c, sizes = problem.kernel, problem.contraction, problem.sizes
     windows = windows_of(c)
     assert windows is not None
     pays = _pays(c, windows)
-    turned = WinogradKernels(kernel, c, windows, turning)
-    array = known_terms(c.a, constants, (*turned.rows, *turned.reduction_axes))
-    if array is None:
-        pays = both(pays, at_least(size_of(c.window) * c.column.extent, processor().tuning.winograd_results))
-    packed: dict[Tensor, np.ndarray] = {}
+    parts = WinogradKernels(c, windows, transform)
+    array = known_terms(c.a, problem.constants, (*parts.rows, *parts.reduction_axes))
+    constants: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
     kernels: list[Kernel] = []
     if array is None:
-        held = turning.fits(sizes.columns, sizes.rows, windows.terms)
-        shaped, body = turned.weights()
-        weights = replace(shaped, shape=(*shaped.shape[: len(turned.rows) + 1], windows.pairs.steps))
+        fits = transform.fits(sizes.columns.size, sizes.rows.size, windows.terms)
+        exact = both(fits, both(pays, _pays_in_calls(c)))
+        shaped, body = parts.weights()
+        weights = replace(shaped, shape=(*shaped.shape[: len(parts.rows) + 1], windows.pairs.steps))
         views[weights] = shaped
         kernels.append(kernel_from_body(kernel, "weights", body, (shaped,)))
     else:
-        points = turning.known_points(array)
+        points = transform.known_points(array)
         if points is None:
             return None
-        reach = np.abs(array.astype(np.int64)).sum(tuple(range(len(turned.rows), array.ndim))).max()
-        held = turning.fits(sizes.columns, sizes.rows, windows.terms, int(reach))
-        weights = turned.packed(points, packed)
-    if (held := both(held, pays)) is False:
+        reach = np.abs(array.astype(np.int64)).sum(tuple(range(len(parts.rows), array.ndim))).max()
+        fits = transform.fits(sizes.columns.size, sizes.rows.size, windows.terms, int(reach))
+        exact = both(fits, pays)
+        weights, constants = parts.packed(points)
+    if exact is False:
         return None
-    shaped, body = turned.image()
-    image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.lines + 1)))
+    shaped, body = parts.image()
+    image = replace(shaped, shape=(*shaped.shape[:-2], parts.wide * (parts.lines + 1)))
     views[image] = shaped
     kernels.append(kernel_from_body(kernel, "image", body, (shaped,)))
-    ready: list[Kernel] = []
-    if turned.groups > 1:
-        ready.append(kernel_from_body(kernel, "columns", turned.turned(image), (turned.columns,)))
-    ready.append(
-        kernel_from_body(kernel, "turned", turned.multiply(image, weights, array is not None), (turned.results,))
-    )
-    ready.append(kernel_from_body(kernel, "finish", turned.finish(), kernel.outputs))
-    return LoweredContraction((*kernels, *ready), views, packed, frozenset(ready)), held
+    blocks = [
+        ("turned", parts.multiply(image, weights, array is not None), (parts.results,)),
+        ("finish", parts.finish(), kernel.outputs),
+    ]
+    if parts.groups > 1:
+        blocks.insert(0, ("columns", parts.transformed(image), (parts.columns,)))
+    ready = [kernel_from_body(kernel, *block) for block in blocks]
+    return LoweredContraction((*kernels, *ready), views, constants, frozenset(ready), exact=exact)
 
 
-def winograd_products(
-    turning: WinogradTransform, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray]
-) -> tuple[float, str]:
-    """The vector instructions of the products in the transformed domain, and why they do not apply, if so."""
+def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
+    """The reason why a contraction is not computed so, if there is one."""
+    if why := why_not_integers(problem):
+        return why
+    c, small = problem.contraction, transform is WINOGRAD_F2X2_3X3
+    if small and processor().has_int8_dot_product and are_bytes(problem):
+        return "products of four bytes take less time"
     windows = windows_of(c) if c.unknown.isdisjoint((c.row, *c.reduction_axes)) else None
     if windows is None:
-        return inf, "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
+        return "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
     if _pays(c, windows) is False:
-        return inf, "too few rows, tiles or channels for transforms to pay"
-    turned = WinogradKernels(kernel, c, windows, turning)
-    products = turned.cost
-    if known_terms(c.a, constants, (*turned.rows, *turned.reduction_axes)) is None:
-        if turning is not WINOGRAD_F2X2_3X3:
-            return products, "weights are not constant"
-        if at_least(size_of(c.window) * c.column.extent, processor().tuning.winograd_results) is False:
-            return products, "too few results for transforming weights in every call"
-    if turning is not WINOGRAD_F2X2_3X3 and (
-        not isinstance(turned.count, int) or turned.count < processor().tuning.winograd_tiles
-    ):
-        return products, "too few tiles for their transforms to pay"
-    return products, ""
+        return "too few rows, tiles or channels for transforms to pay"
+    parts = WinogradKernels(c, windows, transform)
+    if known_terms(c.a, problem.constants, (*parts.rows, *parts.reduction_axes)) is None:
+        if not small:
+            return "weights are not constant"
+        if _pays_in_calls(c) is False:
+            return "too few results for transforming weights in every call"
+    few = not isinstance(parts.count, int) or parts.count < processor().tuning.winograd_tiles
+    return "too few tiles for their transforms to pay" if few and not small else ""
+
+
+def _cost(transform: WinogradTransform, problem: Problem) -> float:
+    """The vector instructions of the products in the transformed domain."""
+    windows = windows_of(problem.contraction)
+    assert windows is not None
+    return WinogradKernels(problem.contraction, windows, transform).cost
+
+
+def _pays_in_calls(c: Contraction) -> Expr | bool:
+    """Test whether there are enough results for transforming weights in every call."""
+    return at_least(size_of(c.window) * c.column.extent, processor().tuning.winograd_results)
 
 
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     """Test whether there are enough products; a run-time condition if the window's stride is unknown."""
+    tuning, lanes, rows = processor().tuning, processor().lanes, extent_of(c.row)
     high, wide = size_of(c.window), c.column.extent
-    work = high * wide * (extent_of(c.row) * windows.terms)
-    if (
-        extent_of(c.row) < processor().tuning.winograd_rows
-        or not processor().tuning.winograd_steps <= windows.pairs.steps <= MAX_STACK_STEPS
-    ):
+    if rows < tuning.winograd_rows or not tuning.winograd_steps <= windows.pairs.steps <= MAX_STACK_STEPS:
         return False
-    tiles, results = (
-        (VECTORS * processor().lanes, 2 * processor().lanes) if c.unknown else (0, 0)
-    )  # whole vectors of what is not known have to fit
-    wanted = (
-        (((high + 1) // 2) * ((wide + 1) // 2), max(processor().tuning.winograd_tiles, tiles)),
-        (work, processor().packing_products),
-        (wide, results),
+    required = (
+        (((high + 1) // 2) * ((wide + 1) // 2), max(tuning.winograd_tiles, VECTORS * lanes if c.unknown else 0)),
+        (high * wide * (rows * windows.terms), processor().packing_products),
+        (wide, 2 * lanes if c.unknown else 0),  # whole vectors of an unknown size have to fit
     )
-    return both(*(at_least(n, least) for n, least in wanted if least))
+    return both(*(at_least(n, least) for n, least in required if least))
+
+
+def _strategy(name: str, transform: WinogradTransform) -> Strategy:
+    applies, cost, build = (
+        partial(why_not_winograd, transform),
+        partial(_cost, transform),
+        partial(lower_winograd, transform),
+    )
+    return Strategy(name, applies, cost, build)
+
+
+WINOGRAD = _strategy("winograd_4x4", WINOGRAD_F4X4_3X3), _strategy("winograd_2x2", WINOGRAD_F2X2_3X3)

@@ -10,17 +10,17 @@ from math import prod
 
 import numpy as np
 
-from ...dialect.ir.sizes import certainly, larger, product, same_size, smaller
+from ...dialect.ir.sizes import certainly, larger, same_size, smaller
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
-from ...dialect.notation.traverse import rewrite, substitute
+from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends
 from ..processor import processor
-from .match import Contraction
+from .match import Contraction, parallel_loop
 from .micro_kernel import GUESS, pairdot
-from .vnni_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
+from .vnni_packing import Words, divided, extent_of, only_read, read_at, size_of, tile_elements, tile_start, word
 from .winograd_transforms import WinogradTransform
 
 VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
@@ -40,58 +40,50 @@ class Windows:
 
     @property
     def terms(self) -> int:
-        return (
-            9
-            * extent_of(self.pairs.index)
-            * prod(map(extent_of, self.pairs.reduction_axes))
-            // extent_of(self.pairs.part)
-        )
+        pairs = self.pairs
+        return 9 * extent_of(pairs.index) * prod(map(extent_of, pairs.reduction_axes)) // extent_of(pairs.part)
 
 
 class WinogradKernels:
     """The kernels of one contraction over windows."""
 
-    def __init__(self, kernel: ir.Kernel, c: Contraction, windows: Windows, turning: WinogradTransform) -> None:
-        self.kernel, self.c, self.windows, self.pairs, self.turning = kernel, c, windows, windows.pairs, turning
-        self.high, self.wide = (divided(size_of(i), turning.size) for i in (c.window, c.column))
+    def __init__(self, c: Contraction, windows: Windows, transform: WinogradTransform) -> None:
+        self.c, self.windows, self.pairs, self.transform = c, windows, windows.pairs, transform
+        self.high, self.wide = (divided(size_of(i), transform.size) for i in (c.window, c.column))
         self.count = self.high * self.wide
-        self.blocks = -(-self.count // processor().lanes) if isinstance(self.count, int) else None
+        self.lanes = lanes = processor().lanes
+        self.blocks = -(-self.count // lanes) if isinstance(self.count, int) else None
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
-        self.rows = (*self.around, c.row)
-        self.reduction_axes = (
-            *(i for i in c.reduction_axes if i not in (windows.rows, windows.columns)),
-            windows.rows,
-            windows.columns,
-        )
-        self.micro = pairdot().best(
-            c.row.extent, self.blocks, fixed=VECTORS if self.blocks is None else min(VECTORS, self.blocks)
-        )
+        self.rows, taps = (*self.around, c.row), (windows.rows, windows.columns)
+        self.reduction_axes = (*(i for i in c.reduction_axes if i not in taps), *taps)
+        vectors = VECTORS if self.blocks is None else min(VECTORS, self.blocks)
+        self.micro = pairdot().best(c.row.extent, self.blocks, fixed=vectors)
         self.height = self.micro.rows
         self.tiles = -(-extent_of(c.row) // self.height)
-        self.lane = ex.Index("l", processor().lanes)
+        self.lane = ex.Index("l", lanes)
         self.outer = tuple(i.extent for i in c.outer)
         self.by_panels()
-        self.results = ex.Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.room), I32, "heap")
+        self.results = ex.Tensor("turned", (*self.outer, extent_of(c.row), transform.size**2, self.room), I32, "heap")
 
     @property
     def cost(self) -> float:
         """The vector instructions of the products, where the last panel may be narrower."""
         rows, steps = self.c.row.extent, self.pairs.steps
-        blocks = self.blocks if self.blocks is not None else GUESS // self.turning.size**2
+        blocks = self.blocks if self.blocks is not None else GUESS // self.transform.size**2
         assert isinstance(steps, int)
         left = blocks % self.micro.vectors
         last = replace(self.micro, vectors=left).cost(rows, left) if left else 0
-        return self.turning.points * steps * (self.micro.cost(rows, blocks - left) + last)
+        return self.transform.points * steps * (self.micro.cost(rows, blocks - left) + last)
 
     def by_panels(self) -> None:
         """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where
         that is enough. Of fewer tiles than it has there is room for whole vectors, which hold anything in the places of others.
         Where panels are few, threads share the rows as well, and columns are turned before."""
-        self.narrow = self.width = width = VECTORS * processor().lanes
+        self.narrow = self.width = width = VECTORS * self.lanes
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
-            self.narrow = -(-left // processor().lanes) * processor().lanes
+            self.narrow = -(-left // self.lanes) * self.lanes
         self.room, self.lines = self.count, self.high  # tiles, and rows of them, that there are places for
         if isinstance(self.count, int) and self.count < self.narrow:
             self.room, self.lines = self.narrow, max(int(self.high), -(-self.narrow // int(self.wide)))
@@ -99,7 +91,7 @@ class WinogradKernels:
         few = isinstance(self.panels, int) and sure < FEW
         self.groups = min(self.tiles, -(-GROUPS // sure)) if few else 1
         steps = self.pairs.steps + 1  # one more, so that points do not all want the same places of a near cache
-        shape, space = (self.turning.points, steps, self.width), "stack"
+        shape, space = (self.transform.points, steps, self.width), "stack"
         if self.groups > 1:
             shape, space = (*(i.extent for i in self.beside), self.panels, *shape), "heap"
         self.columns = ex.Tensor("columns", shape, I32, space)
@@ -113,41 +105,36 @@ class WinogradKernels:
 
     def weights(self) -> tuple[ex.Tensor, ir.Block]:
         """The words of the weights, by rows and points."""
-        c, w, pairs = self.c, self.windows, self.pairs
-        words = ex.Tensor("weights", (*(i.extent for i in self.rows), self.turning.points, *pairs.shape), I32, "heap")
+        w, pairs, taps = self.windows, self.pairs, range(3)
+        words = ex.Tensor("weights", (*(i.extent for i in self.rows), self.transform.points, *pairs.shape), I32, "heap")
         body: list[ir.Statement] = []
         points: list[list[ex.Expr]] = []
-        for half, e in zip(("low", "high"), pairs.each(c.a), strict=True):
-            g = [
-                [substitute(e, {w.rows: ex.as_index(r), w.columns: ex.as_index(s)}) for s in range(3)] for r in range(3)
-            ]
-            rows = [self.named(body, half, self.turning.weights(column)) for column in zip(*g, strict=True)]
-            points.append([n for row in zip(*rows, strict=True) for n in self.turning.weights(row)])
-        for n, (low, high) in enumerate(zip(*points, strict=True)):
-            body.append(ir.Store(words, (*self.rows, ex.as_index(n), *pairs.reduction_axes), word((low, high), 2)))
-        return words, loops_of((*self.rows, *pairs.reduction_axes), tuple(body))
+        for half, e in zip(("low", "high"), pairs.each(self.c.a), strict=True):
+            g = [[substitute(e, {w.rows: ex.as_index(r), w.columns: ex.as_index(s)}) for r in taps] for s in taps]
+            rows = [self.named(body, half, self.transform.weights(column)) for column in g]
+            points.append([n for row in zip(*rows, strict=True) for n in self.transform.weights(row)])
+        for n, halves in enumerate(zip(*points, strict=True)):
+            place = (*self.rows, ex.as_index(n), *pairs.reduction_axes)
+            body.append(ir.Store(words, place, word(halves, 2)))
+        return words, ir.nested((*self.rows, *pairs.reduction_axes), tuple(body))
 
-    def packed(self, points: np.ndarray, packed: dict[ex.Tensor, np.ndarray]) -> ex.Tensor:
+    def packed(self, points: np.ndarray) -> tuple[ex.Tensor, dict[ex.Tensor, np.ndarray]]:
         """The same of constant weights, as they are used: by tiles of rows."""
-        count = extent_of(self.c.row)
-        words = self.pairs.packed(points)
-        starts = np.minimum(np.arange(-(-count // self.height)) * self.height, count - self.height)
-        tiles = words[..., starts[:, None] + np.arange(self.height), :]  # points, around, tile, row, step
+        rows = tile_elements(extent_of(self.c.row), self.tiles, self.height)
+        tiles = self.pairs.packed(points)[..., rows, :]  # points, around, tile, row, step
         tiles = np.moveaxis(tiles, 0, len(self.rows)).swapaxes(-1, -2)
         tensor = ex.Tensor("weights", tiles.shape, I32, "constant")
-        packed[tensor] = np.ascontiguousarray(tiles)
-        return tensor
+        return tensor, {tensor: np.ascontiguousarray(tiles)}
 
     # columns
 
     def image(self) -> tuple[ex.Tensor, ir.Block]:
         """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile."""
-        w, pairs, size, side = self.windows, self.pairs, self.turning.size, self.turning.side
+        w, pairs, size, side = self.windows, self.pairs, self.transform.size, self.transform.side
         h, t = ex.Index("h", self.lines * size + 2), ex.Index("t", self.wide)
         lines = (*self.beside, *pairs.reduction_axes)
         words = ex.Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
-        sizes = [w.read.tensor.shape[axis] for axis in w.axes]
-        height, width = sizes
+        height, width = (w.read.tensor.shape[axis] for axis in w.axes)
         assert self.c.window is not None
         top, left = (affine(w.read.indices[axis]).constant for axis in w.axes)
         body: list[ir.Statement] = []
@@ -155,48 +142,43 @@ class WinogradKernels:
         covered = above == 0 and same_size(below, h.extent) and left >= 0
         if not covered or not certainly(lambda: size * self.wide + 2 + left <= width):
             plane = ex.Index("s", side)
-            body += loops_of(
-                (plane, h, t), (ir.Store(words, (*lines, plane, h % size, h // size, t), ex.constant(0, I32)),)
-            )
-        for s in range(side):
-            place = (*lines, ex.as_index(s), h % size, h // size, t)
-            moved: dict[ex.Expr, ex.Expr] = {
-                self.c.window: h,
-                w.rows: ex.as_index(0),
-                self.c.column: t * size,
-                w.columns: ex.as_index(s),
-            }
-            low, high = (self.moved(e, moved) for e in pairs.each(self.c.b))
-            first = max(0, -((left + s) // size))
-            stop = larger(smaller(self.wide, (width - 1 - left - s) // size + 1), first)
-            inner = ir.For(t, (ir.Store(words, place, word((low, high), 2)),), ex.as_index(first), ex.as_index(stop))
+            zero = ir.Store(words, (*lines, plane, h % size, h // size, t), ex.constant(0, I32))
+            body += ir.nested((plane, h, t), (zero,))
+        for n in range(side):
+            s, zero = ex.as_index(n), ex.as_index(0)
+            place = (*lines, s, h % size, h // size, t)
+            moved: dict[ex.Expr, ex.Expr] = {self.c.window: h, w.rows: zero, self.c.column: t * size, w.columns: s}
+            value = word([self.moved(e, moved) for e in pairs.each(self.c.b)], 2)
+            first = max(0, -((left + n) // size))
+            stop = larger(smaller(self.wide, (width - 1 - left - n) // size + 1), first)
+            inner = ir.For(t, (ir.Store(words, place, value),), ex.as_index(first), ex.as_index(stop))
             body.append(ir.For(h, (inner,), ex.as_index(above), ex.as_index(below)))
-        return words, loops_of(lines, tuple(body))
+        return words, ir.nested(lines, tuple(body))
 
     def moved(self, e: ex.Expr, values: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         read = only_read(e)
         assert read is not None
         return read_at(e, read, [affine(substitute(i, values)).expression() for i in read.indices])
 
-    def turned(self, image: ex.Tensor) -> ir.Block:
-        """All panels of columns, turned beforehand."""
+    def transformed(self, image: ex.Tensor) -> ir.Block:
+        """All panels of columns, transformed beforehand."""
         panel = ex.Index("panel", self.panels)
-        body = self.of_panel(panel, lambda first, v: self.turn(image, panel, first, v))
+        body = self.of_panel(panel, lambda first, v: self.transform_columns(image, panel, first, v))
         return self.shared((*self.beside, panel, *self.pairs.reduction_axes), body)
 
-    def turn(self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index) -> ir.Block:
-        """Columns of a panel: every tile's elements turned, for a pair of channels."""
-        size, side = self.turning.size, self.turning.side
-        lines, place = (*self.beside, *self.pairs.reduction_axes), first + v * processor().lanes + self.lane
+    def transform_columns(self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index) -> ir.Block:
+        """Columns of a panel: every tile's elements transformed, for a pair of channels."""
+        size, side, column = self.transform.size, range(self.transform.side), v * self.lanes + self.lane
+        lines, place = (*self.beside, *self.pairs.reduction_axes), first + v * self.lanes + self.lane
         body: list[ir.Statement] = []
-        x = [[image[(*lines, s, r % size, place + r // size * self.wide)] for s in range(side)] for r in range(side)]
-        across = [self.named(body, f"x{r}_", self.turning.input(x[r])) for r in range(side)]
-        columns = [self.turning.input([across[r][s] for r in range(side)]) for s in range(side)]
-        for r in range(side):
-            for s, n in enumerate(self.named(body, f"n{r}_", [columns[s][r] for s in range(side)])):
-                at = (ex.as_index(side * r + s), self.pairs.step, v * processor().lanes + self.lane)
+        x = [[image[(*lines, s, r % size, place + r // size * self.wide)] for s in side] for r in side]
+        across = [self.named(body, f"x{r}_", self.transform.input(x[r])) for r in side]
+        columns = [self.transform.input([across[r][s] for r in side]) for s in side]
+        for r in side:
+            for s, n in enumerate(self.named(body, f"n{r}_", [columns[s][r] for s in side])):
+                at = (ex.as_index(len(side) * r + s), self.pairs.step, column)
                 body.append(ir.Store(self.columns, (*self.whose(panel), *at), n))
-        return (ir.For(v, (ir.For(self.lane, tuple(body), kind="vector", width=processor().lanes),)),)
+        return (ir.For(v, (ir.vector_loop(self.lane, *body),)),)
 
     def whose(self, panel: ex.Index) -> tuple[ex.Expr, ...]:
         """The position of a panel's columns."""
@@ -207,7 +189,7 @@ class WinogradKernels:
         first = ex.Var("first", I64)
 
         def by(begin: ex.Expr, width: int) -> ir.Block:
-            return ir.Let(first, begin), *block(first, ex.Index("v", width // processor().lanes))
+            return ir.Let(first, begin), *block(first, ex.Index("v", width // self.lanes))
 
         if self.narrow == self.width:
             return by(ex.minimum(panel * self.width, self.room - self.width), self.width)
@@ -215,88 +197,82 @@ class WinogradKernels:
         last = by(ex.as_index(self.room - self.narrow), self.narrow)
         return (ir.If(panel < self.panels - 1, by(panel * self.width, self.width), last),)
 
-    def shared(self, ways: Sequence[ex.Index], body: ir.Block) -> ir.Block:
+    def shared(self, indices: Sequence[ex.Index], body: ir.Block) -> ir.Block:
         """A loop over some indices that threads share."""
-        shape = tuple(i.extent for i in ways)
-        flat, names = ex.Index("n", product(shape)), [ex.Var(i.name, I64) for i in ways]
-        named = [ir.Let(v, e) for v, e in zip(names, ex.unflatten(flat, shape), strict=True)]
-        body = ir.substitute_block(body, dict(zip(ways, names, strict=True)))
-        return (ir.For(flat, (*named, *body), kind="parallel"),)
+        names = [ex.Var(i.name, I64) for i in indices]
+        places = [(name, i.extent) for name, i in zip(names, indices, strict=True)]
+        return (parallel_loop("n", places, ir.substitute_block(body, dict(zip(indices, names, strict=True)))),)
 
     # products
 
     def multiply(self, image: ex.Tensor, weights: ex.Tensor, tiled: bool) -> ir.Block:
-        """The loop over panels: multiplied by those of all rows, and sums turned back."""
-        panel, group = ex.Index("panel", self.panels), ex.Index("group", self.groups)
+        """The loop over panels: multiplied by those of all rows, and sums transformed back."""
+        panel, group, tile = (
+            ex.Index("panel", self.panels),
+            ex.Index("group", self.groups),
+            ex.Index("tile", self.tiles),
+        )
         per = -(-self.tiles // self.groups)
-        tile, start = ex.Index("tile", self.tiles), ex.Var("row", I64)
-        rows, height = extent_of(self.c.row), self.height
-        at = ir.Let(start, ex.minimum(tile * height, rows - height) if rows % height else tile * height)
+        row = ir.Let(ex.Var("row", I64), tile_start(tile, extent_of(self.c.row), self.height))
+
+        def weight(n: ex.Index, step: ex.Expr, r: ex.Index) -> ex.Expr:
+            return weights[(*self.around, tile, n, step, r) if tiled else (*self.around, row.var + r, n, step)]
 
         def tiles(first: ex.Expr, v: ex.Index) -> ir.Block:
-            loop = ir.For(tile, (at, *self.products(weights, tiled, tile, start, panel, first, v)))
+            loop = ir.For(tile, (row, *self.products(weight, row.var, panel, first, v)))
             if self.groups > 1:
                 return (replace(loop, start=group * per, stop=ex.minimum(group * per + per, self.tiles)),)
-            return *loops_of(self.pairs.reduction_axes, self.turn(image, panel, first, v)), loop
+            columns = self.transform_columns(image, panel, first, v)
+            return *ir.nested(self.pairs.reduction_axes, columns), loop
 
         body = self.of_panel(panel, tiles)
         return self.shared((*self.c.outer, panel, group), (ir.Alloc(self.columns), *body) if self.groups == 1 else body)
 
     def products(
         self,
-        weights: ex.Tensor,
-        tiled: bool,
-        tile: ex.Index,
-        start: ex.Expr,
+        weight: Callable[[ex.Index, ex.Expr, ex.Index], ex.Expr],
+        row: ex.Expr,
         panel: ex.Index,
         first: ex.Expr,
         v: ex.Index,
     ) -> ir.Block:
-        """A tile of rows: the sums of all points, turned back."""
-        steps, height, side, width = self.pairs.steps, self.height, self.turning.side, v.extent * processor().lanes
-        r, n = ex.Index("r", height), ex.Index("n", self.turning.points)
+        """A tile of rows: the sums of all points, transformed back."""
+        steps, height, width, side = self.pairs.steps, self.height, v.extent * self.lanes, range(self.transform.side)
+        r, n = ex.Index("r", height), ex.Index("n", self.transform.points)
         sums = ex.Tensor("sums", (height, width), I32, "register")
-        points = ex.Tensor("points", (self.turning.points, height, width), I32, "stack")
+        points = ex.Tensor("points", (self.transform.points, height, width), I32, "stack")
         unrolled = self.micro.steps_together(steps)
         block, u = ex.Index("s", steps // unrolled), ex.Index("u", unrolled)
-        step, column = block * unrolled + u, v * processor().lanes + self.lane
-        w = weights[(*self.around, tile, n, step, r)] if tiled else weights[(*self.around, start + r, n, step)]
-        added = sums[r, column] + ex.apply("pairdot", w, self.columns[(*self.whose(panel), n, step, column)])
+        step, column = block * unrolled + u, v * self.lanes + self.lane
+        columns = self.columns[(*self.whose(panel), n, step, column)]
+        added = sums[r, column] + ex.apply("pairdot", weight(n, step, r), columns)
 
-        def each(store: ir.Store) -> ir.For:
-            lanes = ir.For(self.lane, (store,), kind="vector", width=processor().lanes)
-            return ir.For(r, (ir.For(v, (lanes,), kind="unrolled"),), kind="unrolled")
+        def each(store: ir.Store) -> ir.Block:
+            return ir.nested((r, v), (ir.vector_loop(self.lane, store),), "unrolled")
 
         point: ir.Block = (
             ir.Alloc(sums),
-            each(ir.Store(sums, (r, column), ex.constant(0, I32))),
-            ir.For(block, (ir.For(u, (each(ir.Store(sums, (r, column), added)),), kind="unrolled"),)),
-            each(ir.Store(points, (n, r, column), sums[r, column])),
+            *each(ir.Store(sums, (r, column), ex.constant(0, I32))),
+            ir.For(block, (ir.For(u, each(ir.Store(sums, (r, column), added)), kind="unrolled"),)),
+            *each(ir.Store(points, (n, r, column), sums[r, column])),
         )
         back: list[ir.Statement] = []
-        m = [[points[side * a + b, r, column] for b in range(side)] for a in range(side)]
-        down = [self.named(back, f"m{b}_", self.turning.sums([m[a][b] for a in range(side)])) for b in range(side)]
-        for a in range(self.turning.size):
-            for b, y in enumerate(self.turning.sums([down[k][a] for k in range(side)])):
-                at = (*self.c.outer, start + r, ex.as_index(self.turning.size * a + b), first + column)
-                back.append(ir.Store(self.results, at, self.turning.divided(y)))
-        lanes = ir.For(self.lane, tuple(back), kind="vector", width=processor().lanes)
-        return ir.Alloc(points), ir.For(n, point), *loops_of((r, v), (lanes,))
+        m = [[points[len(side) * a + b, r, column] for a in side] for b in side]
+        down = [self.named(back, f"m{b}_", self.transform.sums(m[b])) for b in side]
+        for a in range(self.transform.size):
+            for b, y in enumerate(self.transform.sums([down[k][a] for k in side])):
+                at = (*self.c.outer, row + r, ex.as_index(self.transform.size * a + b), first + column)
+                back.append(ir.Store(self.results, at, self.transform.divided(y)))
+        return ir.Alloc(points), ir.For(n, point), *ir.nested((r, v), (ir.vector_loop(self.lane, *back),))
 
     # results
 
     def finish(self) -> ir.Block:
         """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a row."""
-        c, window, size, columns = self.c, self.c.window, self.turning.size, self.c.column.extent
+        c, window, size, q, columns = self.c, self.c.window, self.transform.size, self.c.column, self.c.column.extent
         assert window is not None
-        q = c.column
         at = (window % size * size + q % size, window // size * self.wide + q // size)
-        result = self.results[(*c.outer, c.row, *at)]
-
-        def of_sums(e: ex.Expr) -> ex.Expr | None:
-            return result if isinstance(e, ex.Read) and e.tensor is c.accumulator else None
-
-        block = ir.map_expressions(c.epilogue, lambda e: rewrite(e, of_sums))
+        block = c.finish(self.results[(*c.outer, c.row, *at)], {})
 
         def vectors(width: int, start: ex.Expr | int, stop: ex.Expr | int) -> ir.For:
             return ir.For(q, block, ex.as_index(start), ex.as_index(stop), kind="vector", width=width)
@@ -315,7 +291,7 @@ class WinogradKernels:
             if done < columns:
                 body.append(ir.For(q, block, ex.as_index(done)))
         else:
-            whole, width = ex.as_index(columns // size * size), size * processor().lanes
+            whole, width = ex.as_index(columns // size * size), size * self.lanes
             body += [vectors(width, 0, whole // width * width), vectors(width, whole - width, whole)]
             body.append(ir.For(q, block, whole))
-        return self.shared((*c.outer, c.row), loops_of((window,), tuple(body)))
+        return self.shared((*c.outer, c.row), ir.nested((window,), tuple(body)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from cvm.lowering.contraction.strategies import STRATEGIES, Strategy
+from cvm.lowering.contraction.problem import Strategy
+from cvm.lowering.contraction.strategies import STRATEGIES
 
 Shape = tuple[int, ...]
 Contraction = tuple[str, Shape, Shape]  # the operation, and the shapes of what it takes

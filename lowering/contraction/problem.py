@@ -1,0 +1,173 @@
+"""A contraction to be computed, and a way to compute one: what `strategies` chooses among."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, prod
+from typing import TypeVar
+
+import numpy as np
+
+from ...dialect.ir.sizes import Dim, product
+from ...dialect.ir.types import F32, F64, I32, ElementType
+from ...dialect.notation.expressions import Expr, Tensor, both
+from ...dialect.notation.loops import Kernel, reshaped_parameters
+from ..analysis.integer_ranges import Ranges
+from ..loops.collapse import flatten
+from ..processor import processor
+from .match import Contraction, LoweredContraction, match_contraction
+from .micro_kernel import GUESS, MIN_ORDERED
+from .operand_bitwidths import OperandMagnitudes
+from .vnni_packing import at_least, size_of
+
+Constants = Mapping[Tensor, np.ndarray]
+T = TypeVar("T")
+
+TOO_FEW = "too few rows, columns, terms or products for packing to pay"
+FLAT = 1.25  # ratio of lanes computed to lanes needed from which the lines of a window are joined to one
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A kernel to be computed, matched as a contraction unless it is none, and what is known of its operands."""
+
+    kernel: Kernel
+    c: Contraction | None
+    constants: Constants
+    ranges: Ranges
+    magnitudes: OperandMagnitudes | None = None  # of operands that are i32
+    shapes: Mapping[Tensor, Tensor] = field(default_factory=dict)  # parameters seen in another shape, and as they were
+
+    @property
+    def contraction(self) -> Contraction:
+        assert self.c is not None
+        return self.c
+
+    @property
+    def sizes(self) -> OperandMagnitudes:
+        assert self.magnitudes is not None
+        return self.magnitudes
+
+    @property
+    def element(self) -> ElementType:
+        return self.contraction.accumulator.element
+
+    @cached_property
+    def panels(self) -> Problem:
+        """The problem as panels see it: the lines of a window joined to one, where each by itself would waste vectors."""
+        c, kernel = self.contraction, self.kernel
+        if c.unknown:
+            kernel = replace(kernel, name=f"{kernel.name}.large")
+        if c.window is not None and _waste(c.window.extent, c.column.extent) > FLAT:
+            flat = self.reshaped(flatten(kernel))
+            if flat is not None and flat.kernel is not kernel:
+                return flat
+        return replace(self, kernel=kernel)
+
+    @cached_property
+    def joined(self) -> Problem | None:
+        """The problem with the lines of its window joined, in any case."""
+        return self if self.contraction.window is None else self.reshaped(flatten(self.kernel))
+
+    @property
+    def terms(self) -> int:
+        """The terms of each sum, by estimate."""
+        return prod(i.extent if isinstance(i.extent, int) else GUESS for i in self.contraction.reduction_axes)
+
+    def reshaped(self, kernel: Kernel) -> Problem | None:
+        """The problem of a kernel whose parameters have other shapes; None where it is no contraction."""
+        c = match_contraction(kernel)
+        if c is None:
+            return None
+        shapes = reshaped_parameters(self.kernel, kernel)
+        constants = {new: self.constants[old] for new, old in shapes.items() if old in self.constants}
+        ranges = {new: self.ranges[old] for new, old in shapes.items() if old in self.ranges}
+        constants, ranges = {**self.constants, **constants}, {**self.ranges, **ranges}
+        return replace(self, kernel=kernel, c=c, constants=constants, ranges=ranges, shapes=shapes)
+
+    def viewed(self, lowered: LoweredContraction | None) -> LoweredContraction | None:
+        """Kernels of this problem, over the parameters as they were."""
+        return None if lowered is None else replace(lowered, views={**lowered.views, **self.shapes})
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to compute a contraction. `applies` gives the reason why it does not, or nothing; `cost` is in vector
+    instructions; `build` may find that operands do not fit after all, and gives None."""
+
+    name: str
+    applies: Callable[[Problem], str]
+    cost: Callable[[Problem], float]
+    build: Callable[[Problem], LoweredContraction | None]
+
+
+def matched_strategy(
+    name: str,
+    match: Callable[[Problem], T | None],
+    why_not: Callable[[T | None], str],
+    cost: Callable[[T], float],
+    build: Callable[[Problem, T], LoweredContraction],
+) -> Strategy:
+    """A strategy for nests that a function of its own finds."""
+
+    def found(problem: Problem) -> T:
+        nest = match(problem)
+        assert nest is not None
+        return nest
+
+    return Strategy(name, lambda p: why_not(match(p)), lambda p: cost(found(p)), lambda p: build(p, found(p)))
+
+
+def _waste(rows: Dim, columns: Dim) -> float:
+    """The ratio of computed to needed lanes; infinite if a vector does not fit."""
+    lanes = processor().lanes
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return 1
+    return inf if columns < max(lanes, MIN_ORDERED) else -(-columns // lanes) * lanes / columns
+
+
+def worth_packing(c: Contraction) -> Expr | bool:
+    """Test whether tiles are filled and there are enough products; a run-time condition for unknown sizes."""
+    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.reduction_axes))
+    work = rows * columns * size_of(c.window) * terms
+    exact = c.accumulator.element.is_integer and isinstance(rows, int)
+    required = (
+        (rows, processor().tuning.packed_rows if exact else MIN_ORDERED),
+        (columns, max(processor().lanes, MIN_ORDERED)),
+        (terms, processor().tuning.packed_terms),
+        (work, processor().packing_products),
+    )
+    return both(*(at_least(n, least) for n, least in required))
+
+
+# reasons why a strategy does not apply, or nothing
+
+
+def why_not_of(problem: Problem, *elements: ElementType) -> str:
+    """The reason of a strategy for sums of these types."""
+    if problem.c is None:
+        return "no factor has rows of its own"
+    return "" if problem.element in elements else f"sums are {problem.element}, not {' or '.join(map(str, elements))}"
+
+
+def why_not_integers(problem: Problem) -> str:
+    known = problem.magnitudes is not None
+    return why_not_of(problem, I32) or ("" if known else "no kernel can tell how large the operands are")
+
+
+def why_not_floats(problem: Problem) -> str:
+    return why_not_of(problem, F32, F64)
+
+
+def why_not_panels(problem: Problem) -> str:
+    """The reason of a strategy that packs operands into panels."""
+    if problem.c is None:
+        return "no factor has rows of its own"
+    return TOO_FEW if worth_packing(problem.panels.contraction) is False else ""
+
+
+def why_not_bytes(problem: Problem) -> str:
+    unknown = problem.c is not None and problem.c.unknown
+    return why_not_integers(problem) or ("sizes are known only by a call" if unknown else why_not_panels(problem))
