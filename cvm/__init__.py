@@ -214,7 +214,7 @@ def compile(
             raise Error("convert is for programs, whose arguments have declared types; a Python function takes any")
         from .traced_function import TraceOptions, traced
 
-        traces = TraceOptions.of(target, options, rules, static_argnums, static_argnames)
+        traces = TraceOptions(target, options, rules, static_argnums, static_argnames)
         return (lambda function: traced(function, traces)) if program is None else traced(program, traces)
     if rules is not None or static_argnums != () or static_argnames != ():
         raise Error("rules, static_argnums and static_argnames are options for Python functions, not for programs")

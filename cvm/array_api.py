@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
+from cvm.dialect.ir.types import F16, F32, F64
 
-from .numpy_or_dali_ufuncs import common, known
-from .trace import NUMPY_FUNCTIONS, NUMPY_REDUCTIONS, TracedArray, apply, caller, fail, into, tracer_of, ufunc_of_trace
+from . import trace
+from .numpy_or_dali_ufuncs import common
+from .trace import TracedArray, apply, element_of, fail, into, tracer_of, ufunc_of_trace
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
@@ -47,19 +48,9 @@ def whole_axes(axis: Axes, rank: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _element(dtype: Any) -> ElementType:
-    try:
-        found = dtype if isinstance(dtype, ElementType) else BY_DTYPE.get(np.dtype(dtype))
-    except TypeError as e:
-        fail(str(e))
-    if found is None:
-        fail(f"no element type holds NumPy's {np.dtype(dtype)}")
-    return found
-
-
 def astype(x: Any, dtype: Any) -> Any:
     """Integers wrap as in C; floats are converted as NumPy does on x86-64, or by the dali dialect's rules as Theano does."""
-    element = _element(dtype)
+    element = element_of(dtype)
     if x.type.element is element:
         return x
     if by_dali(x):
@@ -77,19 +68,19 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
     """The operands as traced arrays of one type; Python's numbers take the type of the others."""
     if not by_dali(*arrays):
         return common(arrays)
-    tracer, span = tracer_of(arrays), caller()
+    tracer = tracer_of(arrays)
     assert tracer is not None
-    known = next(a.dtype for a in arrays if isinstance(a, (TracedArray, np.ndarray, np.generic)))
+    dtype = next(a.dtype for a in arrays if isinstance(a, (TracedArray, np.ndarray, np.generic)))
 
     def typed(a: Any) -> Any:
         if not isinstance(a, (int, float)) or isinstance(a, (bool, np.generic)):
             return a
         try:
-            return np.asarray(a, known if isinstance(a, int) or known.kind == "f" else None)
+            return np.asarray(a, dtype if isinstance(a, int) or dtype.kind == "f" else None)
         except OverflowError:
-            fail(f"{a} is no number of NumPy's {known}", span)
+            fail(f"{a} is no number of NumPy's {dtype}")
 
-    found = [TracedArray(tracer, tracer.operand(typed(a), "dali", span)) for a in arrays]
+    found = [tracer.array(typed(a), "dali") for a in arrays]
     types = dict.fromkeys(str(f.type.element) for f in found)
     if len(types) > 1:
         fail(f"np.{what} wants arrays of one element type, got {' and '.join(types)}: use astype on them")
@@ -116,28 +107,25 @@ def _from(name: str, found: Any, initial: Any) -> Any:
     return found if initial is None else ufunc_of_trace(COMBINE[name], found, np.asarray(initial, found.dtype))
 
 
-def _reduction(name: str) -> Callable[..., Any]:
+def _reduction(name: str, *omitted: str) -> Callable[..., Any]:
+    """NumPy's reduction of this name, without the options that are omitted."""
+
     def reduce(
-        x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+        x: Any, axis: Axes = None, *, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
     ) -> Any:
+        if name in ("all", "any") and x.dtype != np.bool_:
+            x = ufunc_of_trace("not_equal", x, 0)
         x = _chosen(name, x, where, initial)
+        if name in ("max", "min") and x.dtype.kind == "c":
+            return _complex_extreme(name, x, axis, keepdims, initial)
         over = whole_axes(axis, x.ndim)
         if dtype is not None:
             x = astype(x, dtype)
-        typed = {} if dtype is None else {"dtype": _element(dtype)}
+        typed = {} if dtype is None else {"dtype": element_of(dtype)}
         return _kept(_from(name, apply(f"theano.{name}", x, axis=over, **typed), initial), over, keepdims)
 
-    return reduce
-
-
-def _extreme(name: str) -> Callable[..., Any]:
-    def reduce(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
-        if x.dtype.kind == "c":
-            return _complex_extreme(name, _chosen(name, x, where, initial), axis, keepdims, initial)
-        over = whole_axes(axis, x.ndim)
-        found = apply(f"theano.{name}", _chosen(name, x, where, initial), axis=over)
-        return _kept(_from(name, found, initial), over, keepdims)
-
+    taken = [p for n, p in signature(reduce).parameters.items() if n not in omitted]
+    reduce.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     return reduce
 
 
@@ -147,18 +135,9 @@ def _complex_extreme(name: str, x: Any, axis: Axes, keepdims: bool, initial: Any
             fail(f"np.{name} of complex numbers takes one axis, or all of them")
         axis = None
     given, axis = (ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
-    place = NUMPY_FUNCTIONS[f"arg{name}"](given, axis, keepdims=True)
-    found = _from(name, squeeze(NUMPY_FUNCTIONS["take_along_axis"](given, place, axis), axis), initial)
+    place = trace.NUMPY_FUNCTIONS[f"arg{name}"](given, axis, keepdims=True)
+    found = _from(name, squeeze(trace.NUMPY_FUNCTIONS["take_along_axis"](given, place, axis), axis), initial)
     return found if not keepdims else _kept(found, range(x.ndim) if given is not x else (axis,), True)
-
-
-def _truth(name: str) -> Callable[..., Any]:
-    def reduce(x: Any, axis: Axes = None, keepdims: bool = False, where: Any = None) -> Any:
-        over = whole_axes(axis, x.ndim)
-        truth = x if x.dtype == np.bool_ else ufunc_of_trace("not_equal", x, 0)
-        return _kept(apply(f"theano.{name}", _chosen(name, truth, where, None), axis=over), over, keepdims)
-
-    return reduce
 
 
 def _kept(y: Any, over: Sequence[int], keepdims: bool) -> Any:
@@ -169,9 +148,10 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
     """The mean: for integers in f64, for floats in their type, for f16 in f32."""
     if where is not None and where is not True:
         present = apply("theano.elemwise", x, where, scalar_op="second")
-        count = REDUCTIONS["sum"](present, axis, keepdims=keepdims)
         wide = np.float64 if dtype is None and x.type.element.is_discrete else dtype or x.dtype
-        return ufunc_of_trace("divide", REDUCTIONS["sum"](x, axis, wide, keepdims, where=where), astype(count, wide))
+        count = astype(REDUCTIONS["sum"](present, axis, keepdims=keepdims), wide)
+        total = REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where)
+        return ufunc_of_trace("divide", total, count)
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element is F16:
@@ -277,17 +257,18 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
 
 def subscript(x: Any, key: Any) -> Any:
     """Integers, slices, ..., None and arrays of integers, as in NumPy."""
-    parts = list(key) if isinstance(key, tuple) else [key]
-    if _has_arrays(parts):
-        return _by_arrays(x, parts)
-    taken = sum(p is not None and p is not ... for p in parts)
-    dots = [n for n, p in enumerate(parts) if p is ...]
+    given = list(key) if isinstance(key, tuple) else [key]
+    taken = sum(p is not None and p is not ... for p in given)
+    dots = [n for n, p in enumerate(given) if p is ...]
     if len(dots) > 1:
         fail("a subscript has at most one ...")
     if taken > x.ndim:
         fail(f"the array has {x.ndim} dimensions, got {taken} subscripts")
-    at = dots[0] if dots else len(parts)
-    parts[at : at + 1] = [slice(None)] * (x.ndim - taken)
+    at = dots[0] if dots else len(given)
+    parts = [*given[:at], *[slice(None)] * (x.ndim - taken), *given[at + 1 :]]
+    if _has_arrays(given):
+        chosen = [n for n, p in enumerate(given) if not (p is None or p is ... or isinstance(p, slice))]
+        return _by_arrays(x, parts, side_by_side=chosen == [*range(chosen[0], chosen[-1] + 1)])
     of_axes = [p for p in parts if p is not None]
     ranges = [_range(p, n) for p, n in zip(of_axes, x.shape, strict=True)]
     if any(r.length == 0 for r in ranges):  # the result is empty
@@ -302,25 +283,16 @@ def subscript(x: Any, key: Any) -> Any:
     return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
 
 
-def _by_arrays(x: Any, parts: list[Any]) -> Any:
+def _by_arrays(x: Any, parts: list[Any], side_by_side: bool) -> Any:
     """NumPy's advanced indexing by integers: slices come first, then elements at the places that arrays give together."""
-    used = sum(p is not None and p is not ... for p in parts)
-    dots = [n for n, p in enumerate(parts) if p is ...]
-    chosen_at = [n for n, p in enumerate(parts) if p is not None and p is not ... and not isinstance(p, slice)]
-    side_by_side = chosen_at == list(range(chosen_at[0], chosen_at[-1] + 1))
-    at = dots[0] if dots else len(parts)
-    parts[at : at + len(dots)] = [slice(None)] * (x.ndim - used)
-    is_array = [p is not None and not isinstance(p, slice) for p in parts]
-    places = [_places(p) for p, chosen in zip(parts, is_array, strict=True) if chosen]
-    sliced = subscript(x, tuple(slice(None) if chosen else p for p, chosen in zip(parts, is_array, strict=True)))
-    over = tuple(n for n, chosen in enumerate(is_array) if chosen)
-    tracer, span = x.tracer, caller()
-    arrays = [known(tracer, p, span) for p in places]
+    over = tuple(n for n, p in enumerate(parts) if p is not None and not isinstance(p, slice))
+    arrays = [x.tracer.array(_places(parts[n])) for n in over]
+    sliced = subscript(x, tuple(slice(None) if n in over else p for n, p in enumerate(parts)))
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
     except (ValueError, TypeError):
         fail(f"the arrays of a subscript have one shape, got {', '.join(str(a.shape) for a in arrays)}")
-    same = [a if a.shape == shape else NUMPY_FUNCTIONS["broadcast_to"](a, shape) for a in arrays]
+    same = [a if a.shape == shape else trace.NUMPY_FUNCTIONS["broadcast_to"](a, shape) for a in arrays]
     found = apply("builtin.gather", sliced, [astype(a, np.int64) for a in same], axes=over)
     if side_by_side:
         return found
@@ -469,8 +441,8 @@ maximum, minimum = _larger_or_smaller("maximum", "dali.max"), _larger_or_smaller
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     **{n: _reduction(n) for n in ("sum", "prod")},
     "mean": mean,
-    **{n: _extreme(n) for n in ("max", "min")},
-    **{n: _truth(n) for n in ("all", "any")},
+    **{n: _reduction(n, "dtype") for n in ("max", "min")},
+    **{n: _reduction(n, "dtype", "initial") for n in ("all", "any")},
 }
 # methods of arrays, which are functions of NumPy too
 METHODS: dict[str, Callable[..., Any]] = {
@@ -563,10 +535,12 @@ TracedArray.__getitem__ = _subscript  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__imatmul__ = lambda self, other: into(self, matmul(self, other))  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
-NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
-NUMPY_FUNCTIONS["reshape"] = checked("np.reshape", _view(lambda x, shape, order="C": reshape(x, shape, order=order)))
-NUMPY_FUNCTIONS["transpose"] = checked("np.transpose", _view(lambda x, axes=None: transpose(x, *(axes or ()))))
-NUMPY_REDUCTIONS |= {
+trace.NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
+trace.NUMPY_FUNCTIONS["reshape"] = checked(
+    "np.reshape", _view(lambda x, shape, order="C": reshape(x, shape, order=order))
+)
+trace.NUMPY_FUNCTIONS["transpose"] = checked("np.transpose", _view(lambda x, axes=None: transpose(x, *(axes or ()))))
+trace.NUMPY_REDUCTIONS |= {
     n: checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
     for n, m in UFUNC_REDUCTIONS.items()
 }

@@ -66,7 +66,8 @@ class _Batch:
         tracer = tracer_of([x for x, _ in given])
         if tracer is None:
             fail("cvm.vmap stacks arrays: in_axes names none of the arguments")
-        stacks = [moveaxis(self._traced(tracer, x), whole_axis(a, np.ndim(x)), 0) for x, a in given]
+        arrays = [x if isinstance(x, TracedArray) else tracer.constant(np.asarray(x)) for x, _ in given]
+        stacks = [moveaxis(x, whole_axis(a, x.ndim), 0) for x, (_, a) in zip(arrays, given, strict=True)]
         sizes = list(dict.fromkeys(s.shape[0] for s in stacks))
         if len(sizes) != 1:
             fail(f"the stacks of cvm.vmap have one size, got {' and '.join(map(str, sizes))}")
@@ -88,11 +89,6 @@ class _Batch:
         for operation in inner.operations:
             self._operation(operation)
         return unflatten(form, iter([self._result(v, a) for v, a in found]))
-
-    def _traced(self, tracer: Tracer, given: Any) -> TracedArray:
-        if isinstance(given, TracedArray):
-            return given
-        return TracedArray(tracer, tracer.constant(np.asarray(given), caller()))
 
     def _enter(self, one: Value, stack: Value) -> None:
         self.values[one] = stack
@@ -173,8 +169,7 @@ class _Batch:
 
 def _along(spec: Any, value: Any, what: str) -> tuple[Any, list[tuple[Any, Any]]]:
     """The structure of a value, and its arrays, each with its axis."""
-    leaves: list[Any] = []
-    form = flatten_results(value, leaves)
+    form, leaves = flatten_results(value)
     if spec is None or isinstance(spec, int):
         return form, [(x, spec) for x in leaves]
     keyed = isinstance(spec, dict)

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any, NoReturn
@@ -44,6 +44,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
+MODULES = {  # of commands that are not in the module of their name
+    "cache": "doctor", "completion": "editor", "import": "importing", "lower": "show", "lsp": "editor", "verify": "check",
+    "viz": "show",
+}  # fmt: skip
 Argument = tuple[list[str], dict[str, Any]]
 
 
@@ -354,12 +358,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _command(commands: Any, name: str, help: str, arguments: Sequence[Argument | str]) -> None:
-    """A command, which is the function of its name in the module of that name, imported when it is used."""
+    """A command, which is the function of its name in a module that is imported when it is used."""
 
     def command(options: argparse.Namespace) -> int:
-        wanted = "importing" if name == "import" else name
-        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"cvm.commands.{wanted}"), wanted)
-        return found(options)
+        module = import_module(f"cvm.commands.{MODULES.get(name, name)}")
+        return getattr(module, "importing" if name == "import" else name)(options)
 
     examples = "".join(f"\n  cvm {line}" for line in EXAMPLES.get(name, ()))
     made: Any = commands.add_parser(

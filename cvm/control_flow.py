@@ -19,7 +19,7 @@ from cvm.dialect.program.function import Value
 from .array_api import astype, whole_number
 from .numpy_or_dali_ufuncs import PYTHON_NUMBERS
 from .trace import TracedArray, Tracer, caller, fail, running_tracer, tracer_of
-from .traced_function import flatten_results, leaf, traced, unflatten
+from .traced_function import as_array, flatten_results, traced, unflatten
 
 MOST_TRACES = 4  # of a body, until the types of Python numbers that it carries are settled
 
@@ -38,9 +38,8 @@ def scan(
     """
     if (tracer := _tracer((init, xs))) is None:
         return traced(lambda init, xs: scan(f, init, xs, length, reverse))(init, xs)
-    slices: list[Any] = []
-    form = flatten_results(xs, slices)
-    slices = [_array(tracer, x) for x in slices]
+    form, leaves = flatten_results(xs)
+    slices = [_array(tracer, x) for x in leaves]
     if any(not x.ndim for x in slices):
         fail("cvm.scan takes slices of arrays along their first axes, got a number")
     sizes = list(dict.fromkeys(x.shape[0] for x in slices))
@@ -103,18 +102,18 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
 def _tracer(values: Any) -> Tracer | None:
     """The tracer that records a loop over these values; None outside of a traced function."""
-    leaves: list[Any] = []
-    flatten_results(values, leaves)
-    return tracer_of(leaves) or running_tracer()
+    return tracer_of(flatten_results(values)[1]) or running_tracer()
 
 
 def _array(tracer: Tracer, given: Any) -> TracedArray:
     if isinstance(given, TracedArray):
         return given
     weak = type(given) if type(given) in PYTHON_NUMBERS and tracer.rules == "numpy" else None
-    found = np.asarray(given) if weak or not isinstance(given, PYTHON_NUMBERS) else leaf(given)
+    found = np.asarray(given) if weak or not isinstance(given, PYTHON_NUMBERS) else as_array(given)
     assert found is not None
-    return TracedArray(tracer, tracer.constant(found, caller()), weak)
+    array = tracer.constant(found)
+    array.weak = weak
+    return array
 
 
 class _Body:
@@ -130,8 +129,7 @@ class _Body:
         condition: Callable[[Any], TracedArray] | None = None,
     ) -> None:
         self.tracer, self.name, self.span = tracer, loop, caller()
-        start: list[Any] = []
-        self.form = flatten_results(init, start)
+        self.form, start = flatten_results(init)
         self.carried = [_array(tracer, x) for x in start]
         for _ in range(MOST_TRACES):
             inner = Tracer(f"{tracer.name}.{loop.partition('.')[2]}{len(tracer.functions)}", tracer.rules, outer=tracer)
@@ -140,18 +138,17 @@ class _Body:
             taken = [inner.argument(f"x{n}", t) for n, t in enumerate(types)]
             with inner:
                 carry, collected = step(unflatten(self.form, iter(given)), taken)
-                passed: list[Any] = []
-                if (form := flatten_results(carry, passed)) != self.form:
+                form, leaves = flatten_results(carry)
+                if form != self.form:
                     fail(f"the body of {loop} leaves the structure of what it carries as it is")
-                passed = [_array(inner, x) for x in passed]
+                passed = [_array(inner, x) for x in leaves]
             if not all([self._settled(n, x) for n, x in enumerate(passed)]):
                 continue
             with inner:
                 passed = [astype(x, c.dtype) for x, c in zip(passed, self.carried, strict=True)]
                 go = [condition(unflatten(form, iter(passed)))] if condition is not None else []
-                self.collected: list[Any] = []
-                self.collected_form = flatten_results(collected, self.collected)
-                self.collected = [_array(inner, y) for y in self.collected]
+                self.collected_form, leaves = flatten_results(collected)
+                self.collected = [_array(inner, y) for y in leaves]
             break
         else:
             fail(f"the types that {loop} carries do not settle: give arrays of a dtype, where there are Python numbers")

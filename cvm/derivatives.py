@@ -105,8 +105,8 @@ class _Recorded:
     """A function recorded again on copies of some arguments."""
 
     def __init__(self, function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
-        leaves: list[Any] = []
-        forms = [flatten_results(a, leaves) if n in wrt else None for n, a in enumerate(args)]
+        flat = [flatten_results(a) if n in wrt else (None, []) for n, a in enumerate(args)]
+        leaves = [x for _, xs in flat for x in xs]
         tracer = tracer_of([*leaves, *args])
         if tracer is None:
             fail("a derivative is taken of a function of arrays")
@@ -114,13 +114,12 @@ class _Recorded:
         self.builder = Builder(tracer.operations, caller())
         self.by = [self.alias(x) for x in leaves]
         copies = iter([TracedArray(tracer, n.value) for n in self.by])
-        given = [unflatten(f, copies) if f is not None else a for f, a in zip(forms, args, strict=True)]
-        self.forms = [f for f in forms if f is not None]
+        given = [unflatten(f, copies) if f is not None else a for (f, _), a in zip(flat, args, strict=True)]
+        self.forms = [f for f, _ in flat if f is not None]
         first = len(tracer.operations)
         self.value = plain_function(function)(*given)
         self.operations = tracer.operations[first:]
-        results: list[Any] = []
-        self.form = flatten_results(self.value, results)
+        self.form, results = flatten_results(self.value)
         self.results = [self.node(r).value for r in results]
         self.rules = Rules(self.builder, "cvm.grad", self.builder.span, Module(tracer.functions))
 
@@ -171,8 +170,7 @@ def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, 
 
 def _pulled(function: Any, args: Sequence[Any], cotangents: Sequence[Any]) -> Any:
     recorded = _Recorded(function, args, range(len(args)))
-    given: list[Any] = []
-    flatten_results(list(cotangents), given)
+    _, given = flatten_results(list(cotangents))
     if len(given) != len(recorded.results):
         fail(f"expected {len(recorded.results)} cotangents, one of each result, got {len(given)}")
     return tuple(recorded.pulled(recorded.seeds(given, recorded.results, "cotangent")))
@@ -180,8 +178,7 @@ def _pulled(function: Any, args: Sequence[Any], cotangents: Sequence[Any]) -> An
 
 def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     recorded = _Recorded(function, args, range(len(args)))
-    given: list[Any] = []
-    flatten_results(list(tangents), given)
+    _, given = flatten_results(list(tangents))
     if len(given) != len(recorded.by):
         fail(f"expected {len(recorded.by)} tangents, one of each argument, got {len(given)}")
     by = [n.value for n in recorded.by]

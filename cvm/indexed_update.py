@@ -13,7 +13,7 @@ import numpy as np
 
 from .array_api import ravel, reshape, subscript, where
 from .numpy_or_dali_ufuncs import converted
-from .trace import NUMPY_UPDATES, TracedArray, apply, caller, fail, ufunc_of_trace
+from .trace import NUMPY_UPDATES, TracedArray, apply, fail, ufunc_of_trace
 
 COMBINED = {"set": None, "add": "add", "multiply": "mul", "min": "minimum", "max": "maximum"}
 UFUNCS = {"add": "add", "multiply": "multiply", "min": "minimum", "max": "maximum"}
@@ -35,8 +35,9 @@ class IndexUpdate:
 
     def changed(self, name: str, values: Any) -> Any:
         """A copy of the array with these elements changed."""
-        x, span = self.x, caller()
-        new = converted(x.tracer, values if np.isscalar(values) else _array(x, values), x.dtype, span)
+        x = self.x
+        given = values if isinstance(values, TracedArray) or np.isscalar(values) else np.asarray(values)
+        new = converted(x.tracer, given, x.dtype)
         if (mask := _mask(x, self.key)) is not None:
             if new.ndim > x.ndim - np.ndim(self.key):
                 fail("elements that a mask chooses take a number, or values along the axes that the mask does not have")
@@ -64,12 +65,6 @@ for _name in COMBINED:
     setattr(IndexUpdate, _name, _method(_name))
 
 
-def _array(x: TracedArray, values: Any) -> TracedArray:
-    if isinstance(values, TracedArray):
-        return values
-    return TracedArray(x.tracer, x.tracer.operand(np.asarray(values), "numpy", caller()))
-
-
 def _mask(x: TracedArray, key: Any) -> Any:
     """The key as a mask of the array's rank, or None."""
     mask = np.asarray(key) if isinstance(key, (list, np.ndarray)) else key
@@ -87,7 +82,7 @@ def _numbers(x: TracedArray) -> Any:
         if not isinstance(x.shape[axis], int):
             fail("elements are changed in arrays whose sizes are known while compiling")
         found = found * np.int64(x.shape[axis]) + apply("builtin.iota_like", x, axis=axis)
-    return found if isinstance(found, TracedArray) else TracedArray(x.tracer, x.tracer.constant(found, caller()))
+    return x.tracer.array(found)
 
 
 def update_in_place(x: TracedArray, new: Any) -> None:

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.literal_types import literal_type
-from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, ElementType, TensorType
+from cvm.dialect.ir.types import F32, F64, I32, TensorType
 from cvm.dialect.program.function import Literal
 from cvm.dialect.spec.op import OPERATORS
 
-from .trace import UFUNC_RULES, TracedArray, Tracer, apply, caller, fail, tracer_of
+from . import trace
+from .trace import PYTHON_NUMBERS, TracedArray, apply, caller, element_of, fail, tracer_of, weak_kind
 
 if TYPE_CHECKING:
     from cvm.dialect.numpy.ufunc_table import Ufunc
 
-PYTHON_NUMBERS = (int, float, complex)
 # what a ufunc of several results is made of
 RESULTS = {
     "divmod": ("floor_divide", "remainder"),
@@ -66,97 +65,76 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
         return tuple(by_numpy(part, inputs) for part in RESULTS[name])
     if name not in ufuncs():
         return NotImplemented
-    span, tracer = caller(), tracer_of(inputs)
-    assert tracer is not None
-    inputs = [known(tracer, given, span) for given in inputs]
-    dtypes = loop_of(name, inputs, span)
+    tracer, inputs, dtypes = loop_of(name, inputs)
     if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
         return decided
-    found = apply("numpy.elementwise", *_operands(tracer, name, inputs, dtypes, span), ufunc=name)
-    tracer.note_difference(lambda: _differs(name, inputs, found), name, span)
+    found = apply("numpy.elementwise", *_operands(tracer, name, inputs, dtypes), ufunc=name)
+    tracer.note_difference(lambda: _differs(name, inputs, found), name)
     return found
 
 
-def known(tracer: Tracer, given: Any, span: Span) -> Any:
-    """A Python number as it is; anything else as a traced array."""
-    if isinstance(given, TracedArray) or type(given) in PYTHON_NUMBERS:
-        return given
-    return TracedArray(tracer, tracer.operand(given, "numpy", span))
+def known(inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any]]:
+    """The tracer of the inputs, and they: Python numbers as they are, anything else as traced arrays."""
+    tracer = tracer_of(inputs)
+    assert tracer is not None
+    return tracer, [x if type(x) in PYTHON_NUMBERS else tracer.array(x) for x in inputs]
 
 
-def _operands(
-    tracer: Tracer, name: str, inputs: Sequence[Any], dtypes: Sequence[np.dtype], span: Span
-) -> list[TracedArray]:
+def _operands(tracer: trace.Tracer, name: str, inputs: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[TracedArray]:
     """The operands: weak ones in the loop's types, and strong ones too where the operator would choose another loop."""
-    found = [x if weak_kind(x) is None else converted(tracer, x, d, span) for x, d in zip(inputs, dtypes, strict=False)]
+    found = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]
     loop = ufuncs()[name].loop(tuple(x.type.element for x in found))
     if loop is not None and [e.dtype for e in loop[:-1]] == list(dtypes[: len(inputs)]):
         return found
-    return [converted(tracer, x, d, span) for x, d in zip(found, dtypes, strict=False)]
+    return [converted(tracer, x, d) for x, d in zip(found, dtypes, strict=False)]
 
 
-def weak_kind(given: Any) -> type | None:
-    """int, float or complex for a Python number, or a traced argument that was one."""
-    if isinstance(given, TracedArray):
-        return given.weak
-    return type(given) if type(given) in PYTHON_NUMBERS else None
-
-
-def loop_of(name: str, inputs: Sequence[Any], span: Span) -> tuple[np.dtype, ...]:
-    """The element types of the ufunc's loop for these operands."""
+def loop_of(name: str, inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any], tuple[np.dtype, ...]]:
+    """The tracer of a ufunc's operands, they as `known` gives them, and the element types of the ufunc's loop for them."""
+    tracer, inputs = known(inputs)
     row = ufuncs().get(name)
     ufunc = getattr(np, name) if row is None or row.ufunc is None else row.ufunc
     if len(inputs) != ufunc.nin:
-        fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}", span)
+        fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}")
     kinds = [weak_kind(given) or given.dtype for given in inputs]
     if name in BEYOND and all(isinstance(k, type) for k in kinds):  # for which NumPy has a loop over objects
         kinds = [np.dtype(k) for k in kinds]
     try:
-        return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+        return tracer, inputs, ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
     except TypeError:
         shown = ", ".join(k.__name__ if isinstance(k, type) else str(k) for k in kinds)
-        fail(f"np.{ufunc.__name__} takes no operands of {shown}", span)
+        fail(f"np.{ufunc.__name__} takes no operands of {shown}")
 
 
-def converted(tracer: Tracer, given: Any, dtype: np.dtype, span: Span) -> TracedArray:
+def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
     """An operand in the element type of the loop; a weak one becomes it, a strong one is cast where that is needed."""
-    if isinstance(given, TracedArray):
-        if given.dtype == dtype:
-            return given
-        element = element_of(dtype, span)
-        checked = given.weak is int and element.is_integer
-        return apply("numpy.elementwise", given, ufunc="in_range" if checked else "astype", dtype=element)
-    if weak_kind(given) is None:
-        return converted(tracer, known(tracer, given, span), dtype, span)
+    if type(given) not in PYTHON_NUMBERS:
+        array = tracer.array(given)
+        if array.dtype == dtype:
+            return array
+        element = element_of(dtype)
+        checked = array.weak is int and element.is_integer
+        return apply("numpy.elementwise", array, ufunc="in_range" if checked else "astype", dtype=element)
     try:
         with np.errstate(all="ignore"):
             number = np.asarray(given, dtype).item()
     except OverflowError:
-        fail(f"Python integer {given} out of bounds for {dtype}", span)
+        fail(f"Python integer {given} out of bounds for {dtype}")
     except TypeError as e:
-        fail(str(e), span)
-    type_ = TensorType((), element_of(dtype, span))
-    return TracedArray(tracer, Literal(number, type_, span, explicit=type_ != literal_type("numpy", number)))
+        fail(str(e))
+    type_ = TensorType((), element_of(dtype))
+    return TracedArray(tracer, Literal(number, type_, caller(), explicit=type_ != literal_type("numpy", number)))
 
 
-def element_of(dtype: np.dtype, span: Span | None = None) -> ElementType:
-    found = BY_DTYPE.get(dtype)
-    if found is None:
-        fail(f"no element type holds NumPy's {dtype}", span or caller())
-    return found
-
-
-def common(inputs: Sequence[Any], span: Span | None = None) -> list[TracedArray]:
+def common(inputs: Sequence[Any]) -> list[TracedArray]:
     """The operands in the type that NumPy's promotion gives all of them."""
-    tracer, span = tracer_of(inputs), span or caller()
-    assert tracer is not None
+    tracer, inputs = known(inputs)
     examples = {int: 0, float: 0.0, complex: 0j}
-    inputs = [known(tracer, x, span) for x in inputs]
     try:
         dtype = np.result_type(*(examples[k] if (k := weak_kind(x)) else x.dtype for x in inputs))
     except TypeError as e:
-        fail(str(e), span)
-    return [converted(tracer, x, dtype, span) for x in inputs]
+        fail(str(e))
+    return [converted(tracer, x, dtype) for x in inputs]
 
 
 def _beyond(name: str, inputs: Sequence[Any]) -> Any:
@@ -193,5 +171,5 @@ def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
         return True
 
 
-UFUNC_RULES["numpy"] = by_numpy
-UFUNC_RULES["dali"] = by_dali
+trace.UFUNC_RULES["numpy"] = by_numpy
+trace.UFUNC_RULES["dali"] = by_dali

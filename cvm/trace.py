@@ -30,6 +30,7 @@ from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
 RULES = ("numpy", "dali")
+PYTHON_NUMBERS = (int, float, complex)
 _running = threading.local()
 
 
@@ -51,9 +52,7 @@ class Tracer:
         self.rules = rules
         self.outer = outer
         self.captured: dict[Value, Value] = {}  # an argument for each value of the outer function
-        self.functions: dict[str, Function] = (
-            {} if outer is None else outer.functions
-        )  # of the program, besides this one
+        self.functions: dict[str, Function] = outer.functions if outer else {}  # of the program, besides this one
         self.notes_differences = notes_differences
         self.differences: list[tuple[str, Span]] = []  # between the rules, by ufunc, at most one of each
         self.arguments: list[Value] = []
@@ -91,10 +90,10 @@ class Tracer:
         self.arguments.append(value)
         return TracedArray(self, value, weak)
 
-    def note_difference(self, differs: Callable[[], bool], name: str, span: Span) -> None:
+    def note_difference(self, differs: Callable[[], bool], name: str) -> None:
         """Keeps a place where the rules of NumPy and of the dali dialect differ."""
         if self.notes_differences and all(name != known for known, _ in self.differences) and differs():
-            self.differences.append((name, span))
+            self.differences.append((name, caller()))
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
         """Record an operation; raises VerifyError at the caller's line if it breaks a constraint."""
@@ -105,15 +104,18 @@ class Tracer:
         self.operations.append(Operation(operator, results, span, spans={"op": span}))
         return tuple(TracedArray(self, r) for r in results)
 
-    def constant(self, array: np.ndarray, span: Span) -> Value:
-        element = BY_DTYPE.get(array.dtype)
-        if element is None:
-            fail(f"no element type holds NumPy's {array.dtype}", span)
+    def constant(self, array: np.ndarray, span: Span | None = None) -> TracedArray:
+        type = TensorType(array.shape, element_of(array.dtype, span))
         data = with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
-        return self.add(Const(data=Data(data), type=TensorType(array.shape, element)), span)[0].value
+        return self.add(Const(data=Data(data), type=type), span or caller())[0]
 
-    def operand(self, given: Any, dialect: str, span: Span) -> Value:
+    def array(self, given: Any, dialect: str = "numpy") -> TracedArray:
+        """A traced array as it is, and one of a number or of NumPy data."""
+        return given if isinstance(given, TracedArray) else TracedArray(self, self.operand(given, dialect))
+
+    def operand(self, given: Any, dialect: str, span: Span | None = None) -> Value:
         """The value of an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
+        span = span or caller()
         if isinstance(given, TracedArray):
             return self.seen(given, span)
         if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
@@ -124,7 +126,7 @@ class Tracer:
         if said := masked(given):
             fail(f"expected an array of values, got {said}", span)
         if isinstance(given, (np.generic, np.ndarray, list, tuple)):
-            return self.constant(np.asarray(given), span)
+            return self.constant(np.asarray(given), span).value
         fail(f"expected an array or a number, got {type(given).__name__}", span)
 
     def finish(self, results: list[Any]) -> Module:
@@ -171,9 +173,16 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
     tracer = tracer_of(operands)
     if tracer is None:
         fail(f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span)
-    values = _bind(tracer, operator, list(operands), attributes, span)
-    made = tracer.add(operator(**values), span)
-    return made[0] if len(made) == 1 else made
+    results = tracer.add(operator(**_bind(tracer, operator, list(operands), attributes, span)), span)
+    return results[0] if len(results) == 1 else results
+
+
+def element_of(dtype: Any, span: Span | None = None) -> ElementType:
+    try:
+        found = dtype if isinstance(dtype, ElementType) else BY_DTYPE.get(np.dtype(dtype))
+    except TypeError as e:
+        fail(str(e), span)
+    return found or fail(f"no element type holds NumPy's {np.dtype(dtype)}", span)
 
 
 def tracer_of(operands: Any) -> Tracer | None:
@@ -202,8 +211,6 @@ def _bind(
             value = given.pop(0) if given else attributes.pop(f.name)
             if value is not None or f.required:
                 values[f.name] = tracer.operand(value, operator.dialect, span)
-        elif f.is_operand and f.required:
-            fail(f"{operator.name} wants the operand {f.name}", span)
     if given:
         count = sum(f.is_operand for f in operator.fields)
         fail(f"{operator.name} takes {count} operands, got {len(given)} more", span)
@@ -214,7 +221,7 @@ def _bind(
         values[name] = _attribute(operator, fields[name], value, span)
     for f in fields.values():
         if f.required and f.name not in values:
-            fail(f"{operator.name} wants the attribute {f.name}", span)
+            fail(f"{operator.name} wants the {'operand' if f.is_operand else 'attribute'} {f.name}", span)
     return values
 
 
@@ -251,16 +258,21 @@ def _public(kind: type) -> str:
 
 def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
     """The operands in the element types of the loop that has this result."""
-    kinds = [x.weak or x.dtype if isinstance(x, TracedArray) else type(x) if type(x) in (int, float, complex) else np.asarray(x).dtype for x in inputs]  # fmt: skip
-    wanted = (*(None,) * ufunc.nin, *(np.dtype(dtype),) * ufunc.nout)
+    arrays = [x if isinstance(x, TracedArray) else np.asarray(x) for x in inputs]
+    kinds = [weak_kind(x) or a.dtype for x, a in zip(inputs, arrays, strict=True)]
+    signature = (*(None,) * ufunc.nin, *(np.dtype(dtype),) * ufunc.nout)
     try:
-        found = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=wanted, casting="same_kind")
+        dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=signature, casting="same_kind")
     except TypeError as e:
         fail(str(e))
-    return [
-        x.astype(t) if isinstance(x, TracedArray) else np.asarray(x).astype(t)
-        for x, t in zip(inputs, found, strict=False)
-    ]
+    return [a.astype(t) for a, t in zip(arrays, dtypes, strict=False)]
+
+
+def weak_kind(given: Any) -> type | None:
+    """int, float or complex for a Python number, or a traced argument that was one."""
+    if isinstance(given, TracedArray):
+        return given.weak
+    return type(given) if type(given) in PYTHON_NUMBERS else None
 
 
 def into(out: Any, found: Any) -> Any:
@@ -399,19 +411,15 @@ class TracedArray:
             found = ufunc_of_trace(ufunc.__name__, *inputs)
         if mask is not None and mask is not True:
             if out is None:
-                fail(
-                    f"np.{ufunc.__name__} leaves the elements open that where does not choose: give out, or use np.where"
-                )
+                why = "leaves the elements open that where does not choose"
+                fail(f"np.{ufunc.__name__} {why}: give out, or use np.where")
             found = NUMPY_FUNCTIONS["where"](mask, found, out[0])
         return found if out is None else into(out, found)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         room = function.__module__.partition(".")[2]
         name = f"{room}.{function.__name__}" if room in ("linalg", "fft") else function.__name__
-        found = NUMPY_FUNCTIONS.get(name)
-        if found is None:
-            _no_counterpart(name)
-        return found(*args, **kwargs)
+        return (NUMPY_FUNCTIONS.get(name) or _no_counterpart(name))(*args, **kwargs)
 
     __hash__ = object.__hash__
 
@@ -423,13 +431,22 @@ def ufunc_of_trace(name: str, *inputs: Any) -> Any:
     return _no_counterpart(name) if found is NotImplemented else found
 
 
+def _operator(name: str, *operands: Any) -> Any:
+    """The result of a Python operator; that of Python's numbers is one of them, and gives way to the types of arrays."""
+    found = ufunc_of_trace(name, *operands)
+    if all(map(weak_kind, operands)):
+        for x in found if isinstance(found, tuple) else (found,):
+            x.weak = {"i": int, "f": float, "c": complex}.get(x.dtype.kind)
+    return found
+
+
 def _binary(name: str) -> Callable[..., Any]:
     def operate(self: TracedArray, other: Any, *modulus: Any) -> Any:
         if modulus:
             fail("arrays have no powers modulo a number")
         if name == "power" and self.tracer.rules == "numpy":
             return _power(self, other)
-        return _of_numbers(ufunc_of_trace(name, self, other), self, other)
+        return _operator(name, self, other)
 
     return operate
 
@@ -441,20 +458,11 @@ def _power(x: TracedArray, y: Any) -> Any:
         return ufunc_of_trace("square" if y == 2 else "reciprocal", x)
     if type(y) is float and y == 0.5 and exact:
         return ufunc_of_trace("sqrt", x)
-    return _of_numbers(ufunc_of_trace("power", x, y), x, y)
-
-
-def _of_numbers(found: Any, *operands: Any) -> Any:
-    """The result of an operator; that of Python's numbers is one of them, and gives way to the types of arrays."""
-    if not all(x.weak if isinstance(x, TracedArray) else type(x) in (int, float, complex) for x in operands):
-        return found
-    for x in found if isinstance(found, tuple) else (found,):
-        x.weak = {"i": int, "f": float, "c": complex}.get(x.dtype.kind)
-    return found
+    return _operator("power", x, y)
 
 
 def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:
-    return lambda self, other: _of_numbers(ufunc_of_trace(name, other, self), other, self)
+    return lambda self, other: _operator(name, other, self)
 
 
 def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
@@ -465,10 +473,6 @@ def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
         return into(self, operation(self, other))
 
     return operate
-
-
-def _unary(name: str) -> Callable[[TracedArray], Any]:
-    return lambda self: _of_numbers(ufunc_of_trace(name, self), self)
 
 
 _BINARY = {
@@ -483,6 +487,6 @@ for _python, _ufunc in _BINARY.items():
 for _python, _ufunc in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():  # fmt: skip
     setattr(TracedArray, f"__{_python}__", _binary(_ufunc))
 for _python, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
-    setattr(TracedArray, f"__{_python}__", _unary(_ufunc))
+    setattr(TracedArray, f"__{_python}__", lambda self, name=_ufunc: _operator(name, self))
 TracedArray.__divmod__ = _binary("divmod")  # type: ignore[attr-defined]
 TracedArray.__rdivmod__ = _reflected("divmod")  # type: ignore[attr-defined]

@@ -6,9 +6,10 @@ import importlib
 import inspect
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from html import escape
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -16,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, Span, TraceError
+from cvm.dialect.ir.diagnostics import CallError, Error, Span, TraceError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Dim, Size
@@ -32,13 +33,13 @@ from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
 from cvm.jit.options import CompileOptions, Stage
 from cvm.jit.targets import TARGETS
 
-from .trace import RULES, TracedArray, Tracer, caller
+from .trace import PYTHON_NUMBERS, RULES, TracedArray, Tracer, caller
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
 METHODS = "compiled methods"  # the attribute of an instance that holds them
-MANY = 8  # signatures of one structure after which sizes are compiled as unknown
+MANY_SHAPES = 8  # signatures of one structure after which sizes are compiled as unknown
 
 
 @dataclass(frozen=True)
@@ -48,36 +49,27 @@ class TraceOptions:
     target: str = "cpu"
     compile: CompileOptions = PLAIN_OPTIONS
     rules: str | None = None
-    static_argnums: tuple[int, ...] = ()
-    static_argnames: tuple[str, ...] = ()
+    static_argnums: int | Sequence[int] = ()
+    static_argnames: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.rules not in (None, *RULES):
             raise Error(f"rules are {' or '.join(RULES)}, got {self.rules!r}")
 
-    @classmethod
-    def of(
-        cls,
-        target: str,
-        compile: CompileOptions,
-        rules: str | None,
-        numbers: int | Sequence[int],
-        names: str | Sequence[str],
-    ) -> TraceOptions:
-        """The options, of which a single number or name may stand for a sequence."""
-        numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-        return cls(target, compile, rules, numbers, (names,) if isinstance(names, str) else tuple(names))
-
     def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
         """The parameters whose values are part of the signature; raises Error for names and numbers that are none."""
-        names = [*parameters.parameters]
-        for name in self.static_argnames:
+        names, numbers, named = [*parameters.parameters], self.static_argnums, self.static_argnames
+        numbers, named = (
+            [numbers] if isinstance(numbers, int) else numbers,
+            [named] if isinstance(named, str) else named,
+        )
+        for name in named:
             if name not in names:
                 raise Error(f"static_argnames names the parameters {', '.join(names)}, got {name!r}")
-        for n in self.static_argnums:
+        for n in numbers:
             if not -len(names) <= n < len(names):
                 raise Error(f"static_argnums counts the {len(names)} parameters from 0, got {n}")
-        return frozenset((*self.static_argnames, *(names[n] for n in self.static_argnums)))
+        return frozenset((*named, *(names[n] for n in numbers)))
 
 
 DEFAULT = TraceOptions()
@@ -100,7 +92,7 @@ class TracedFunction(Generic[P, R]):
         self._warns = options.rules is None
         self._parameters = signature_of(function)
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
-        self._shapes: dict[Signature, int] = {}
+        self._shapes = Counter[Signature]()
         self._names = _positional_names(self._parameters)
         self._static = options.static_names(self._parameters)
         self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
@@ -169,13 +161,12 @@ class TracedFunction(Generic[P, R]):
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
         if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
-        if any(weak_kinds([("", part) for part in structure])):
+        if any(kind for part in structure for _, kind in leaves(part, "")):
             return  # machine code takes arrays, which a Python number is not by its type
-        if len(self._direct) >= 2 * MANY:
+        if len(self._direct) >= 2 * MANY_SHAPES:
             self._direct.clear()
             self._way = self._fallback
-        way = self._ways.get(compiled)
-        if way is None:
+        if (way := self._ways.get(compiled)) is None:
             way = self._ways[compiled] = DispatchEntry(self._slow, compiled.table, structure)
         way.follow(self._way)
         self._direct.add(compiled)
@@ -215,9 +206,10 @@ class TracedFunction(Generic[P, R]):
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
         arrays: list[np.ndarray] = []
-        given = self._bind(args, kwargs).items()
-        fixed, weak = self._static, self.rules == "numpy"
-        parts = [(n, static(v, n) if n in fixed else flatten(v, arrays, n, weak)) for n, v in given]
+        leaf, parts = partial(argument_leaf, arrays, self.rules == "numpy"), []
+        for name, value in self._bind(args, kwargs).items():
+            fixed, requirement = name in self._static, f"argument {name} is static, so it has to be hashable"
+            parts.append((name, static(value, requirement) if fixed else flatten(value, leaf, name)))
         return tuple(parts), arrays
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -240,32 +232,29 @@ class TracedFunction(Generic[P, R]):
         self, structure: Any, arrays: list[np.ndarray], unknown: bool = False
     ) -> tuple[CompiledFunction, Any]:
         """The compiled function for a signature, and the structure of its results."""
-        exact = structure, tuple((a.dtype.str, a.shape) for a in arrays)
-        found = self._traces.get(exact) if not unknown else None
-        if found is None:
-            kind = structure, tuple((a.dtype.str, a.ndim) for a in arrays)
-            signature: Signature = exact
-            shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
-            if unknown or self._shapes.get(kind, 0) >= MANY:
+        dtypes = tuple(a.dtype.str for a in arrays)
+        shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
+        signature: Signature = structure, dtypes, tuple(shapes)
+        if unknown or (found := self._traces.get(signature)) is None:
+            ranks = structure, dtypes, tuple(map(len, shapes))
+            if unknown or self._shapes[ranks] >= MANY_SHAPES:
                 shapes = pattern(shapes)
-                types = tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True))
-                signature = structure, types
-            found = self._traces.get(signature)
-            if found is None:
-                self._shapes[kind] = self._shapes.get(kind, 0) + 1
+                signature = structure, dtypes, repr(shapes)
+            if (found := self._traces.get(signature)) is None:
+                self._shapes[ranks] += 1
                 found = self._traces[signature] = self._trace(structure, arrays, shapes)
         self._last = found[0]
         return found
 
     def _trace(
-        self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]
+        self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]
     ) -> tuple[CompiledFunction, Any]:
         importlib.import_module(".numpy_functions", __package__)  # gives traced arrays their methods
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
         tracer = Tracer(name, self.rules, self._warns)
         tracer.span = caller()
-        given = zip(leaf_names(structure), arrays, shapes, weak_kinds(structure), strict=True)
-        arguments = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for n, a, s, k in given])
+        given = zip(named_leaves(structure).items(), arrays, shapes, strict=True)
+        arguments = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for (n, k), a, s in given])
         call = self._parameters.bind_partial()
         for parameter, part in structure:
             call.arguments[parameter] = unflatten(part, arguments)
@@ -276,15 +265,13 @@ class TracedFunction(Generic[P, R]):
             if isinstance(e.__cause__, Error):  # which NumPy has made another error of
                 raise e.__cause__.with_traceback(e.__traceback__) from None
             raise
-        results: list[Any] = []
-        form = flatten_results(returned, results)
+        form, results = flatten_results(returned)
         if not results:
             raise TraceError(f"{self.__name__} returns no array")
         if tracer.differences:
             self._warns = False
-            where = tracer.span
-            text = difference_text(self.__name__, tracer.differences)
-            warnings.warn_explicit(text, FutureWarning, where.source.filename, where.line)
+            text, place = difference_text(self.__name__, tracer.differences), tracer.span
+            warnings.warn_explicit(text, FutureWarning, place.source.filename, place.line)
         return compile_function(tracer.finish(results), name, self.target, self.options.compile), form
 
 
@@ -365,7 +352,7 @@ def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray],
     return unflatten(form, iter(found))
 
 
-def pattern(shapes: list[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
+def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
     """The shapes with sizes left unknown: equal ones share a name, and 1 stays 1."""
     names: dict[Dim, Size] = {}
     return [tuple(d if d == 1 else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
@@ -374,59 +361,53 @@ def pattern(shapes: list[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
 # Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
 
 
-def static(value: Any, name: str) -> Any:
-    """The structure of an argument that is part of the signature."""
+def static(value: Any, requirement: str) -> Any:
+    """The structure of a value that is part of the signature."""
     try:
         hash(value)
     except TypeError:
-        got = type(value).__name__
-        raise CallError(f"argument {name} is static, so it has to be hashable, got {got}") from None
+        raise CallError(f"{requirement}, got {type(value).__name__}") from None
     return "static", value
 
 
-def weak_kinds(structure: Any) -> list[type | None]:
-    """The Python type of each array that was given as a number, by NumPy's rules."""
-    return [kind for name, part in structure for _, kind in leaves(part, name)]
-
-
-def flatten(value: Any, arrays: list[np.ndarray], name: str, weak: bool = False) -> Any:
-    """The structure of an argument; its arrays are appended to `arrays`. `weak` keeps that a number was one of Python's."""
+def flatten(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
+    """The structure of a value; `leaf` gives that of anything but a tuple, list or dictionary, from it and its place."""
     match value:
         case tuple() | list():
-            parts = tuple(flatten(v, arrays, f"{name}[{n}]", weak) for n, v in enumerate(value))
+            parts = tuple(flatten(v, leaf, f"{name}[{n}]") for n, v in enumerate(value))
             return ("tuple" if isinstance(value, tuple) else "list"), parts
         case dict():
-            return "dict", tuple(value), tuple(flatten(v, arrays, f"{name}[{k!r}]", weak) for k, v in value.items())
-    if weak and type(value) in (int, float, complex):
+            return "dict", tuple(value), tuple(flatten(v, leaf, f"{name}[{k!r}]") for k, v in value.items())
+    return leaf(value, name)
+
+
+def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -> Any:
+    """The structure of an array, which is appended, or of a static value. `weak` keeps that a number was one of Python's."""
+    if weak and type(value) in PYTHON_NUMBERS:
         try:
             arrays.append(np.array(value, {int: np.int64, float: np.float64, complex: np.complex128}[type(value)]))
         except OverflowError:
-            raise CallError(Diagnostic(f"argument {name}: a Python integer is an i64 here, got {value}")) from None
+            raise CallError(f"argument {name}: a Python integer is an i64 here, got {value}") from None
         return "weak", type(value)
+    requirement = f"argument {name}: expected arrays, numbers or hashable values"
     try:
-        array = leaf(value)
+        array = as_array(value)
     except CallError:
         raise
     except Exception as e:  # raised by the value's own conversion to an array
-        message = f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__} ({e})"
-        raise CallError(Diagnostic(message)) from None
+        raise CallError(f"{requirement}, got {type(value).__name__} ({e})") from None
     if array is None:
-        try:
-            hash(value)
-        except TypeError:
-            got = type(value).__name__
-            raise CallError(f"argument {name}: expected arrays, numbers or hashable values, got {got}") from None
-        return "static", value
+        return static(value, requirement)
     if array.dtype not in BY_DTYPE:
-        raise CallError(Diagnostic(f"argument {name}: no element type holds {array.dtype}"))
+        raise CallError(f"argument {name}: no element type holds {array.dtype}")
     arrays.append(array)
     return ("array",)
 
 
-def leaf(value: Any) -> np.ndarray | None:
+def as_array(value: Any) -> np.ndarray | None:
     """The value as an array, without a copy if it is one already; None if it is no array."""
     if said := masked(value):
-        raise CallError(Diagnostic(f"expected an array of values, got {said}"))
+        raise CallError(f"expected an array of values, got {said}")
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
@@ -434,7 +415,7 @@ def leaf(value: Any) -> np.ndarray | None:
         try:
             return np.array(value, dtype)
         except OverflowError:
-            raise CallError(Diagnostic(f"a Python integer is an i32 here, got {value}")) from None
+            raise CallError(f"a Python integer is an i32 here, got {value}") from None
     if hasattr(value, "__array_interface__") or isinstance(value, np.generic):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
@@ -442,18 +423,19 @@ def leaf(value: Any) -> np.ndarray | None:
     return None if isinstance(value, (str, bytes)) else buffer_of(value)
 
 
-def flatten_results(value: Any, results: list[Any]) -> Any:
-    match value:
-        case tuple() | list():
-            return ("tuple" if isinstance(value, tuple) else "list"), tuple(flatten_results(v, results) for v in value)
-        case dict():
-            return "dict", tuple(value), tuple(flatten_results(v, results) for v in value.values())
-    if value is None:
-        return "static", None
-    if not isinstance(value, (TracedArray, bool, int, float, np.ndarray, np.generic)):
-        raise TraceError(f"a compiled function returns arrays, got {type(value).__name__}")
-    results.append(value)
-    return ("array",)
+def flatten_results(value: Any) -> tuple[Any, list[Any]]:
+    """The structure of what a traced function returns, and its arrays and numbers."""
+    results: list[Any] = []
+
+    def leaf(value: Any, _: str) -> Any:
+        if value is None:
+            return "static", None
+        if not isinstance(value, (TracedArray, bool, int, float, np.ndarray, np.generic)):
+            raise TraceError(f"a compiled function returns arrays, got {type(value).__name__}")
+        results.append(value)
+        return ("array",)
+
+    return flatten(value, leaf), results
 
 
 def unflatten(structure: Any, leaves: Any) -> Any:
@@ -465,33 +447,28 @@ def unflatten(structure: Any, leaves: Any) -> Any:
         case ("dict", keys, parts):
             return {k: unflatten(p, leaves) for k, p in zip(keys, parts, strict=True)}
         case (kind, parts):
-            made = [unflatten(p, leaves) for p in parts]
-            return tuple(made) if kind == "tuple" else made
+            values = [unflatten(p, leaves) for p in parts]
+            return tuple(values) if kind == "tuple" else values
     raise TypeError(structure)
 
 
-def leaf_names(structure: Any) -> list[str]:
-    """A name for each array: the parameter's, with its place inside it."""
-    found: list[str] = []
+def named_leaves(structure: Any) -> dict[str, type | None]:
+    """A name for each array, the parameter's with its place inside it, and the Python type of what was a number."""
+    found: dict[str, type | None] = {}
     for parameter, part in structure:
-        for name, _ in leaves(part, parameter):
+        for name, kind in leaves(part, parameter):
             while name in found:
                 name += "_"
-            found.append(name)
+            found[name] = kind
     return found
 
 
 def leaves(part: Any, name: str) -> Iterator[tuple[str, type | None]]:
     """The arrays of a structure: a name by the place in it, and the Python type of what was a number."""
-    match part:
-        case ("array",):
-            yield name, None
-        case ("weak", kind):
-            yield name, kind
-        case ("dict", keys, parts):
-            for key, inner in zip(keys, parts, strict=True):
-                plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(key))
-                yield from leaves(inner, f"{name}_{plain}")
-        case ("tuple" | "list", parts):
-            for n, inner in enumerate(parts):
-                yield from leaves(inner, f"{name}_{n}")
+    kind, *rest = part
+    if kind in ("array", "weak"):
+        yield name, rest[0] if rest else None
+    elif kind != "static":
+        for key, inner in zip(rest[0] if kind == "dict" else range(len(rest[0])), rest[-1], strict=True):
+            plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(key))
+            yield from leaves(inner, f"{name}_{plain}")

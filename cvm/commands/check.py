@@ -1,26 +1,41 @@
 """`cvm check`: verify programs, and print `ok` or all mistakes and warnings; with `--overflow` also possible overflows, with
-`--exact-as` how exact each operator of a model is.
+`--exact-as` how exact each operator of a model is. `cvm verify`: check a certificate of that, on any target.
+
+A certificate is JSON: the digests of a model's file, of its program, and of the results of calls with seeded inputs, the verdict on
+every operator, and the versions that it was made with.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.io import write
-from cvm.commands.levels import read_level
-from cvm.commands.verify import certificate
+from cvm.commands.display import digest
+from cvm.commands.inputs import UNKNOWN
+from cvm.commands.io import load, read, write
+from cvm.commands.levels import read_level, warnings_of
+from cvm.commands.run import named
 from cvm.diagnostic_output import as_json, as_sarif, counted, show
-from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.diagnostics import Source, Span
+from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.formulas import Formulas
-from cvm.dialect.program.function import Graph
+from cvm.dialect.program.function import Value
 from cvm.dialect.program.module import Module
-from cvm.dialect.program.unused_values import unused_values
-from cvm.importers.exactness import summary, verdicts
+from cvm.importers.exactness import Verdict, summary, verdicts
 from cvm.lowering.formulas.overflow_warnings import possible_overflows
 
+FORMAT = "cvm certificate 1"
+SEEDS = 3  # of calls
 EMPTY = "expected a function, as in func @main(%x: tensor<4xi32>) { return %x }, but the text has none"
 
 
@@ -40,10 +55,9 @@ def check(options: Namespace) -> int:
             continue
         if not isinstance(module, Module):
             if options.format == "text":
-                parts = (
-                    (len(module.steps), "formula") if isinstance(module, Formulas) else (len(module.kernels), "kernel")
-                )
-                print(f"{name}: ok, {counted(*parts)}")
+                formulas = isinstance(module, Formulas)
+                count = len(module.steps) if formulas else len(module.kernels)
+                print(f"{name}: ok, {counted(count, 'formula' if formulas else 'kernel')}")
             continue
         if not module.functions:
             mistakes.append(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
@@ -59,12 +73,11 @@ def check(options: Namespace) -> int:
             bounded += sum(v.verdict == "bounded" for v in found)
             print(f"{name}: as {options.exact_as}, {counted(len(found), 'operator')}", *summary(found), sep="\n  ")
             continue
-        functions = module.functions.values()
-        warned += [d for f in functions for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
+        warned += warnings_of(module)
         overflows += possible_overflows(module) if options.overflow else []
         if options.format == "text":
-            operations = sum(len(f.operations) for f in functions)
-            print(f"{name}: ok, {counted(len(functions), 'function')}, {counted(operations, 'operation')}")
+            operations = sum(len(f.operations) for f in module.functions.values())
+            print(f"{name}: ok, {counted(len(module.functions), 'function')}, {counted(operations, 'operation')}")
     found = [*warned, *overflows, *mistakes]
     if options.format != "text":
         print(as_json(found) if options.format == "json" else as_sarif(found))
@@ -72,3 +85,91 @@ def check(options: Namespace) -> int:
         for some, what in ((warned, "warning"), (overflows, "possible overflow"), (mistakes, "error")):
             show(some, what)
     return 1 if bounded or mistakes or overflows or (warned and options.werror) else 0
+
+
+# Certificates
+
+
+def verify(options: Namespace) -> int:
+    stated = _read(options.certificate)
+    module = load(options.model)
+    found = statement(module, options.model, str(stated.get("reference")), options.target)
+    different = difference({k: v for k, v in stated.items() if k != "made"}, found)
+    if different:
+        raise cvm.Error(f"{options.model} is not as {options.certificate} says: {different}")
+    operators, calls = (counted(len(found[k]), k.removesuffix("s")) for k in ("operators", "calls"))
+    print(f"{options.model}: verified on {options.target}: {operators}, {calls}")
+    return 0
+
+
+def certificate(module: Module, name: str, reference: str) -> bytes:
+    """The certificate of a model, made on this machine's processor."""
+    from cvm.jit.host_processor import host_name, llvm_version
+
+    versions = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
+    made = {**versions, "python": platform.python_version(), "target": "cpu", "processor": host_name()}
+    return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
+
+
+def statement(module: Module, name: str, reference: str, target: Any) -> dict[str, Any]:
+    """The part of a certificate that any machine and target has to find equal."""
+    from cvm.jit.cache.keys import described
+
+    operators: list[Verdict] = verdicts(module, reference)
+    lines = [line for f in module.functions.values() for line in described(f)]
+    f: Any = cvm.compile(module, target=target)
+    calls = []
+    for seed in range(SEEDS):
+        returned = f(*seeded(module.functions["main"].arguments, seed))
+        calls.append({"seed": seed, "results": {n: digest(a) for n, a in named(f, returned).items()}})
+    return {
+        "format": FORMAT,
+        "reference": reference,
+        "model": {"file": Path(name).name, "sha256": hashlib.sha256(read(name)).hexdigest()},
+        "operators": [asdict(v) for v in operators],
+        "program": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
+        "calls": calls,
+    }
+
+
+def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
+    """Inputs that depend on the seed alone: of integers of up to 16 bits all values, of wider ones 0 to 127, and floats in [-4, 4)."""
+    arrays: list[np.ndarray] = []
+    for a in arguments:
+        element = a.known_type.element
+        shape = [UNKNOWN if isinstance(d, Size) else d for d in a.known_type.array_shape]
+        is_narrow = element.is_integer and element.bits <= 16
+        dtype = element.dtype if is_narrow else np.dtype(np.int16 if not element.is_discrete else np.uint8)
+        count = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        raw = hashlib.shake_256(f"{seed} {a.name}".encode()).digest(count)
+        numbers = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(shape)
+        if not is_narrow:
+            numbers = numbers / 2**13 if not element.is_discrete else numbers & (1 if element.name == "i1" else 127)
+        arrays.append(numbers.astype(element.dtype))
+    return arrays
+
+
+def difference(stated: Any, found: Any, place: str = "") -> str:
+    """The first entry in which two statements differ, in words; empty where they are equal."""
+    if isinstance(stated, dict) and isinstance(found, dict):
+        keys = [*found, *(k for k in stated if k not in found)]
+        pairs = [(f"{place}.{k}" if place else k, stated.get(k), found.get(k)) for k in keys]
+    elif isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
+        pairs = [(f"{place}[{n}]", *pair) for n, pair in enumerate(zip(stated, found, strict=True))]
+    else:
+        return "" if stated == found else f"{place} is {_short(found)} here, {_short(stated)} there"
+    return next((d for name, a, b in pairs if (d := difference(a, b, name))), "")
+
+
+def _short(value: Any) -> str:
+    return "missing" if value is None else f"{len(value)} entries" if isinstance(value, (list, dict)) else str(value)
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read(name))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise cvm.Error(f"{name} is no certificate, as `cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it")
+    return found

@@ -6,25 +6,21 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from html import escape
-from pathlib import Path
 from typing import Any
 
-from cvm.cli import Usage
-from cvm.commands.io import page, write
+from cvm.commands.display import columns
+from cvm.commands.io import page, suffix_of, write
 from cvm.commands.levels import Level, compiled, parsed_sizes, read_level
 from cvm.dialect.program.module import Module
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.count_operations import Cost
 from cvm.roofline import Point, Roofline, rate_text, roofline, svg
 
-KINDS = ("", ".svg", ".html")
 LONGEST = 60  # letters of a name in the table
 
 
 def cost(options: Namespace) -> int:
-    suffix = Path(options.output).suffix.lower() if options.output else ""
-    if suffix not in KINDS or (options.output and not suffix):
-        raise Usage(f"-o is a picture, .svg, or a page, .html; got {options.output}")
+    suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html") if options.output else ""
     program = read_level(options.program)
     costs = counted(program, options.entry, CompileOptions(options.optimize), parsed_sizes(options.size))
     here = roofline()
@@ -67,9 +63,7 @@ def table(costs: Mapping[str, Cost], roof: Roofline) -> Iterator[str]:
             counts = f"{'' if c.is_exact else '<= '}{c.operations:,}", f"{c.bytes_read:,}", f"{c.bytes_written:,}"
             rows.append((*counts, f"{c.intensity:.3g}", limit, name))
         rows.append(("",) * 6)
-    widths = [max(len(row[n]) for row in rows) for n in range(5)]
-    for row in rows:
-        yield "  ".join([*(cell.rjust(w) for cell, w in zip(row, widths, strict=False)), row[5]]).rstrip()
+    yield from columns(rows, ">>>>><")
     kernels = costs["kernel"]
     done = ", ".join(f"{n:,} {function}" for function, n in sorted(kernels.functions.items(), key=lambda i: -i[1]))
     yield f"kernels: {done or 'no operations'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -27,15 +27,20 @@ def shown(name: str, array: np.ndarray) -> str:
 def values(array: np.ndarray) -> str:
     """A small array in full; of a large one the first elements and the range."""
     if array.size <= WHOLE:
-        shown = np.array2string(
-            array, WIDTH, separator=", ", prefix="  ", threshold=sys.maxsize, formatter={"all": element}
-        )
-        return "  " + shown.replace("\n\n", "\n")
+        form: Any = {"separator": ", ", "prefix": "  ", "threshold": sys.maxsize, "formatter": {"all": element}}
+        return "  " + np.array2string(array, WIDTH, **form).replace("\n\n", "\n")
     first = ", ".join(map(element, array.flat[:FIRST]))
     if array.dtype.kind in "iuf":
         with np.errstate(all="ignore"):
             return f"  {first}, ... ({array.size} values, from {element(array.min())} to {element(array.max())})"
     return f"  {first}, ... ({array.size} values)"
+
+
+def columns(rows: Sequence[Sequence[str]], aligned: str) -> list[str]:
+    """Lines of a table, whose columns are aligned to the left, <, or the right, >."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = ([f"{c:{a}{w}}" for c, a, w in zip(row, aligned, widths, strict=False)] for row in rows)
+    return ["  ".join(row).rstrip() for row in cells]
 
 
 def element(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and how to get what is missing."""
+"""`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and how to get what is missing.
+
+`cvm cache info` and `cvm cache clear`: the disk cache of compiled code.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 import cvm
-from cvm.commands.cache import told
+from cvm.jit.cache import disk_cache
 from cvm.jit.host_processor import host_name, host_processor, llvm_version
 from cvm.jit.targets import TARGETS
 
@@ -28,11 +31,27 @@ EXTRAS = {  # what each is for, and the modules that it needs
 
 
 def doctor(options: Namespace) -> int:
-    for title, lines in (("versions", versions()), ("processor", processor()), ("targets", targets())):
-        print(f"{title}\n" + "\n".join(f"  {line}" for line in lines))
-    print("cache\n" + "\n".join(f"  {line}" for line in told()))
-    print("extras\n" + "\n".join(f"  {line}" for line in extras()))
+    for section in (versions, processor, targets, cache_lines, extras):
+        print("\n  ".join([section.__name__.removesuffix("_lines"), *section()]))
     return 0
+
+
+def cache(options: Namespace) -> int:
+    if options.action == "clear":
+        print(f"removed {disk_cache.clear()} entries")
+    print("\n".join(cache_lines()))
+    return 0
+
+
+def cache_lines() -> Iterator[str]:
+    """Lines with the place of the cache and its entries."""
+    folder = disk_cache.folder()
+    if folder is None:
+        yield "off: CVM_CACHE_DIR is empty"
+        return
+    sizes = [size for _, size, _ in disk_cache.entries(folder)]
+    yield f"{folder}{' (CVM_CACHE_DIR)' if os.environ.get('CVM_CACHE_DIR') else ''}"
+    yield f"{len(sizes)} entries, {sum(sizes) / (1 << 20):.1f} of at most {disk_cache.LARGEST >> 20} MiB"
 
 
 def versions() -> Iterator[str]:

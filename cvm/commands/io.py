@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def write(name: str, data: bytes) -> None:
         raise
     except OSError as e:
         raise Usage(f"{name} cannot be written: {(e.strerror or str(e)).lower()}") from None
+
+
+def suffix_of(name: str, suffixes: Sequence[str], what: str) -> str:
+    """The suffix of an output, which says what is written; standard output has none."""
+    suffix = Path(name).suffix.lower()
+    if suffix not in suffixes and name != "-":
+        raise Usage(f"-o is {what}; got {name}")
+    return suffix
 
 
 def page(name: str, **texts: object) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import STDIN, load, read
+from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.suggest import did_you_mean
@@ -16,8 +17,9 @@ from cvm.dialect.ir.types import MAX_SIZE
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel, Statement
 from cvm.dialect.notation.plan import Plan
-from cvm.dialect.program.function import Function
+from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
+from cvm.dialect.program.unused_values import unused_values
 from cvm.jit.compile import compile_program
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
@@ -29,10 +31,19 @@ Level: TypeAlias = Module | Formulas | Plan
 def read_level(name: str, data: bytes | None = None) -> Level:
     """The verified program of a file, or of standard input; `data` is its content, if it has been read already."""
     data = read(name) if data is None else data
-    below = {"kernel": read_kernels, "formulas": read_formulas}.get(head_of(data))
-    if below is None:
+    if (reader := reader_of(data)) is None:
         return load(name, data)
-    return below(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+    return reader(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+
+
+def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:
+    """The reader of a text of formulas or kernels; None for a program of functions."""
+    return {"kernel": read_kernels, "formulas": read_formulas}.get(head_of(data))
+
+
+def warnings_of(module: Module) -> list[cvm.Diagnostic]:
+    """The warnings of a program: values that are not used, and what a clocked program may not mean."""
+    return [d for f in module.functions.values() for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
 
 
 def head_of(data: bytes) -> str:

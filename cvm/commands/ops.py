@@ -10,6 +10,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 from cvm.cli import Usage
+from cvm.commands.display import columns
 from cvm.dialect.ir.attributes import attribute_text, describe
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
@@ -62,7 +63,7 @@ def _first_line(text: str | None) -> str:
 
 def page(op: type[Operator[Any]]) -> str:
     """The whole documentation of an operator."""
-    sections = {title: _table(rows) for title, rows in tables(op).items()}
+    sections = {title: "\n".join(columns(rows, "<<<<")) for title, rows in tables(op).items()}
     sections |= {"example": dedent(op.example).strip()}
     parts = [op.name, inspect.getdoc(op) or "", "usage\n" + indent(usage(op), "  ")]
     parts += [f"{title}\n{indent(body, '  ')}" for title, body in sections.items() if body]
@@ -115,8 +116,3 @@ def _source(cls: type[Any]) -> str:
         return inspect.getsource(cls)
     except (OSError, TypeError):  # defined by a table, or installed without source
         return ""
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.cli import Usage
 from cvm.commands.cost import as_json
 from cvm.commands.inputs import random_arrays
-from cvm.commands.io import load, page, write
+from cvm.commands.io import load, page, suffix_of, write
 from cvm.commands.levels import bind_sizes, parsed_sizes
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import product
@@ -44,8 +43,7 @@ Line = tuple[str, Iterable[str]]  # with what it belongs to: lines of the source
 
 
 def report(options: Namespace) -> int:
-    if Path(options.output).suffix.lower() != ".html" and options.output != "-":
-        raise Usage(f"-o is a page, .html; got {options.output}")
+    suffix_of(options.output, (".html",), "a page, .html")
     module = load(options.program)
     if sizes := parsed_sizes(options.size):
         bound = bind_sizes(module, sizes)

@@ -1,11 +1,16 @@
-"""`cvm run`: call a function, or kernels, with arrays from files, or random ones; show, write and time the results."""
+"""`cvm run`: call a function, or kernels, with arrays from files, or random ones, or advance a clocked program by ticks; show,
+write and time the results.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,17 +18,22 @@ import numpy as np
 import cvm
 from cvm.cli import Usage
 from cvm.commands.array_files import write_arrays
-from cvm.commands.display import digest, duration, shown, waiting
-from cvm.commands.inputs import inputs
+from cvm.commands.display import columns, digest, duration, shown, waiting
+from cvm.commands.inputs import arrays_by_name, inputs
 from cvm.commands.levels import compiled, read_level, signature
 from cvm.diagnostic_output import counted
+from cvm.dialect.cog.clocked import Sensor
+from cvm.dialect.cog.clocked import warnings as graph_warnings
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
+from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS, find_target
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options of clocked programs only
+PROGRESS_SECONDS = 0.1  # between updates of the progress bar
+FRAMES = 50  # frames of a .gif, unless --every is given
 
 
 def run(options: Namespace) -> int:
@@ -43,10 +53,9 @@ def run(options: Namespace) -> int:
     if options.profile and (profile is None or isinstance(function, Graph)):
         able = ", ".join(t.name for t in TARGETS.values() if t.profile)
         raise Usage(f"--profile is for functions on the target {able}")
+    out = sys.stderr if options.output == "-" else sys.stdout
     if module and isinstance(function, Graph):
-        from cvm.commands.run_clocked import run_graph
-
-        return run_graph(module, function, options)
+        return run_graph(module, function, options, out)
     for name in CLOCKED:
         if getattr(options, name) not in (None, []):
             raise Usage(f"--{name.replace('_', '-')} is for graphs, and @{options.entry} is a function")
@@ -60,13 +69,7 @@ def run(options: Namespace) -> int:
         returned = f(*arrays)
         first = time.perf_counter() - began
     results = named(f, returned)
-    if options.output is not None:
-        write_arrays(options.output, results)
-    if options.plot is not None:
-        from cvm.plot import plot
-
-        plot(options.plot, {name: [array] for name, array in results.items()})
-    out = sys.stderr if options.output == "-" else sys.stdout
+    write_outputs(options, {name: [array] for name, array in results.items()})
     for name, array in results.items():
         print(shown(f"%{name}", array), file=out)
         if options.digest:
@@ -80,6 +83,19 @@ def run(options: Namespace) -> int:
     return 0
 
 
+def write_outputs(
+    options: Namespace, readings: Mapping[str, Sequence[np.ndarray]], times: Sequence[int] = (0,)
+) -> None:
+    """Write results, or the readings of a graph, and a picture of them."""
+    if options.output is not None:
+        whole = options.every is not None
+        write_arrays(options.output, {n: np.stack(a) if whole else a[-1] for n, a in readings.items()})
+    if options.plot is not None:
+        from cvm.plot import plot
+
+        plot(options.plot, readings, times)
+
+
 def profiled(spent: Sequence[Any]) -> list[str]:
     """A table of the kernels: median time and share, bytes and operations per second, results, and the comments on operations."""
     whole = sum(s.seconds for s in spent)
@@ -88,14 +104,10 @@ def profiled(spent: Sequence[Any]) -> list[str]:
         moved = (s.cost.bytes_read + s.cost.bytes_written) / s.seconds / 1e9
         done = s.cost.operations / s.seconds / 1e9
         writes = ", ".join(f"%{t.name}: {'x'.join(map(str, (*shape, t.element)))}" for t, shape in s.written)
-        writes += "".join(f"  // {'; '.join(s.origins)}" for _ in s.origins[:1])
+        writes += f"  // {'; '.join(s.origins)}" if s.origins else ""
         rows.append((duration(s.seconds), f"{s.seconds / whole:.1%}", f"{moved:.3g}", f"{done:.3g}", s.kernel, writes))
-    widths = [max(len(row[n]) for row in rows) for n in range(5)]
-    lines = [
-        "  ".join((*(c.rjust(w) for c, w in zip(row[:4], widths, strict=False)), row[4].ljust(widths[4]), row[5]))
-        for row in rows
-    ]
-    return [*lines, f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"]
+    end = f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"
+    return [*columns(rows, ">>>><<"), end]
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
@@ -118,3 +130,111 @@ def fastest(f: CompiledFunction, arrays: list[np.ndarray], first: float) -> str:
         f(*arrays)
         times.append(time.perf_counter() - began)
     return f"{duration(min(times))} (best of {len(times)})" if len(times) > 1 else duration(first)
+
+
+# Clocked programs
+
+
+def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int:
+    """Load the state of a clocked program, advance it by ticks, show it, and save it."""
+    if options.random_inputs is not None:
+        raise Usage(f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors are 0 unless given")
+    for warning in graph_warnings(graph):
+        print(warning, file=sys.stderr)
+    with waiting("compiling"), warnings.catch_warnings(action="ignore"):
+        began = time.perf_counter()
+        g = CompiledGraph(module, graph, options.target, CompileOptions(options.optimize))
+        g.reset()
+        compiling = time.perf_counter() - began
+    if options.load_state is not None:
+        g.load(options.load_state)
+    feeds = sensors(g, options)
+    if g.time() == 0:
+        feed(g, feeds)
+    steps, every = 1 if options.steps is None else options.steps, options.every
+    if steps < 0:
+        raise Usage(f"--steps {steps}: expected a number of ticks of at least 0")
+    if every is not None and every < 1:
+        raise Usage(f"--every {every}: expected a number of ticks of at least 1")
+    if every is None and options.plot is not None:
+        every = max(1, steps // FRAMES)
+    readings: dict[str, list[np.ndarray]] = {n: [] for n in options.read or g.names}
+    times: list[int] = []
+    spent = 0.0
+    parts = [0, *(min(every, steps - k) for k in range(0, steps, every))] if every else [steps]
+    with progress(steps) as advance:
+        for part in parts:
+            began = time.perf_counter()
+            for ticks in advanced(g, part, feeds):
+                advance(ticks)
+            spent += time.perf_counter() - began
+            times.append(g.time())
+            for name, arrays in readings.items():
+                arrays.append(g.read(name))
+            if options.every is not None or len(times) == len(parts):
+                print(f"tick {g.time()}", file=out)
+                for name, arrays in readings.items():
+                    print(shown(f'"{name}"', arrays[-1]), file=out)
+    for name, arrays in readings.items() if options.digest else ():
+        print(f'  sha256 of "{name}" {digest(arrays[-1])}', file=out)
+    if options.time:
+        each = f", {duration(spent / steps)} a tick" if steps else ""
+        print(f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{each}", file=out)
+    write_outputs(options, readings, times)
+    if options.save_state is not None:
+        g.save(options.save_state)
+    return 0
+
+
+def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
+    """The feeds of the sensors: an array of a sensor's own shape is constant, one with an additional first axis has an
+    array per tick. Fields are replaced by the given arrays.
+    """
+    known = {s.name: s for s in g.writable}
+    labels = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
+    feeds: dict[str, Any] = {}
+    for name, array in arrays_by_name(options).items():
+        if name not in known:
+            raise Usage(f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(known) or "none"}')
+        if name in labels and array.ndim == known[name].initial.ndim + 1:
+            feeds[name] = iter(array)
+        else:
+            g.write(name, array)
+    return feeds
+
+
+def feed(g: CompiledGraph, feeds: dict[str, Any]) -> None:
+    """Write the sensors for this tick; a feed that has ended leaves its sensor unchanged."""
+    for name, arrays in feeds.items():
+        if (array := next(arrays, None)) is not None:
+            g.write(name, array)
+
+
+def advanced(g: CompiledGraph, ticks: int, feeds: dict[str, Any]) -> Iterator[int]:
+    """Advance by ticks and yield the number advanced, at intervals for progress and interrupts."""
+    n = 1
+    while ticks:
+        n = min(n, ticks)
+        began = time.perf_counter()
+        for _ in range(n if feeds else 0):
+            g.step()
+            feed(g, feeds)
+        if not feeds:
+            g.step(n)
+        ticks -= n
+        yield n
+        if time.perf_counter() - began < PROGRESS_SECONDS:
+            n *= 2
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Callable[[int], object]]:
+    """A progress bar on a terminal, by tqdm if it is installed; otherwise the elapsed time."""
+    if not sys.stderr.isatty() or find_spec("tqdm") is None:
+        with waiting("running"):
+            yield lambda n: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=steps, unit=" ticks", unit_scale=True, leave=False, delay=1, file=sys.stderr) as bar:
+        yield bar.update

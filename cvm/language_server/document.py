@@ -6,21 +6,20 @@ right, for types and ranges. Offsets count characters of the text.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from cvm.commands.levels import head_of, read_formulas, read_kernels
+from cvm.commands.levels import reader_of, warnings_of
 from cvm.commands.ops import page, summary
 from cvm.dialect.builtin import Const
-from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.attributes import attribute_text, describe
 from cvm.dialect.ir.diagnostics import Diagnostic, Error, Source
 from cvm.dialect.ir.types import ELEMENT_TYPES
 from cvm.dialect.program.function import Function, Graph, Value
 from cvm.dialect.program.module import Module
-from cvm.dialect.program.unused_values import unused_values
 from cvm.dialect.spec.op import OPERATORS
 from cvm.lowering.formulas.overflow_warnings import Analysis
 from cvm.parser import check
@@ -28,6 +27,7 @@ from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
 
 HEADS = ("FUNC", "GRAPH")  # tokens that begin a scope of values
+WORD = re.compile(r"[%@A-Za-z0-9_.$]*\Z")  # that is being written at the end of a text
 NAMED = ("VALUE", "RESULT", "SYMBOL")
 
 
@@ -36,15 +36,21 @@ class Document:
 
     def __init__(self, text: str, filename: str, folder: Path | None = None) -> None:
         self.source = Source(filename, text)
-        self.module, self.mistakes = _read(text, filename, folder)
+        self.module, self.mistakes = Module({}), list[Diagnostic]()
+        try:
+            if (reader := reader_of(text.encode())) is None:
+                self.module, self.mistakes = check(text, filename, folder)
+            else:
+                reader(text, filename)  # a text of formulas or kernels has no functions
+        except Error as e:
+            self.mistakes = [*e.diagnostics]
         self.tokens = [t for t in scanner().tokens(text) if t.start < t.end]
         self.heads = [i for i, t in enumerate(self.tokens) if t.type in HEADS]
 
     @cached_property
     def warnings(self) -> list[Diagnostic]:
         """The warnings of `cvm check`, once the text has no mistakes."""
-        found = [] if self.mistakes else list(self.module.functions.values())
-        return [d for f in found for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
+        return [] if self.mistakes else warnings_of(self.module)
 
     @cached_property
     def ranges(self) -> Analysis:
@@ -53,6 +59,10 @@ class Document:
         for function in self.module.functions.values() if not self.mistakes else ():
             analysis.function(function)
         return analysis
+
+    def word(self, offset: int) -> str:
+        """The word that is being written at an offset."""
+        return WORD.findall(self.source.text[:offset].rpartition("\n")[2])[0]
 
     def index(self, offset: int) -> int | None:
         """The number of the token at an offset, or just before it; None between tokens."""
@@ -75,10 +85,9 @@ class Document:
         name = self.tokens[index].name
         return None if function is None else next((v for v in function.values() if v.name == name), None)
 
-    def occurrences(self, index: int) -> list[Token]:
+    def occurrences(self, index: int | None) -> list[Token]:
         """The tokens that name what a token names, first its definition: a value in its function, or a function."""
-        token = self.tokens[index]
-        if token.type not in NAMED:
+        if index is None or (token := self.tokens[index]).type not in NAMED:
             return []
         start, end = (0, len(self.tokens)) if token.type == "SYMBOL" else self.scope(index)
         found = [i for i in range(start, end) if self.tokens[i].type in NAMED and self.tokens[i].text == token.text]
@@ -89,19 +98,19 @@ class Document:
     def definitions(self) -> set[int]:
         """The numbers of the tokens that introduce a name: of a function, an argument, or a result."""
         found: set[int] = set()
-        kinds = [t.type for t in self.tokens]
-        for i, kind in enumerate(kinds):
-            if (kind == "SYMBOL" and i and kinds[i - 1] in HEADS) or (
-                kind == "VALUE" and kinds[i + 1 : i + 2] == ["COLON"]
-            ):
+        kinds = ["", *(t.type for t in self.tokens), ""]
+        for i, (before, kind, after) in enumerate(zip(kinds, kinds[1:], kinds[2:], strict=False)):
+            if (kind == "SYMBOL" and before in HEADS) or (kind == "VALUE" and after == "COLON"):
                 found.add(i)
             while kind == "RESULT" and i >= 0:  # %a, %b = ...
                 found.add(i)
-                i = i - 2 if kinds[max(i - 2, 0) : i] == ["VALUE", "COMMA"] else -1
+                i = i - 2 if kinds[max(i - 1, 0) : i + 1] == ["VALUE", "COMMA"] else -1
         return found
 
-    def describe(self, index: int) -> str:
+    def describe(self, index: int | None) -> str:
         """Describe a token as Markdown: its type and values, or its page; empty if nothing is known of it."""
+        if index is None:
+            return ""
         token = self.tokens[index]
         if token.type in ("OPERATOR", "INFIX", "STRING"):
             name = token.text.strip('"(')
@@ -120,24 +129,18 @@ class Document:
         """The inferred type of each result, and the offset after which it stands."""
         for index in self.heads:
             function = self.function(index)
-            end = self.scope(index)[1]
-            results = {
-                r.name: str(r.type)
-                for o in (function.operations if function else ())
-                if o.declared is None and not isinstance(o.operator, Const)
-                for r in o.results
-                if r.type is not None
-            }
-            for i in range(index, end):
-                if i in self.definitions and self.tokens[i].name in results:
-                    yield self.tokens[i].end, f": {results.pop(self.tokens[i].name)}"
+            inferred = (o for o in (function.operations if function else ()) if o.declared is None)
+            values = [r for o in inferred if not isinstance(o.operator, Const) for r in o.results]
+            types = {v.name: v.type for v in values if v.type is not None}
+            for i in range(index, self.scope(index)[1]):
+                if i in self.definitions and self.tokens[i].name in types:
+                    yield self.tokens[i].end, f": {types.pop(self.tokens[i].name)}"
 
     def completions(self, offset: int) -> list[tuple[str, str, str]]:
         """The words that may stand at an offset, each with its kind and a line about it."""
-        start, end = self.source.text.rfind("\n", 0, offset) + 1, offset
-        line = self.source.text[start:end]
+        line = self.source.text[:offset].rpartition("\n")[2]
         before = next((i for i in range(len(self.tokens) - 1, -1, -1) if self.tokens[i].start < offset), 0)
-        word = line[len(line.rstrip("%@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$")) :]
+        word = self.word(offset)
         if word.startswith("%"):
             first, last = self.scope(before) if self.tokens else (0, 0)
             names = dict.fromkeys(t.text for t in self.tokens[first:last] if t.type in NAMED and t.start + 1 < offset)
@@ -158,18 +161,6 @@ class Document:
         for field in OPERATORS[named[-1]].fields if named else ():
             if not field.is_operand and f"{field.name} =" not in line:
                 yield field.name, "attribute", describe(field.annotation)
-
-
-def _read(text: str, filename: str, folder: Path | None) -> tuple[Module, list[Diagnostic]]:
-    """The module of a text and its mistakes; a text of formulas or kernels has no functions."""
-    below = {"kernel": read_kernels, "formulas": read_formulas}.get(head_of(text.encode()))
-    if below is None:
-        return check(text, filename, folder)
-    try:
-        below(text, filename)
-    except Error as e:
-        return Module({}), list(e.diagnostics)
-    return Module({}), []
 
 
 def head(function: Function) -> str:

@@ -25,6 +25,7 @@ KINDS = {
     "attribute": lsp.CompletionItemKind.Property,
     "operator": lsp.CompletionItemKind.Method,
 }
+SEVERITIES = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
 server = LanguageServer("cvm", cvm.__version__)
 documents: dict[str, Document] = {}  # by address, as last seen
 
@@ -79,24 +80,15 @@ def publish(params: lsp.DidOpenTextDocumentParams | lsp.DidChangeTextDocumentPar
     """Send the mistakes and warnings of a text that was opened or changed."""
     uri = params.text_document.uri
     document = of(uri)
-    found = [
-        *(_diagnostic(document, uri, d, lsp.DiagnosticSeverity.Error) for d in document.mistakes),
-        *(_diagnostic(document, uri, d, lsp.DiagnosticSeverity.Warning) for d in document.warnings),
-    ]
+    found = [_diagnostic(document, uri, d) for d in (*document.mistakes, *document.warnings)]
     server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found))
 
 
-def _diagnostic(document: Document, uri: str, d: Diagnostic, severity: lsp.DiagnosticSeverity) -> lsp.Diagnostic:
-    notes = [
-        lsp.DiagnosticRelatedInformation(
-            lsp.Location(
-                uri, stretch(document, n.span.start, n.span.end) if n.span else lsp.Range(*[place(document, 0)] * 2)
-            ),
-            n.message,
-        )
-        for n in d.notes
-    ]
-    where = stretch(document, d.span.start, max(d.span.end, d.span.start + 1))
+def _diagnostic(document: Document, uri: str, d: Diagnostic) -> lsp.Diagnostic:
+    ends = [(n.span.start, n.span.end) if n.span else (0, 0) for n in d.notes]
+    places = [lsp.Location(uri, stretch(document, *e)) for e in ends]
+    notes = [lsp.DiagnosticRelatedInformation(p, n.message) for p, n in zip(places, d.notes, strict=True)]
+    where, severity = stretch(document, d.span.start, max(d.span.end, d.span.start + 1)), SEVERITIES[d.severity]
     return lsp.Diagnostic(where, d.message, severity, d.code, source="cvm", related_information=notes or None)
 
 
@@ -109,23 +101,22 @@ def forget(params: lsp.DidCloseTextDocumentParams) -> None:
 def hover(params: lsp.HoverParams) -> lsp.Hover | None:
     """The type and range of a value, the head of a function, the page of an operator."""
     document, index = pointed(params)
-    text = "" if index is None else document.describe(index)
+    text = document.describe(index)
     return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
 def definition(params: lsp.DefinitionParams) -> lsp.Location | None:
     document, index = pointed(params)
-    found = [] if index is None else document.occurrences(index)
+    found = document.occurrences(index)
     return location(document, params.text_document.uri, found[0]) if found else None
 
 
 @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
 def references(params: lsp.ReferenceParams) -> list[lsp.Location]:
     document, index = pointed(params)
-    found = [] if index is None else document.occurrences(index)
-    kept = found if params.context.include_declaration else found[1:]
-    return [location(document, params.text_document.uri, t) for t in kept]
+    found = document.occurrences(index)[0 if params.context.include_declaration else 1 :]
+    return [location(document, params.text_document.uri, t) for t in found]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
@@ -141,8 +132,7 @@ def prepare_rename(params: lsp.PrepareRenameParams) -> lsp.Range | None:
 def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
     """Rename a value in its function, or a function with its calls; a name that is taken or none is refused."""
     document, index = pointed(params)
-    found = [] if index is None else document.occurrences(index)
-    if not found:
+    if not (found := document.occurrences(index)):
         return None
     name = params.new_name.lstrip("%@")
     sigil = found[0].text[0]
@@ -159,13 +149,8 @@ def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
 def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
     document = of(params.text_document.uri)
     at = offset(document, params.position)
-    line = document.source.text[:at].rpartition("\n")[2]
-    word = re.search(r"[%@\w.$]*$", line)
-    start = at - len(word[0]) if word else at
-    return [
-        lsp.CompletionItem(n, kind=KINDS[k], detail=about, text_edit=lsp.TextEdit(stretch(document, start, at), n))
-        for n, k, about in document.completions(at)
-    ]
+    word, found = stretch(document, at - len(document.word(at)), at), document.completions(at)
+    return [lsp.CompletionItem(n, kind=KINDS[k], detail=d, text_edit=lsp.TextEdit(word, n)) for n, k, d in found]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
@@ -184,27 +169,20 @@ def formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
 def inlay_hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
     """The inferred types of results, within the lines that are shown."""
     document = of(params.text_document.uri)
-    hints = ((place(document, at), text) for at, text in document.hints())
-    return [
-        lsp.InlayHint(p, text, lsp.InlayHintKind.Type)
-        for p, text in hints
-        if params.range.start.line <= p.line <= params.range.end.line
-    ]
+    lines = range(params.range.start.line, params.range.end.line + 1)
+    hints = [lsp.InlayHint(place(document, at), text, lsp.InlayHintKind.Type) for at, text in document.hints()]
+    return [h for h in hints if h.position.line in lines]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
 def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
     """The functions and graphs of a text."""
     document = of(params.text_document.uri)
-    return [
-        lsp.DocumentSymbol(
-            name.text,
-            lsp.SymbolKind.Function,
-            stretch(document, head.start, last.end),
-            stretch(document, name.start, name.end),
-        )
-        for head, name, last in _heads(document)
-    ]
+    found = []
+    for head, name, last in _heads(document):
+        whole, own = stretch(document, head.start, last.end), stretch(document, name.start, name.end)
+        found.append(lsp.DocumentSymbol(name.text, lsp.SymbolKind.Function, whole, own))
+    return found
 
 
 def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
@@ -219,16 +197,13 @@ def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
 def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
     """Above each function without mistakes: its stages of compilation."""
     document = of(params.text_document.uri)
-    known = {} if document.mistakes else document.module.functions
-    return [
-        lsp.CodeLens(
-            stretch(document, head.start, name.end),
-            lsp.Command(stage, "cvm.lower", arguments=[params.text_document.uri, name.name, stage]),
-        )
-        for head, name, _ in _heads(document)
-        if name.name in known
-        for stage in SHOWN
-    ]
+    found, uri = [], params.text_document.uri
+    for head, name, _ in () if document.mistakes else _heads(document):
+        if name.name in document.module.functions:
+            where = stretch(document, head.start, name.end)
+            commands = [lsp.Command(s, "cvm.lower", arguments=[uri, name.name, s]) for s in SHOWN]
+            found += [lsp.CodeLens(where, c) for c in commands]
+    return found
 
 
 @server.command("cvm.lower")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..array_api import astype, where
-from ..numpy_or_dali_ufuncs import converted, known, loop_of
-from ..trace import apply, caller, fail, tracer_of
+from ..numpy_or_dali_ufuncs import converted, loop_of
+from ..trace import apply, fail
 from .indexing import take
 from .order import searchsorted
 from .table import ARRAY_FUNCTIONS, arrays_of, known_size, numpy_function
@@ -74,11 +74,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 def _common_divisor(name: str, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """The operands in the type of the ufunc's loop and one shape, and their greatest common divisor."""
-    span, tracer = caller(), tracer_of(inputs)
-    assert tracer is not None
-    given = [known(tracer, x, span) for x in inputs]
-    dtypes = loop_of(name, given, span)
-    a, b = np.broadcast_arrays(*(converted(tracer, x, t, span) for x, t in zip(given, dtypes, strict=False)))
+    tracer, operands, dtypes = loop_of(name, inputs)
+    a, b = np.broadcast_arrays(*(converted(tracer, x, t) for x, t in zip(operands, dtypes, strict=False)))
     return a, b, apply("numpy.gcd", a, b)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..array_api import subscript
 from ..numpy_or_dali_ufuncs import known
-from ..trace import TracedArray, caller, fail, tracer_of
+from ..trace import TracedArray, fail
 
 ARRAY_FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
@@ -22,9 +22,7 @@ def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def arrays_of(*given: Any) -> list[Any]:
     """Traced arrays of the operands, each in its own element type."""
-    tracer, span = tracer_of(given), caller()
-    assert tracer is not None
-    return [x if isinstance(x, TracedArray) else known(tracer, np.asarray(x), span) for x in given]
+    return known([x if isinstance(x, TracedArray) else np.asarray(x) for x in given])[1]
 
 
 def known_size(x: Any, axis: int) -> int:

@@ -25,7 +25,7 @@ ALSO = {
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
     "cvm/commands/array_files.py": "PIL",
-    "cvm/commands/completion.py": "shtab",
+    "cvm/commands/editor.py": "shtab",
     "cvm/highlight.py": "pygments",
     "cvm/language_server/server.py": "lsprotocol pygls",
     "cvm/testing/pytest_plugin.py": "pytest",

@@ -1,14 +1,18 @@
-"""`cvm lower`: a program, or kernels, at one stage of its compilation, as text."""
+"""`cvm lower`: a program, or kernels, at one stage of its compilation, as text. `cvm viz`: its operations and data flow, drawn."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from cvm.cli import Usage
-from cvm.commands.io import write
+from cvm.commands.io import load, page, suffix_of, write
 from cvm.commands.levels import compiled, read_level
+from cvm.dialect.program.diagram import svg
 from cvm.dialect.program.module import Module
+from cvm.jit.compile import find
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import all_stages
 from cvm.lowering.formulas.overflow_warnings import print_ranges
@@ -24,5 +28,15 @@ def lower(options: Namespace) -> int:
         raise Usage("--ranges shows the ranges of a program's values, and this program is below them")
     f: Any = compiled(program, options.entry, "reference", CompileOptions(options.optimize))
     text = print_ranges(f.module) if options.ranges else f.lower(options.to)
+    write(options.output, text.encode())
+    return 0
+
+
+def viz(options: Namespace) -> int:
+    suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html")
+    module = load(options.program)
+    text = svg(module, [find(module, name) for name in options.entry or module.functions])
+    if suffix == ".html":
+        text = page("viewer.html", TITLE=escape(Path(options.program).name), DRAWING=text)
     write(options.output, text.encode())
     return 0
