@@ -36,7 +36,6 @@ from cvm.dialect.ir.limits import limited as _limited  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
-    from collections.abc import Mapping as _Mapping
     from collections.abc import Sequence as _Sequence
     from contextlib import AbstractContextManager as _AbstractContextManager
     from typing import Any as _Any
@@ -44,18 +43,19 @@ if TYPE_CHECKING:
     from typing import ParamSpec as _ParamSpec
     from typing import TypeVar as _TypeVar
 
-    import onnx as _onnx
-    from numpy.typing import ArrayLike as _ArrayLike
-
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
     from cvm.jit.options import CompileOptions, TargetName
+    from cvm.jit.runtime.thread_pool import get_num_threads, set_num_threads
     from cvm.lowering.processor import Processor
 
     from .batching import vmap
     from .control_flow import fori_loop, scan, while_loop
     from .derivatives import grad, jvp, value_and_grad, vjp
+    from .importers.onnx import from_onnx
+    from .importers.tflite import from_tflite
+    from .importers.tosa import from_tosa
     from .traced_function import TracedFunction
 
     Reference = _Literal["tflite-reference", "tosa", "onnxruntime"]
@@ -73,6 +73,8 @@ __version__ = "0.1.0"
 _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "derivatives"),
     **dict.fromkeys(("fori_loop", "scan", "while_loop"), "control_flow"),
+    **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
+    **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
     "vmap": "batching",
 }
 
@@ -108,54 +110,6 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
     if not isinstance(path, (str, _os.PathLike)):
         raise ParseError(f"expected the path of a program, got {type(path).__name__}")
     return read(_Path(path), allow_outside=allow_outside)
-
-
-@_USER_TRACEBACK
-def from_onnx(
-    model: str | _os.PathLike[str] | bytes | _onnx.ModelProto,
-    sizes: _Mapping[str, int | _Sequence[int]] | None = None,
-    constants: _Mapping[str, _ArrayLike] | None = None,
-) -> Module:
-    """An ONNX model as a verified module, whose function is `main`.
-
-    `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes of inputs, by the name of a
-    dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224, 224]}`); `constants` gives inputs that become constants
-    of the program. Raises ParseError, which names every node that cannot be imported. The model is not executed; its data
-    is read from its own folder only.
-    """
-    from .importers.onnx import from_onnx as read_onnx
-
-    return read_onnx(model, sizes, constants)
-
-
-@_USER_TRACEBACK
-def from_tosa(model: str | _os.PathLike[str] | bytes) -> Module:
-    """A TOSA graph, the path of a flatbuffer or its bytes, as a verified module, whose function is `main`.
-
-    Graphs of integers are imported, and every result is what the specification says, bit for bit. Raises ParseError, which
-    names every operator that cannot be imported.
-    """
-    from .importers.tosa import from_tosa as read_tosa
-
-    return read_tosa(model)
-
-
-@_USER_TRACEBACK
-def from_tflite(
-    model: str | _os.PathLike[str] | bytes,
-    sizes: _Mapping[str, _Sequence[int]] | None = None,
-    rounding: str = "tflite_double",
-) -> Module:
-    """A TensorFlow Lite (LiteRT) model as a verified module, whose function is `main`.
-
-    `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that is not known; by default they are
-    those of the file. The operations compute what LiteRT's reference kernels do; `rounding="single"` is for models that are to
-    run as on kernels built with single rounding. State becomes further arguments and results. Raises ParseError, which names every
-    operator that cannot be imported. The model is not executed.
-    """
-    from .importers.tflite import from_tflite as read_tflite
-
-    return read_tflite(model, sizes, rounding)
 
 
 @_overload
@@ -259,23 +213,6 @@ def _is_path(text: str) -> bool:
     return bool(text.strip()) and "\n" not in text and "{" not in text
 
 
-def set_num_threads(n: int) -> None:
-    """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as there are processors.
-
-    Results do not depend on it.
-    """
-    from cvm.jit.runtime import thread_pool
-
-    thread_pool.set_num_threads(n)
-
-
-def get_num_threads() -> int:
-    """The number of threads that run large loops."""
-    from cvm.jit.runtime import thread_pool
-
-    return thread_pool.get_num_threads()
-
-
 def limits(
     *,
     compile_seconds: float | None = None,
@@ -300,7 +237,7 @@ def limits(
 
 
 def __getattr__(name: str) -> _Any:
-    """The derivatives, loops, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, `cvm.conv2d`, ...
+    """Readers of models, derivatives, loops, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, ...
 
     `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators.
     """

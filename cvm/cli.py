@@ -64,6 +64,10 @@ def _repeated(name: str, metavar: str, help: str) -> Argument:
     return _arg(name, help, metavar=metavar, action="append", default=[])
 
 
+def _all(dest: str) -> dict[str, Any]:
+    return {"action": "append_const", "const": "all", "dest": dest, "default": []}
+
+
 _LOAD = _repeated(
     "--load", "MODULE", "import a Python module first, which declares operators, passes, targets or importers"
 )
@@ -126,9 +130,9 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
              metavar="PASS,..."),
         _arg("--target", "all passes for this target; with --pipeline, its passes of these names",
              choices=("cpu", "cuda")),
-        _flag("--print-before-all", "show the program before each pass, on standard error"),
+        _arg("--print-before-all", "show the program before each pass, on standard error", **_all("print_before")),
         _repeated("--print-before", "PASS", "show the program before this pass"),
-        _flag("--print-after-all", "show the program after each pass, on standard error"),
+        _arg("--print-after-all", "show the program after each pass, on standard error", **_all("print_after")),
         _repeated("--print-after", "PASS", "show the program after this pass"),
         _flag("--print-changed", "show what each pass changes, as a unified diff"),
         _flag("--verify-each", "verify the program after each pass"),

@@ -42,7 +42,7 @@ def scan(
     slices = [_array(tracer, x) for x in leaves]
     if any(not x.ndim for x in slices):
         fail("cvm.scan takes slices of arrays along their first axes, got a number")
-    sizes = list(dict.fromkeys(x.shape[0] for x in slices))
+    sizes: list[Any] = list(dict.fromkeys(x.shape[0] for x in slices))
     if length is not None:
         sizes = list(dict.fromkeys([*sizes, whole_number(length, "length")]))
     if len(sizes) != 1:

@@ -7,6 +7,7 @@ compiled function it is traced into it. Its operations follow from the function'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -76,7 +77,8 @@ def plain_function(function: Any) -> Callable[..., Any]:
 def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
     """The derived function: compiled where it is called with arrays, traced where it is called while tracing."""
     if function is None:
-        return traced(_positional(derived))
+        derived.__name__ = "derivative"
+        return traced(derived)
     plain, options = plain_function(function), function.options if isinstance(function, TracedFunction) else DEFAULT
     if not callable(plain):
         fail(f"expected a function to differentiate, got {type(plain).__name__}")
@@ -89,13 +91,6 @@ def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
         return derived(*bound.args)
 
     return traced(named, options)
-
-
-def _positional(derived: Callable[..., Any]) -> Callable[..., Any]:
-    def derivative(*arguments: Any) -> Any:
-        return derived(*arguments)
-
-    return derivative
 
 
 # While tracing
@@ -112,7 +107,7 @@ class _Recorded:
             fail("a derivative is taken of a function of arrays")
         self.tracer: Tracer = tracer
         self.builder = Builder(tracer.operations, caller())
-        self.by = [self.alias(x) for x in leaves]
+        self.by = [self.node(x).scalar("identity") for x in leaves]
         copies = iter([TracedArray(tracer, n.value) for n in self.by])
         given = [unflatten(f, copies) if f is not None else a for (f, _), a in zip(flat, args, strict=True)]
         self.forms = [f for f, _ in flat if f is not None]
@@ -126,24 +121,20 @@ class _Recorded:
     def node(self, given: Any) -> Node:
         return self.builder.node(self.tracer.operand(given, self.tracer.rules, self.builder.span))
 
-    def alias(self, given: Any) -> Node:
-        return self.node(given).scalar("identity")
-
     def arrays(self, nodes: Sequence[Node]) -> list[TracedArray]:
         return [TracedArray(self.tracer, n.value) for n in nodes]
 
-    def seeds(self, given: Sequence[Any], values: Sequence[Value], what: str) -> list[Node]:
+    def seeds(self, given: Sequence[Any], values: Sequence[Value], what: str, each: str) -> list[Node]:
         """The seeds of the derivative: numbers for values of rank 0, and arrays of the values' shapes."""
-        found = [self.node(g) for g in given]
-        for seed, value in zip(found, values, strict=True):
-            wanted, got = value.known_type, seed.value.known_type
-            try:
-                alike = fits(got, wanted)
-            except Undecided:
-                continue
-            if not alike:
-                fail(f"a {what} has the shape of its value, {wanted}, got {got}")
-        return found
+        seeds = [self.node(g) for g in flatten_results(list(given))[1]]
+        if len(seeds) != len(values):
+            fail(f"expected {len(values)} {what}s, one of each {each}, got {len(seeds)}")
+        for seed, value in zip(seeds, values, strict=True):
+            expected, got = value.known_type, seed.value.known_type
+            with suppress(Undecided):
+                if not fits(got, expected):
+                    fail(f"a {what} has the shape of its value, {expected}, got {got}")
+        return seeds
 
     def pulled(self, seeds: Sequence[Node]) -> list[Any]:
         """The cotangents, each in its argument's structure."""
@@ -157,11 +148,8 @@ def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, 
     if any(not isinstance(n, int) or not 0 <= n < len(args) for n in places) or len(set(places)) != len(places):
         fail(f"wrt names arguments 0 to {len(args) - 1}, each once, got {wrt!r}")
     recorded = _Recorded(function, args, places)
-    if (
-        recorded.form != ("array",)
-        or (result := recorded.builder.node(recorded.results[0])).rank
-        or result.element.kind != "float"
-    ):
+    result = recorded.builder.node(recorded.results[0]) if recorded.form == ("array",) else None
+    if result is None or result.rank or result.element.kind != "float":
         fail("the gradient is that of a function with one result, a float of rank 0")
     pulled = recorded.pulled([result.literal(1.0)])
     ordered = [pulled[sorted(places).index(n)] for n in places]
@@ -170,19 +158,13 @@ def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, 
 
 def _pulled(function: Any, args: Sequence[Any], cotangents: Sequence[Any]) -> Any:
     recorded = _Recorded(function, args, range(len(args)))
-    _, given = flatten_results(list(cotangents))
-    if len(given) != len(recorded.results):
-        fail(f"expected {len(recorded.results)} cotangents, one of each result, got {len(given)}")
-    return tuple(recorded.pulled(recorded.seeds(given, recorded.results, "cotangent")))
+    return tuple(recorded.pulled(recorded.seeds(cotangents, recorded.results, "cotangent", "result")))
 
 
 def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     recorded = _Recorded(function, args, range(len(args)))
-    _, given = flatten_results(list(tangents))
-    if len(given) != len(recorded.by):
-        fail(f"expected {len(recorded.by)} tangents, one of each argument, got {len(given)}")
     by = [n.value for n in recorded.by]
-    seeds = dict(zip(by, recorded.seeds(given, by, "tangent"), strict=True))
+    seeds = dict(zip(by, recorded.seeds(tangents, by, "tangent", "argument"), strict=True))
     found = recorded.rules.forward(recorded.operations, seeds, recorded.results)
     return recorded.value, unflatten(recorded.form, iter(recorded.arrays(found)))
 

@@ -28,12 +28,9 @@ def read_array(text: str, type: Type | None) -> np.ndarray:
     suffix = Path(text).suffix.lower()
     if text in WORDS or (text[0] in LITERAL and suffix not in (".npy", ".npz", ".csv", *PICTURES)):
         return _fitting(_literal(text), type, text)
-    if suffix == ".csv":
-        return _fitting(_table(text, type), type, text)
-    if suffix in PICTURES:
-        return _fitting(_picture(text), type, text)
-    found = load(text)
-    if not isinstance(found, np.ndarray):
+    if suffix == ".csv" or suffix in PICTURES:
+        return _fitting(_table(text, type) if suffix == ".csv" else _picture(text), type, text)
+    if not isinstance(found := load(text), np.ndarray):
         raise Usage(f"{text} holds several arrays: give it with --inputs")
     return found
 
@@ -98,9 +95,10 @@ def _picture(path: str) -> np.ndarray:
 def _pillow() -> Any:
     try:
         from PIL import Image
+
+        return Image
     except ImportError:
         raise Usage("pictures need Pillow: pip install 'cvm-lang[images]'") from None
-    return Image
 
 
 def _fitting(found: np.ndarray, type: Type | None, text: str) -> np.ndarray:
@@ -121,20 +119,16 @@ def _fitting(found: np.ndarray, type: Type | None, text: str) -> np.ndarray:
 def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:
     """Write results to a file whose suffix says how; standard output takes an .npz."""
     suffix = ".npz" if path == "-" else Path(path).suffix.lower()
-    if suffix not in WRITERS:
-        raise Usage(f"--output {path}: the name ends with {', '.join(WRITERS)}, which says how it is written")
+    if suffix not in (".npz", *WRITERS):
+        raise Usage(f"--output {path}: the name ends with .npz, {', '.join(WRITERS)}, which says how it is written")
     if suffix != ".npz" and len(results) != 1:
         raise Usage(f"--output {path}: {suffix} holds one array, but there are {len(results)} results; .npz holds all")
-    write(path, WRITERS[suffix](results, path))
-
-
-def _one(save: Callable[[io.BytesIO, np.ndarray, str], object]) -> Callable[[Mapping[str, np.ndarray], str], bytes]:
-    def data(results: Mapping[str, np.ndarray], path: str) -> bytes:
-        file = io.BytesIO()
-        save(file, next(iter(results.values())), path)
-        return file.getvalue()
-
-    return data
+    file = io.BytesIO()
+    if suffix == ".npz":
+        np.savez(file, **results)  # type: ignore[arg-type]
+    else:
+        WRITERS[suffix](file, next(iter(results.values())), path)
+    write(path, file.getvalue())
 
 
 def _save_table(file: io.BytesIO, array: np.ndarray, path: str) -> None:
@@ -151,15 +145,8 @@ def _save_picture(file: io.BytesIO, array: np.ndarray, path: str) -> None:
     _pillow().fromarray(array).save(file, "PNG")
 
 
-def _all(results: Mapping[str, np.ndarray], path: str) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, **results)  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-WRITERS: dict[str, Callable[[Mapping[str, np.ndarray], str], bytes]] = {
-    ".npz": _all,
-    ".npy": _one(lambda file, array, path: np.save(file, array)),
-    ".csv": _one(_save_table),
-    ".png": _one(_save_picture),
-}
+WRITERS: dict[str, Callable[[io.BytesIO, np.ndarray, str], object]] = {
+    ".npy": lambda file, array, _: np.save(file, array),
+    ".csv": _save_table,
+    ".png": _save_picture,
+}  # of one array each

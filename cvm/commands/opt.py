@@ -43,21 +43,18 @@ def opt(options: Namespace) -> int:
     if options.run_reproducer:
         heads = read_reproducer(data.decode("utf-8", "replace"), options.program)
         pipeline, target, cpu = heads.get("pipeline", ""), heads.get("target"), heads.get("cpu")
-    chosen = _passes(pipeline, target)
-    names = [p.name for p in chosen]
-    for flag in ("print_before", "print_after"):
-        for name in getattr(options, flag):
-            _known(name)
-            if name not in names:
-                shown = target or ",".join(names) or "empty"
-                raise Usage(f"--{flag.replace('_', '-')} {name}: the pipeline is {shown}")
-    before = frozenset([*options.print_before, *(["all"] * options.print_before_all)])
-    after = frozenset([*options.print_after, *(["all"] * options.print_after_all)])
-    watch = Watch(before, after, options.print_changed, options.generic, options.verify_each)
+    names = [p.name for p in _passes(pipeline, target)]
+    for flag, chosen in (("--print-before", options.print_before), ("--print-after", options.print_after)):
+        for name in chosen:
+            _known(name, "all")
+            if name not in (*names, "all"):
+                raise Usage(f"{flag} {name}: the pipeline is {target or ','.join(names) or 'empty'}")
+    shown = {*options.print_before}, {*options.print_after}
+    watch = Watch(*shown, options.print_changed, options.generic, options.verify_each)
     program = read_level(options.program, data)
     try:
         with for_cpu(cpu if options.run_reproducer else None):
-            text = _text_after(program, chosen, target if not pipeline else None, watch)
+            text = text_after(program, pipeline, target, watch)
     except Exception as e:
         if watch.failed and not isinstance(e, Usage) and options.program != "-" and not options.run_reproducer:
             path = Path(options.program).with_suffix(".reproducer.cvm")
@@ -73,11 +70,6 @@ def opt(options: Namespace) -> int:
     return 0
 
 
-def text_after(program: Level, pipeline: str = "", target: str | None = None) -> str:
-    """The text of a program after passes, or after all passes of a target."""
-    return _text_after(program, _passes(pipeline, target), target if not pipeline else None, Watch())
-
-
 def _passes(pipeline: str, target: str | None) -> Sequence[Pass]:
     return _of_target(target) if target and not pipeline else tuple(_chosen(pipeline, target))
 
@@ -88,23 +80,24 @@ def _of_target(target: str) -> Sequence[Pass]:
     return placed(TARGETS[target])
 
 
-def _text_after(program: Level, chosen: Sequence[Pass], target: str | None, watch: Watch) -> str:
-    passes, form = _complete(chosen, FORM_OF.get(type(program), "graph"))
+def text_after(program: Level, pipeline: str = "", target: str | None = None, watch: Watch | None = None) -> str:
+    """The text of a program after passes, or after all passes of a target."""
+    passes, form = _complete(_passes(pipeline, target), FORM_OF.get(type(program), "graph"))
+    watch = watch or Watch()
     if watch.generic and form != "graph":
         raise Usage("--generic is a form of the graph, and this pipeline ends below it")
     if not isinstance(program, Module):
         return text_of(run_passes(watch.over(passes, program.name), program, Context()))
     if form == "graph":
-        made = dict(program.functions)
-        known = program
+        functions, known = dict(program.functions), program
         for name, f in program.functions.items():
             if not isinstance(f, Graph):  # whose operations stand for its whole clock
                 context = context_of(known, f)
-                made[name] = run_passes(watch.over(passes, name), f, context)
+                functions[name] = run_passes(watch.over(passes, name), f, context)
                 steps = {n: g for n, g in context.module.functions.items() if n not in known.functions}
-                known, made = known.with_functions({**known.functions, **steps}), {**made, **steps}
-        return print_module(program.with_functions(made), watch.generic)
-    return "\n".join(_below(passes, program, target, watch))
+                known, functions = known.with_functions({**known.functions, **steps}), {**functions, **steps}
+        return print_module(program.with_functions(functions), watch.generic)
+    return "\n".join(_below(passes, program, None if pipeline else target, watch))
 
 
 def listing() -> list[str]:
@@ -125,9 +118,9 @@ def all_passes() -> dict[str, Pass]:
     return {**PASSES, **REGISTERED}
 
 
-def _known(name: str) -> None:
+def _known(name: str, *others: str) -> None:
     names = (*all_passes(), *PIPELINES)
-    if name not in names:
+    if name not in (*names, *others):
         raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
 
 
@@ -167,14 +160,11 @@ def _options(p: Pass, text: str) -> dict[str, object]:
         if not isinstance(p.options.get(name), (bool, int)):
             listed = ", ".join(p.options) or "none"
             raise Usage(f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its options: {listed}")
-        kind = type(p.options[name])
-        if kind is bool and value in ("true", "false"):
-            found[name] = value == "true"
-        elif kind is int and re.fullmatch(r"-?[0-9]{1,18}", value):
-            found[name] = int(value)
-        else:
-            wanted = "true or false" if kind is bool else "a whole number"
-            raise Usage(f"{p.name}{{{name}}}: expected {wanted}, got {value!r}")
+        is_bool = isinstance(p.options[name], bool)
+        if not re.fullmatch("true|false" if is_bool else "-?[0-9]{1,18}", value):
+            kind = "true or false" if is_bool else "a whole number"
+            raise Usage(f"{p.name}{{{name}}}: expected {kind}, got {value!r}")
+        found[name] = value == "true" if is_bool else int(value)
     return found
 
 

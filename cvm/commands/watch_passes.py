@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from importlib.metadata import version
@@ -61,8 +61,8 @@ class Timing:
 class Watch:
     """The options of a run, and what has been seen of it."""
 
-    before: frozenset[str] = frozenset()
-    after: frozenset[str] = frozenset()
+    before: Set[str] = frozenset()  # the passes before which the program is shown, or all
+    after: Set[str] = frozenset()
     changed: bool = False
     generic: bool = False
     verifies: bool = False
@@ -76,37 +76,33 @@ class Watch:
     def _watched(self, one: Pass, of: str) -> Pass:
         def run(item: Any, context: Context) -> Any:
             if {one.name, "all"} & self.before:
-                self._say(f"// before {one.name}", f"\n{text_of(item, self.generic)}")
+                print(f"// before {one.name}\n{text_of(item, self.generic)}", file=sys.stderr)
             self.failed = one.name
             began = time.perf_counter()
-            made = one.run(item, context)
+            result = one.run(item, context)
             self.timing.add((f"@{of}", one.level, one.name), time.perf_counter() - began)
-            after = item if made is None else made
+            after = item if result is None else result
             if self.verifies:
                 check(after, context)
             self.failed = ""
             if {one.name, "all"} & self.after:
                 text = text_of(after, self.generic)
                 same = text == text_of(item, self.generic)
-                self._say(f"// after {one.name}", f": no change of @{item.name}" if same else f"\n{text}")
+                shown = f": no change of @{item.name}" if same else f"\n{text}"
+                print(f"// after {one.name}{shown}", file=sys.stderr)
             if self.changed and after is not item:
                 old, new = (text_of(x, self.generic).splitlines() for x in (item, after))
                 before = f"@{item.name} before {one.name}"
                 if diff := [*unified_diff(old, new, before, f"after {one.name}", lineterm="")]:
-                    self._say("\n".join(diff), "")
-            return made
+                    print("\n".join(diff), file=sys.stderr)
+            return result
 
         return replace(one, run=run)
 
-    def _say(self, head: str, text: str) -> None:
-        print(head, text, sep="", file=sys.stderr)
-
     def print_times(self, form: str) -> None:
         """The times as a tree, or in JSON."""
-        if form == "json":
-            print(json.dumps(self.timing.tree(), indent=1), file=sys.stderr)
-        else:
-            print("\n".join(self.timing.lines(self.timing.seconds)), file=sys.stderr)
+        times, tree = self.timing, form != "json"
+        print("\n".join(times.lines(times.seconds)) if tree else json.dumps(times.tree(), indent=1), file=sys.stderr)
 
 
 def check(item: Any, context: Context) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..array_api import checked
 from ..trace import NUMPY_FUNCTIONS, TracedArray, fail, ufunc_of_trace
-from . import elementwise, indexing, layout, order, products, statistics  # noqa: F401  (they fill the table)
+from . import elements, layout, products, statistics  # noqa: F401  (they fill the table)
 from .table import ARRAY_FUNCTIONS
 
 REFUSED = {

@@ -46,24 +46,18 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 @numpy_function
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     first, second = (whole_axis(a, x.ndim) for a in axes)
-    turns = k % 4
-    if turns == 0:
-        return x
-    if turns == 2:
-        return np.flip(x, (first, second))
-    return np.flip(np.swapaxes(x, first, second), first if turns == 1 else second)
+    if k % 2:
+        return np.flip(np.swapaxes(x, first, second), first if k % 4 == 1 else second)
+    return np.flip(x, (first, second)) if k % 4 else x
 
 
 @numpy_function
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         fail(f"np.pad has the modes constant, edge, reflect, symmetric and wrap here, got {mode!r}")
-    if isinstance(pad_width, dict):
-        widths = np.zeros((x.ndim, 2), np.int64)
-        for axis, width in pad_width.items():
-            widths[axis] = width
-    else:
-        widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+    widths = np.zeros((x.ndim, 2), np.int64)
+    for axis, width in pad_width.items() if isinstance(pad_width, dict) else [(..., pad_width)]:
+        widths[axis] = width
     for a, (before, after) in enumerate(widths.tolist()):
         if not before and not after:
             continue
@@ -73,8 +67,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
             sides = [np.full((*x.shape[:a], w, *x.shape[a + 1 :]), v) for w, v in ((before, low), (after, high))]
             x = concatenate([sides[0], x, sides[1]], a)
         else:
-            places = np.pad(np.arange(n), (before, after), mode=mode)  # type: ignore[call-overload]
-            x = along_axis(x, a, places)
+            x = along_axis(x, a, np.pad(np.arange(n), (before, after), mode=mode))  # type: ignore[call-overload]
     return x
 
 
@@ -86,9 +79,6 @@ def _matrix(x: TracedArray) -> tuple[int, int]:
 
 def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
     return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
-
-
-ARRAY_FUNCTIONS |= {f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))}
 
 
 @numpy_function
@@ -141,15 +131,9 @@ def _split_along(along: int, x: Any, sections: Any) -> Any:
     return split(x, sections, 0 if along == 1 and x.ndim == 1 else along)
 
 
-ARRAY_FUNCTIONS |= {f"{letter}split": partial(_split_along, axis) for axis, letter in enumerate("vhd")}
-
-
 def _of_rank_at_least(rank: int, *arrays: Any) -> Any:
     found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
     return found[0] if len(found) == 1 else tuple(found)
-
-
-ARRAY_FUNCTIONS |= {f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)}
 
 
 NEW_AXES = {(1, 0): (0,), (2, 0): (0, 1), (2, 1): (0,), (3, 0): (0, 1, 2), (3, 1): (0, 2), (3, 2): (2,)}
@@ -163,11 +147,6 @@ def _with_axes(x: Any, rank: int) -> Any:
 def _joined(rank: int, along: int, arrays: Sequence[Any]) -> Any:
     found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
     return concatenate(found, 0 if found[0].ndim == 1 else along)
-
-
-ARRAY_FUNCTIONS |= {
-    f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))
-}
 
 
 @numpy_function
@@ -193,6 +172,10 @@ def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
 
 
 ARRAY_FUNCTIONS |= {
+    **{f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))},
+    **{f"{letter}split": partial(_split_along, axis) for axis, letter in enumerate("vhd")},
+    **{f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))},
+    **{f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)},
     "triu": lambda x, k=0: where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),
     "tril": lambda x, k=0: where(np.tri(*_matrix(x), k=k, dtype=bool), x, np.zeros((), x.dtype)),
     "append": lambda x, values, axis=None: concatenate(arrays_of(x, values), axis),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import reduce
+from operator import mul
+from string import ascii_letters, ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from ..array_api import Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
-from .indexing import diagonal, trace
+from .elements import diagonal, trace
 from .layout import pad
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
@@ -47,8 +49,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = common(arrays_of(a, b))
     if isinstance(axes, (int, np.integer)):
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
-    summed = [whole_axes(n, x.ndim) if not isinstance(n, (int, np.integer)) else (whole_axis(n, x.ndim),) for n, x in zip(axes, (a, b), strict=True)]  # fmt: skip
-    letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    summed = [whole_axes(n, x.ndim) for n, x in zip(axes, (a, b), strict=True)]
+    letters = iter(ascii_letters)
     of_a = [next(letters) for _ in range(a.ndim)]
     of_b = [of_a[summed[0][summed[1].index(n)]] if n in summed[1] else next(letters) for n in range(b.ndim)]
     kept = [c for n, c in enumerate(of_a) if n not in summed[0]] + [c for n, c in enumerate(of_b) if n not in summed[1]]
@@ -99,9 +101,8 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         return (np.max if ord > 0 else np.min)(size, axis=over, keepdims=keepdims)
     if ord == 0:
         return astype(np.sum(np.not_equal(x, 0), axis=over, keepdims=keepdims), size.dtype)
-    if ord == 1:
-        return np.sum(size, axis=over, keepdims=keepdims)
-    return np.power(np.sum(np.power(size, ord), axis=over, keepdims=keepdims), 1 / ord)
+    total = np.sum(size if ord == 1 else np.power(size, ord), axis=over, keepdims=keepdims)
+    return total if ord == 1 else np.power(total, 1 / ord)
 
 
 @numpy_function
@@ -129,9 +130,7 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     for term, x in zip(terms, arrays, strict=True):
         x = np.transpose(x, sorted(range(x.ndim), key=lambda a, t=term: letters.index(t[a])))
         spread.append(np.expand_dims(x, [n for n, c in enumerate(letters) if c not in term]))
-    product = spread[0]
-    for x in spread[1:]:
-        product = product * x
+    product = reduce(mul, spread)
     summed = tuple(range(len(result), len(letters)))
     return np.sum(product, axis=summed, dtype=product.dtype) if summed else product
 
@@ -142,7 +141,7 @@ def _without_dots(text: str, ranks: list[int]) -> str:
         return text
     given, arrow, result = text.partition("->")
     terms = given.split(",")
-    free = [c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in text]
+    free = [c for c in reversed(ascii_uppercase) if c not in text]
     missing = [n - len(t) + 3 if "..." in t else 0 for t, n in zip(terms, ranks, strict=False)]
     if len(terms) != len(ranks) or min(missing) < 0 or max(missing) > len(free):
         return text

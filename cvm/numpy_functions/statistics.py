@@ -1,4 +1,4 @@
-"""NumPy's statistics of traced arrays."""
+"""NumPy's statistics, and functions of the order of elements: sorting, searching, counting, prefix sums and differences."""
 
 from __future__ import annotations
 
@@ -7,45 +7,178 @@ from typing import Any
 
 import numpy as np
 
-from ..array_api import Axes, astype, where, whole_axes, whole_axis
-from ..trace import fail
+from ..array_api import Axes, astype, concatenate, where, whole_axes, whole_axis, whole_number
+from ..numpy_or_dali_ufuncs import common
+from ..trace import TracedArray, apply, fail
+from .elements import take, take_along_axis
 from .layout import broadcast_to
-from .order import sort
-from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
+from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_numbers, known_size, numpy_function
 
 
-def _count(x: Any, over: tuple[int, ...]) -> Any:
-    sizes = [x.shape[a] for a in over]
-    if all(isinstance(n, int) for n in sizes):
-        return float(np.prod(sizes, dtype=np.float64))
-    return np.sum(np.ones_like(x, dtype=np.float64), axis=over)
+def _place(operator: str, x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    whole = axis is None
+    if x.dtype.kind == "c":
+        return _place("builtin.argmax", _is_extreme(operator, x, axis), axis, keepdims=keepdims)
+    found = apply(operator, np.ravel(x) if whole else x, axis=0 if whole else whole_axis(axis, x.ndim))
+    if not keepdims:
+        return found
+    return np.reshape(found, (1,) * x.ndim) if whole else np.expand_dims(found, axis)
+
+
+def _is_extreme(operator: str, x: Any, axis: int | None) -> Any:
+    """The complex elements that are NaN, or where none is, those of the extreme real part, and among them imaginary part."""
+    largest = operator.endswith("max")
+    reduce, none = (np.max, -np.inf) if largest else (np.min, np.inf)
+    first = x.real == reduce(x.real, axis=axis, keepdims=True)
+    last = x.imag == reduce(where(first, x.imag, none), axis=axis, keepdims=True)
+    missing = np.isnan(x)
+    return where(np.any(missing, axis=axis, keepdims=True), missing, first & last)
+
+
+ARRAY_FUNCTIONS |= {name: partial(_place, f"builtin.{name}") for name in ("argmax", "argmin")}
+
+
+@numpy_function
+def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
+    """The order is always stable."""
+    if axis is None:
+        return argsort(np.ravel(x), 0)
+    along = whole_axis(axis, x.ndim)
+    if x.dtype.kind != "c":
+        return apply("builtin.argsort", x, axis=along)
+    # by real parts, then imaginary ones; what has a NaN comes last
+    order = apply("builtin.argsort", x.imag, axis=along)
+    for key in (x.real, np.isnan(x.real) * np.int8(2) + np.isnan(x.imag)):
+        order = take_along_axis(order, apply("builtin.argsort", take_along_axis(key, order, along), axis=along), along)
+    return order
+
+
+@numpy_function
+def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
+    if axis is None:
+        return sort(np.ravel(x), 0)
+    return take_along_axis(x, argsort(x, axis), axis)
+
+
+def _scan(scalar_op: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    x = np.ravel(x) if axis is None else x
+    wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" else x.dtype
+    x = astype(x, wide if dtype is None else dtype)
+    return apply("builtin.cumulative", x, axis=whole_axis(axis or 0, x.ndim), scalar_op=scalar_op)
+
+
+ARRAY_FUNCTIONS |= {"cumsum": partial(_scan, "add"), "cumprod": partial(_scan, "mul")}
+
+
+@numpy_function
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    x = arrays_of(x, *(e for e in (prepend, append) if e is not None))[0]
+    at = whole_axis(axis, x.ndim)
+    ends = []
+    for end in (prepend, append):
+        array = end if end is None or isinstance(end, TracedArray) else np.asarray(end)
+        one = array is not None and not array.ndim
+        ends.append(np.broadcast_to(array, (*x.shape[:at], 1, *x.shape[at + 1 :])) if one else array)
+    if n and any(e is not None for e in ends):
+        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], at)
+    for _ in range(whole_number(n, "n")):
+        later, sooner = along_axis(x, at, slice(1, None)), along_axis(x, at, slice(None, -1))
+        x = np.not_equal(later, sooner) if x.dtype == np.bool_ else later - sooner
+    return x
+
+
+@numpy_function
+def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
+    a, v = common(arrays_of(a, v))
+    if a.ndim != 1 or side not in ("left", "right"):
+        fail("np.searchsorted takes a one-dimensional sorted array, and the side left or right")
+    each = np.expand_dims(v, v.ndim)
+    before = a < each if side == "left" else a <= each
+    if a.dtype.kind == "f":  # NaN is above all numbers
+        before = before | (np.isnan(each) & (~np.isnan(a) if side == "left" else True))
+    return np.sum(before, axis=-1)
+
+
+@numpy_function
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    edges, side = known_numbers(bins, "bins"), "left" if right else "right"
+    if x.dtype.kind == "c":
+        fail("np.digitize takes real numbers")
+    if len(edges) > 1 and edges[0] > edges[-1]:
+        return len(edges) - searchsorted(edges[::-1], x, side)
+    return searchsorted(edges, x, side)
+
+
+@numpy_function
+def histogram(x: Any, bins: Any, range: Any = None) -> Any:
+    """Count the elements between known edges; the last interval is closed."""
+    if isinstance(bins, (int, np.integer)) and range is not None:
+        bins = np.histogram_bin_edges(np.zeros(0, x.dtype), bins, range)
+    edges = known_numbers(bins, "the edges of np.histogram, or a number of bins with the range,")
+    flat = np.expand_dims(np.ravel(x), 1)
+    below = np.concatenate([np.sum(flat < edges[:-1], axis=0), np.sum(flat <= edges[-1:], axis=0)])
+    return diff(below), edges
+
+
+@numpy_function
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    """Count each integer; `minlength` is above all of them, since it is the size of the result."""
+    size = whole_number(minlength, "minlength")
+    if not isinstance(x, TracedArray):
+        size = max(size, int(np.max(x, initial=-1)) + 1)
+    elif not size:
+        fail("the size of np.bincount's result depends on the elements: give minlength, which is above all of them")
+    x, *given = arrays_of(x) if weights is None else arrays_of(x, weights)
+    weights = given[0] if given else None
+    if x.ndim != 1 or not np.can_cast(x.dtype, np.int64):
+        fail(f"np.bincount takes a one-dimensional array of integers that i64 holds, got {x.type}")
+    at = astype(x, np.int64)
+    at = where(at < 0, size, at)
+    if weights is not None and not np.can_cast(weights.dtype, np.float64):
+        fail(f"the weights of np.bincount are of a type that f64 holds, got {weights.dtype}")
+    counted = np.ones_like(at) if weights is None else astype(weights, np.float64)
+    return apply("builtin.scatter", np.zeros(size, counted.dtype), counted, [at], axes=(0,), scalar_op="add")
+
+
+@numpy_function
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    x, xp, fp = arrays_of(x, xp, fp)
+    if "c" in (x.dtype.kind, xp.dtype.kind, fp.dtype.kind):
+        fail("np.interp takes real numbers")
+    x, xp, fp = (astype(a, np.float64) for a in (x, xp, fp))
+    n = known_size(xp, 0)
+    at = np.clip(searchsorted(xp, x, "right") - 1, 0, max(n - 2, 0))
+    x0, y0 = take(xp, at), take(fp, at)
+    slope = (take(fp, np.minimum(at + 1, n - 1)) - y0) / (take(xp, np.minimum(at + 1, n - 1)) - x0)
+    found = slope * (x - x0) + y0
+    found = where(x >= xp[-1], fp[-1], found)
+    found = where(x < xp[0], fp[0] if left is None else left, found)
+    found = found if right is None else where(x > xp[-1], right, found)
+    return where(np.isnan(x), x, found)
 
 
 @numpy_function
 def var(
-    x: Any,
-    axis: Axes = None,
-    dtype: Any = None,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: Any = True,
-    mean: Any = None,
-    correction: float | None = None,
-) -> Any:
+    x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = True,
+    mean: Any = None, correction: float | None = None,
+) -> Any:  # fmt: skip
     if x.dtype.kind == "c" and dtype is not None and np.dtype(dtype).kind != "c":
         fail("np.var and np.std of complex numbers take a complex dtype, or none")
     if dtype is not None or x.dtype.kind in "biu":
         x = astype(x, np.float64 if dtype is None else dtype)
     if x.dtype == np.float16:
         return astype(var(astype(x, np.float32), axis, None, ddof, keepdims, where, mean, correction), np.float16)
-    over, ddof = whole_axes(axis, x.ndim), ddof if correction is None else correction
+    over = whole_axes(axis, x.ndim)
+    ddof = ddof if correction is None else correction
     deviation = x - (np.mean(x, axis=over, keepdims=True, where=where) if mean is None else mean)
     squares = np.square(deviation) if x.dtype.kind == "f" else np.square(deviation.real) + np.square(deviation.imag)
-    count = (
-        _count(x, over)
-        if where is True
-        else np.sum(broadcast_to(where, x.shape), axis=over, dtype=np.float64, keepdims=keepdims)
-    )
+    sizes = [x.shape[a] for a in over]
+    if where is not True:
+        count: Any = np.sum(broadcast_to(where, x.shape), axis=over, dtype=np.float64, keepdims=keepdims)
+    elif all(isinstance(n, int) for n in sizes):
+        count = float(np.prod(sizes, dtype=np.float64))
+    else:
+        count = np.sum(np.ones_like(x, dtype=np.float64), axis=over)
     rest = max(count - ddof, 0.0) if isinstance(count, float) else np.maximum(count - ddof, 0.0)
     total = np.sum(squares, axis=over, keepdims=keepdims, where=where)
     return total / rest if isinstance(rest, float) else astype(total / rest, total.dtype)
@@ -101,9 +234,11 @@ def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     return np.nansum(x, axis=axis, keepdims=keepdims) / astype(present, x.dtype)
 
 
-ARRAY_FUNCTIONS |= {
-    "ptp": lambda x, axis=None, keepdims=False: (
-        np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
-    ),
-    "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims),
-}
+@numpy_function
+def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    return np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
+
+
+@numpy_function
+def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
+    return np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims)

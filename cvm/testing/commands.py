@@ -96,20 +96,13 @@ def _known_options(asked: Command) -> None:
         raise Usage(f"expected options such as cpu=x86-64-v3, got {asked.words[1]!r}")
 
 
-def _sizes(asked: Command) -> dict[str, int]:
-    sizes = {}
-    for name, value in asked.options.items():
-        if name not in OPTIONS:
-            if not value.isdigit():
-                raise Usage(f"expected {', '.join(f'{o}=' for o in OPTIONS)} or a size, NAME=number")
-            sizes[name] = int(value)
-    return sizes
-
-
 def _program(test: Filetest, asked: Command) -> Level:
     """The program of the file, with the sizes that the command names."""
+    sizes = {name: value for name, value in asked.options.items() if name not in OPTIONS}
+    if not all(map(str.isdigit, sizes.values())):
+        raise Usage(f"expected {', '.join(f'{o}=' for o in OPTIONS)} or a size, NAME=number")
     program = read_level(str(test.path), test.text.encode())
-    return bind_sizes(program, sizes) if (sizes := _sizes(asked)) else program
+    return bind_sizes(program, {name: int(value) for name, value in sizes.items()}) if sizes else program
 
 
 def _module(test: Filetest, asked: Command) -> Module:
@@ -157,19 +150,13 @@ def opt(test: Filetest, asked: Command) -> Golden:
 
 
 def graph(test: Filetest, asked: Command) -> Golden:
-    module = _module(test, asked)
-    printed = print_module(module)
-    if "file(" not in printed:
-        _reads_back(printed, print_module(cvm.parse(printed)))
+    """The text of each function, for `ranges` with its ranges; it reads back as the same program."""
+    module, show = _module(test, asked), print_ranges if asked.name == "ranges" else print_module
+    if "file(" not in (printed := show(module)):
+        _reads_back(printed, show(cvm.parse(printed)))
+    if show is print_ranges:
+        return {name: _lines(print_ranges(module, [name])) for name in module.functions}
     return {name: _lines(print_module(module.with_functions({name: f}))) for name, f in module.functions.items()}
-
-
-def ranges(test: Filetest, asked: Command) -> Golden:
-    module = _module(test, asked)
-    noted = print_ranges(module)
-    if "file(" not in noted:
-        _reads_back(noted, print_ranges(cvm.parse(noted)))
-    return {name: _lines(print_ranges(module, [name])) for name in module.functions}
 
 
 def _reads_back(printed: str, again: str) -> None:
@@ -223,11 +210,11 @@ def _lines(text: str) -> list[str]:
 
 def check(test: Filetest, asked: Command) -> None:
     """The mistakes of the program are those that the file expects, as a set."""
+    found: Iterable[cvm.Diagnostic] = ()
     try:
         _program(test, asked)
-        found: list[cvm.Diagnostic] = []
     except cvm.Error as e:
-        found = list(e.diagnostics)
+        found = e.diagnostics
     _same_set(test, test.expected("error"), found)
 
 
@@ -243,20 +230,16 @@ def _same_set(test: Filetest, missing: list[Expected], found: Iterable[cvm.Diagn
         if matches:
             missing.remove(matches[0])
         else:
-            unexpected.append(d)
-    said = [f"{test.path}:{e.line}: expected, not found: {e.code}: {e.message}" for e in missing]
-    said += [f"{test.path}:{d.line}: not expected: {d}" for d in unexpected]
-    if said:
-        raise Failure("\n".join(said))
+            unexpected.append(f"{test.path}:{d.line}: not expected: {d}")
+    if lines := [*(f"{test.path}:{e.line}: expected, not found: {e.code}: {e.message}" for e in missing), *unexpected]:
+        raise Failure("\n".join(lines))
 
 
 def run(test: Filetest, asked: Command) -> None:
     """Every call gives what the file says, on every target that can run here."""
-    calls = list(calls_of(test))
-    if not calls:
+    if not (calls := list(calls_of(test))):
         raise Failure(f"{test.path}:{asked.line}: there is no `// run:` line")
-    program = _program(test, asked)
-    wrong = []
+    program, wrong = _program(test, asked), []
     ready = [t for t in TARGETS if not TARGETS[t].missing()] if isinstance(program, Module) else ["cpu"]
     ready += ["reference"] * isinstance(program, Formulas)
     for target in _targets(asked, ready):
@@ -336,6 +319,6 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
 
 
 _COMMANDS: Mapping[str, Callable[[Filetest, Command], Golden | None]] = {
-    "run": run, "check": check, "overflow": overflow, "fmt": fmt, "digest": digest, "opt": opt, "ranges": ranges,
+    "run": run, "check": check, "overflow": overflow, "fmt": fmt, "digest": digest, "opt": opt, "ranges": graph,
     "graph": graph,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 GOLDEN, HEADER = "//>", "//= "
@@ -149,7 +150,8 @@ class Filetest:
         goldens = self.golden_commands
         for name, (_, last) in self.functions.items():
             current = goldens[0] if len(goldens) == 1 else ""
-            for n, line in enumerate(_golden_block(self.lines, last), last + 2):
+            block = takewhile(lambda line: line.startswith((GOLDEN, HEADER)), self.lines[last + 1 :])
+            for n, line in enumerate(block, last + 2):
                 if line.startswith(HEADER):
                     current = line.removeprefix(HEADER).strip()
                 else:
@@ -157,18 +159,14 @@ class Filetest:
 
     def with_golden(self, command: str, golden: Golden) -> str:
         """The file's text with these golden lines, and without those of commands that it does not test."""
-        goldens = self.golden_commands
-        kept = {c: golden if c == command else self.golden(c) for c in goldens}
-
+        kept = {c: golden if c == command else self.golden(c) for c in self.golden_commands}
         lines: list[str] = []
         ends = {last: name for name, (_, last) in self.functions.items()}
         for n, line in enumerate(self.lines):
-            if line.startswith((GOLDEN, HEADER)):
-                continue
-            lines.append(line)
-            for c in goldens if n in ends else ():
+            lines += [] if line.startswith((GOLDEN, HEADER)) else [line]
+            for c in kept if n in ends else ():
                 if ends[n] in kept[c]:
-                    lines += [HEADER + c] if len(goldens) > 1 else []
+                    lines += [HEADER + c] if len(kept) > 1 else []
                     lines += [f"{GOLDEN} {text}".rstrip() for text in kept[c][ends[n]]]
         return "\n".join(lines) + "\n"
 
@@ -181,11 +179,9 @@ class Filetest:
     def problems(self) -> Iterator[tuple[int, str]]:
         """Each mistake of the comments, with its line: near misses, and expectations that nothing looks at."""
         names = {c.name for c in self.tests}
-        seen: set[str] = set()
-        for c in self.tests:
-            if c.text in seen:
+        for n, c in enumerate(self.tests):
+            if c.text in self.commands[:n]:
                 yield c.line, f"`// test {c.text}` stands in the file twice"
-            seen.add(c.text)
         for word, commands in NEEDS.items():
             at = next((n for n, line in enumerate(self.lines, 1) if f"// {word}:" in line), None)
             if at is not None and not names.intersection(commands):
@@ -193,13 +189,11 @@ class Filetest:
         for of, checks in self.checks.items():
             if not of:
                 yield checks[0].line, f"`// {checks[0].kind}:` without a `// test` line of a stage or a pass"
-        goldens = self.golden_commands
         accounted = {n: of for _, of, n, _ in self._golden_lines()}
-        for n, line in enumerate(self.lines, 1):
-            if line.startswith(GOLDEN) and accounted.get(n, "") not in goldens:
-                of = f"of {accounted[n]}, which" if accounted.get(n) else "that"
-                yield n, f"golden line {of} no command of this file has written; blessing removes it"
-                break
+        golden = (n for n, line in enumerate(self.lines, 1) if line.startswith(GOLDEN))
+        if stale := next((n for n in golden if accounted.get(n, "") not in self.golden_commands), None):
+            of = f"of {accounted[stale]}, which" if accounted.get(stale) else "that"
+            yield stale, f"golden line {of} no command of this file has written; blessing removes it"
         for n, line in enumerate(self.lines, 1):
             if (wanted := _near_miss(line)) is not None:
                 yield n, f"expected `{wanted}`, got `{line[line.index('//') :].strip()[:60]}`"
@@ -224,14 +218,11 @@ def _near_miss(line: str) -> str | None:
 
 def _near(word: str, wanted: str) -> bool:
     """Test whether a word is another one but for case, one letter, or two letters in turned order."""
-    a, b = word.lower().replace("_", "-"), wanted
-    if a == b:
-        return True
+    a, b = sorted((word.lower().replace("_", "-"), wanted), key=len)
     if len(a) == len(b):
-        apart = [n for n in range(len(a)) if a[n] != b[n]]
-        return len(apart) == 1 or (len(apart) == 2 and a[apart[0]] + a[apart[1]] == b[apart[1]] + b[apart[0]])
-    short, long = sorted((a, b), key=len)
-    return len(long) == len(short) + 1 and any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
+        apart = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
+        return len(apart) < 2 or (len(apart) == 2 and apart[0] == apart[1][::-1])
+    return a in [b[:n] + b[n + 1 :] for n in range(len(b))]
 
 
 def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
@@ -244,13 +235,6 @@ def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
             yield name, first, next(ends, first)
 
 
-def _golden_block(lines: list[str], last: int) -> list[str]:
-    end = last + 1
-    while end < len(lines) and lines[end].startswith((GOLDEN, HEADER)):
-        end += 1
-    return lines[last + 1 : end]
-
-
 # Blessing
 
 
@@ -259,8 +243,7 @@ def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[
 
     The file is read again under a lock, as another process may have blessed another command meanwhile.
     """
-    lock = path.with_name(f".{path.name}.lock")
-    handle = _locked(lock)
+    handle = _locked(lock := path.with_name(f".{path.name}.lock"))
     try:
         test = Filetest.load(path)
         text = test.with_golden(command, printed or {})

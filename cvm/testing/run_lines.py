@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_TOKEN = re.compile(r"\s*(?:(-?(?:nan|inf)\b|true\b|false\b|-?(?:\d[\w.]*(?:(?<=[eE])[+-]\d+)?))|(.))", re.DOTALL)
-_WORDS: dict[str, Any] = {"true": True, "false": False}
+_JSON = {"(": '{"":[', ")": "]}", "nan": "NaN", "-nan": "NaN", "inf": "Infinity", "": "0"}
 
 
 class Call(NamedTuple):
@@ -27,49 +27,20 @@ def read_call(text: str) -> Call:
     if head is None:
         raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
     function, arguments, relation, rest = head.groups()
-    given = _Reader(arguments).sequence("")
     if relation == "error:":
-        return Call(function, given, relation, [], rest)
-    return Call(function, given, relation, _Reader(rest).sequence(""))
+        return Call(function, _values(arguments), relation, [], rest)
+    return Call(function, _values(arguments), relation, _values(rest))
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.tokens = [m for m in _TOKEN.finditer(text.strip())]
-        self.at = 0
-
-    def peek(self) -> str:
-        return "" if self.at == len(self.tokens) else self.tokens[self.at][0].strip()
-
-    def sequence(self, close: str) -> list[Any]:
-        """Values between commas up to the closing mark."""
-        values: list[Any] = []
-        while self.peek() != close:
-            if values:
-                self.expect(",")
-            values.append(self.value())
-        self.at += 1
-        return values
-
-    def expect(self, mark: str) -> None:
-        if self.peek() != mark:
-            raise ValueError(f"expected {mark!r}, got {self.peek() or 'the end'!r}")
-        self.at += 1
-
-    def value(self) -> Any:
-        token = self.peek()
-        self.at += 1
-        if token == "[":
-            return self.sequence("]")
-        if token == "(":
-            real, imaginary = self.sequence(")")
-            return complex(real, imaginary)
-        if token in _WORDS:
-            return _WORDS[token]
-        try:
-            return int(token)
-        except ValueError:
-            return float(token)
+def _values(text: str) -> list[Any]:
+    """Values between commas: numbers and words, lists in brackets, and complex numbers, pairs in parentheses, by way of JSON."""
+    written = re.sub(r"-?nan|inf|[()]|(?<=\d\.)(?!\d)", lambda m: _JSON[m[0]], text)
+    try:
+        return json.loads(f"[{written}]", object_hook=lambda pair: complex(*pair[""]))
+    except json.JSONDecodeError:
+        raise ValueError(
+            f"expected numbers, true, false, nan and inf between commas, in lists or pairs, got {text!r}"
+        ) from None
 
 
 def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:

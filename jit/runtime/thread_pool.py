@@ -324,14 +324,17 @@ _wanted: int | None = None
 
 
 def get_num_threads() -> int:
-    """The number of threads that run a parallel loop."""
+    """The number of threads that run large loops."""
     if FUTEX is None:
         return 1
     return _wanted if _wanted is not None else _default()
 
 
 def set_num_threads(n: int) -> None:
-    """Sets how many threads run a parallel loop, from now on and in all compiled functions."""
+    """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as there are processors.
+
+    It holds from now on and in all compiled functions. Results do not depend on it.
+    """
     global _wanted
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:
         raise Error(f"the number of threads is from 1 to {MOST}, got {n!r}")

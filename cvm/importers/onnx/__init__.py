@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
@@ -41,10 +42,17 @@ Sizes = Mapping[str, "int | Sequence[int | str]"]
 Constants = Mapping[str, ArrayLike]
 
 
+@USER_TRACEBACK
 def from_onnx(
     model: str | PathLike[str] | bytes | Any, sizes: Sizes | None = None, constants: Constants | None = None
 ) -> Imported:
-    """See `cvm.from_onnx`."""
+    """An ONNX model as a verified module, whose function is `main`.
+
+    `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes of inputs, by the name of a
+    dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224, 224]}`); `constants` gives inputs that become constants
+    of the program. Raises ParseError, which names every node that cannot be imported. The model is not executed; its data
+    is read from its own folder only.
+    """
     return imported(model, sizes or {}, constants or {})[0]
 
 

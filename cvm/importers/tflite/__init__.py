@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import cvm
+from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
@@ -34,10 +35,17 @@ ROUNDINGS = ("tflite_double", "single")
 Sizes = Mapping[str, "Sequence[int]"]
 
 
+@USER_TRACEBACK
 def from_tflite(
     model: str | PathLike[str] | bytes, sizes: Sizes | None = None, rounding: str = "tflite_double"
 ) -> Imported:
-    """See `cvm.from_tflite`."""
+    """A TensorFlow Lite (LiteRT) model as a verified module, whose function is `main`.
+
+    `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that is not known; by default they are
+    those of the file. The operations compute what LiteRT's reference kernels do; `rounding="single"` is for models that are to
+    run as on kernels built with single rounding. State becomes further arguments and results. Raises ParseError, which names every
+    operator that cannot be imported. The model is not executed.
+    """
     return imported(model, sizes or {}, rounding)[0]
 
 

@@ -6,6 +6,7 @@ from os import PathLike
 from types import SimpleNamespace
 from typing import Any
 
+from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
@@ -17,8 +18,13 @@ from .graph import ELEMENTS, Graph
 from .rules import At
 
 
+@USER_TRACEBACK
 def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
-    """See `cvm.from_tosa`."""
+    """A TOSA graph, the path of a flatbuffer or its bytes, as a verified module, whose function is `main`.
+
+    Graphs of integers are imported, and every result is what the specification says, bit for bit. Raises ParseError, which
+    names every operator that cannot be imported.
+    """
     filename, data = contents(model, "<tosa>")
     try:
         return program(read(data), filename)
