@@ -229,9 +229,8 @@ def limits(
     that are told, and `text_bytes` the length of a text. A program that exceeds a limit is an error whose code is
     `limit.` and its name. Functions keep the limits that they were compiled under.
     """
-    changes = dict(locals())
     try:
-        return _limited(**changes)
+        return _limited(**dict(locals()))
     except ValueError as e:
         raise Error(str(e)) from None
 

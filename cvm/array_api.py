@@ -33,8 +33,7 @@ def whole_number(value: Any, what: str) -> int:
 
 def whole_axis(axis: Any, rank: int) -> int:
     """An axis counted from the front."""
-    found = whole_number(axis, "an axis")
-    if not -rank <= found < rank:
+    if not -rank <= (found := whole_number(axis, "an axis")) < rank:
         fail(f"the array has {rank} dimensions, got axis {found}")
     return found % rank
 
@@ -50,8 +49,7 @@ def whole_axes(axis: Axes, rank: int) -> tuple[int, ...]:
 
 def astype(x: Any, dtype: Any) -> Any:
     """Integers wrap as in C; floats are converted as NumPy does on x86-64, or by the dali dialect's rules as Theano does."""
-    element = element_of(dtype)
-    if x.type.element is element:
+    if x.type.element is (element := element_of(dtype)):
         return x
     if by_dali(x):
         return apply("theano.elemwise", x, scalar_op="cast", dtype=element)
@@ -81,8 +79,7 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
             fail(f"{a} is no number of NumPy's {dtype}")
 
     found = [tracer.array(typed(a), "dali") for a in arrays]
-    types = dict.fromkeys(str(f.type.element) for f in found)
-    if len(types) > 1:
+    if len(types := dict.fromkeys(str(f.type.element) for f in found)) > 1:
         fail(f"np.{what} wants arrays of one element type, got {' and '.join(types)}: use astype on them")
     return found
 
@@ -150,8 +147,7 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
         present = apply("theano.elemwise", x, where, scalar_op="second")
         wide = np.float64 if dtype is None and x.type.element.is_discrete else dtype or x.dtype
         count = astype(REDUCTIONS["sum"](present, axis, keepdims=keepdims), wide)
-        total = REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where)
-        return ufunc_of_trace("divide", total, count)
+        return ufunc_of_trace("divide", REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where), count)
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element is F16:
@@ -161,8 +157,7 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
     if all(isinstance(n, int) for n in sizes):
         count: Any = np.asarray(np.prod(sizes, dtype=np.float64), x.dtype)
     else:  # the size is known at run time only
-        ones = apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second")
-        count = apply("theano.sum", ones, axis=over)
+        count = apply("theano.sum", apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second"), axis=over)
     return _kept(ufunc_of_trace("divide", apply("theano.sum", x, axis=over), count), over, keepdims)
 
 
@@ -259,8 +254,7 @@ def subscript(x: Any, key: Any) -> Any:
     """Integers, slices, ..., None and arrays of integers, as in NumPy."""
     given = list(key) if isinstance(key, tuple) else [key]
     taken = sum(p is not None and p is not ... for p in given)
-    dots = [n for n, p in enumerate(given) if p is ...]
-    if len(dots) > 1:
+    if len(dots := [n for n, p in enumerate(given) if p is ...]) > 1:
         fail("a subscript has at most one ...")
     if taken > x.ndim:
         fail(f"the array has {x.ndim} dimensions, got {taken} subscripts")
@@ -501,15 +495,13 @@ def _in_own_words(
     name: str, own: Mapping[str, Parameter], args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], Any]:
     """The arguments for NumPy's parameters as those of a function that may name them otherwise, and the value of `out`."""
-    numpys = _signature_of_numpys(name)
-    if numpys is None:
+    if (numpys := _signature_of_numpys(name)) is None:
         return [*args], {o: v for o, v in options.items() if v is not None or o in own}, None
     positional, named, out = [], {}, None
     names = [*own]
     for n, (word, value) in enumerate(numpys.bind(*args, **options).arguments.items()):
         place = [*numpys.parameters].index(word)
-        parameter = numpys.parameters[word]
-        if parameter.kind is parameter.VAR_POSITIONAL:
+        if (parameter := numpys.parameters[word]).kind is parameter.VAR_POSITIONAL:
             positional += value
         elif parameter.kind is parameter.VAR_KEYWORD:
             named |= {o: v for o, v in value.items() if v is not None}

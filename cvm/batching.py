@@ -61,15 +61,13 @@ class _Batch:
         axes = self.in_axes if isinstance(self.in_axes, (tuple, list)) else [self.in_axes] * len(args)
         if len(axes) != len(args):
             fail(f"in_axes has an axis for each of the {len(args)} arguments, got {len(axes)}")
-        forms = [None if a is None else _along(a, x, "in_axes") for a, x in zip(axes, args, strict=True)]
-        given = [(x, a) for f in forms if f is not None for x, a in f[1] if a is not None]
-        tracer = tracer_of([x for x, _ in given])
-        if tracer is None:
+        forms = [(("static", x), []) if a is None else _along(a, x, "in_axes") for a, x in zip(axes, args, strict=True)]
+        given = [(x, a) for _, pairs in forms for x, a in pairs if a is not None]
+        if (tracer := tracer_of([x for x, _ in given])) is None:
             fail("cvm.vmap stacks arrays: in_axes names none of the arguments")
         arrays = [x if isinstance(x, TracedArray) else tracer.constant(np.asarray(x)) for x, _ in given]
         stacks = [moveaxis(x, whole_axis(a, x.ndim), 0) for x, (_, a) in zip(arrays, given, strict=True)]
-        sizes = list(dict.fromkeys(s.shape[0] for s in stacks))
-        if len(sizes) != 1:
+        if len(sizes := list(dict.fromkeys(s.shape[0] for s in stacks))) != 1:
             fail(f"the stacks of cvm.vmap have one size, got {' and '.join(map(str, sizes))}")
         self.tracer, self.size, self.span = tracer, sizes[0], caller()
         inner = Tracer(f"{tracer.name}.vmap{len(tracer.functions)}", tracer.rules, outer=tracer)
@@ -77,12 +75,10 @@ class _Batch:
             one = inner.argument(f"x{n}", TensorType(stack.shape[1:], stack.type.element))
             self._enter(one.value, tracer.operand(stack, tracer.rules, self.span))
         elements = iter([TracedArray(inner, a) for a in inner.arguments])
-        leaves = [[x if a is None else next(elements) for x, a in f[1]] if f is not None else [] for f in forms]
+        leaves = iter([x if a is None else next(elements) for _, pairs in forms for x, a in pairs])
         inner.span = self.span
         with inner:
-            passed = [
-                unflatten(f[0], iter(x)) if f is not None else a for f, x, a in zip(forms, leaves, args, strict=True)
-            ]
+            passed = [unflatten(form, leaves) for form, _ in forms]
             form, results = _along(self.out_axes, self.function(*passed), "out_axes")
         found = [(inner.operand(x, tracer.rules, self.span), a) for x, a in results]
         self.values |= {mine: outer for outer, mine in inner.captured.items()}
@@ -116,9 +112,9 @@ class _Batch:
             self._enter(one, stack)
 
     def _add(self, operator: Any, change: Callable[[Value], Value]) -> list[Value]:
-        made = operator.map(change)
-        made = made.with_signature(*operator.signature) if isinstance(operator, Calling) else made
-        return [a.value for a in self.tracer.add(made, self.span)]
+        mapped = operator.map(change)
+        mapped = mapped.with_signature(*operator.signature) if isinstance(operator, Calling) else mapped
+        return [a.value for a in self.tracer.add(mapped, self.span)]
 
     def _by_rule(self, operator: Any, operands: Sequence[Value]) -> list[Value]:
         """The results of the operator on stacks; none where there is no rule for it."""
@@ -156,8 +152,7 @@ class _Batch:
 
     def _by_loop(self, operation: Operation, operands: Sequence[Value]) -> list[Value]:
         """The results of the operation on one element after the other."""
-        known = [v for v in operands if not isinstance(v, Literal)]
-        order = sorted(known, key=lambda v: v not in self.stacked)
+        order = sorted([v for v in operands if not isinstance(v, Literal)], key=lambda v: v not in self.stacked)
         copies = {v: Value(f"a{n}", v.known_type, self.span) for n, v in enumerate(order)}
         made: Operator[Value] = operation.operator.map(lambda v: copies.get(v, v))
         name, results = f"{self.tracer.name}.each{len(self.tracer.functions)}", operation.results

@@ -339,8 +339,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from cvm.dialect.ir.suggest import did_you_mean
 
-        word = re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message)
-        if word is not None:
+        if (word := re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message)) is not None:
             commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
             known = {n: p for c in commands for n, p in c.choices.items()}
             flags = [f for p in (self, *known.values()) for a in p._actions for f in a.option_strings]

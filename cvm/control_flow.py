@@ -50,8 +50,7 @@ def scan(
         fail(f"cvm.scan takes as many steps as xs have slices, or length, {got}")
 
     def step(carry: Any, taken: Sequence[TracedArray]) -> Any:
-        returned = f(carry, unflatten(form, iter(taken)))
-        if not isinstance(returned, tuple) or len(returned) != 2:
+        if not isinstance(returned := f(carry, unflatten(form, iter(taken))), tuple) or len(returned) != 2:
             fail("the function of cvm.scan returns a pair: the next carry, and the element of this step, or None")
         return returned
 
@@ -156,8 +155,7 @@ class _Body:
 
     def _settled(self, n: int, found: TracedArray) -> bool:
         """Test whether a carried value keeps its type; a Python number takes that of the next step's."""
-        carried = self.carried[n]
-        if found.type.key[1] != carried.type.key[1]:
+        if found.type.key[1] != (carried := self.carried[n]).type.key[1]:
             which = f"the step's result {n} has shape {found.shape}"
             fail(f"{self.name} carries an array of shape {carried.shape}, {which}")
         if found.dtype == carried.dtype or (found.weak and np.can_cast(found.dtype, carried.dtype, "same_kind")):

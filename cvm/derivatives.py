@@ -100,19 +100,17 @@ class _Recorded:
     """A function recorded again on copies of some arguments."""
 
     def __init__(self, function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
-        flat = [flatten_results(a) if n in wrt else (None, []) for n, a in enumerate(args)]
+        flat = [flatten_results(a) if n in wrt else (("static", a), []) for n, a in enumerate(args)]
         leaves = [x for _, xs in flat for x in xs]
-        tracer = tracer_of([*leaves, *args])
-        if tracer is None:
+        if (tracer := tracer_of([*leaves, *args])) is None:
             fail("a derivative is taken of a function of arrays")
         self.tracer: Tracer = tracer
         self.builder = Builder(tracer.operations, caller())
         self.by = [self.node(x).scalar("identity") for x in leaves]
         copies = iter([TracedArray(tracer, n.value) for n in self.by])
-        given = [unflatten(f, copies) if f is not None else a for (f, _), a in zip(flat, args, strict=True)]
-        self.forms = [f for f, _ in flat if f is not None]
+        self.forms = [flat[n][0] for n in sorted(wrt)]
         first = len(tracer.operations)
-        self.value = plain_function(function)(*given)
+        self.value = plain_function(function)(*[unflatten(form, copies) for form, _ in flat])
         self.operations = tracer.operations[first:]
         self.form, results = flatten_results(self.value)
         self.results = [self.node(r).value for r in results]
@@ -126,8 +124,7 @@ class _Recorded:
 
     def seeds(self, given: Sequence[Any], values: Sequence[Value], what: str, each: str) -> list[Node]:
         """The seeds of the derivative: numbers for values of rank 0, and arrays of the values' shapes."""
-        seeds = [self.node(g) for g in flatten_results(list(given))[1]]
-        if len(seeds) != len(values):
+        if len(seeds := [self.node(g) for g in flatten_results(list(given))[1]]) != len(values):
             fail(f"expected {len(values)} {what}s, one of each {each}, got {len(seeds)}")
         for seed, value in zip(seeds, values, strict=True):
             expected, got = value.known_type, seed.value.known_type
@@ -138,8 +135,7 @@ class _Recorded:
 
     def pulled(self, seeds: Sequence[Node]) -> list[Any]:
         """The cotangents, each in its argument's structure."""
-        found = self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)
-        leaves = iter(self.arrays(found))
+        leaves = iter(self.arrays(self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)))
         return [unflatten(f, leaves) for f in self.forms]
 
 

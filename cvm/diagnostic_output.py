@@ -14,8 +14,8 @@ from cvm.dialect.ir.diagnostics import Diagnostic, Span
 
 SHOWN = 50  # diagnostics of a kind that one run prints
 COLOURS = {"error": "1;31", "warning": "1;35", "note": "1;36"}
-_HEAD = re.compile(r"^(.*?)(\berror|\bwarning|\bnote)(\[[\w.]+\])?: ")
-_CARET = re.compile(r"^(\s*)(\^~*)$")
+_HEAD = re.compile(r"^(.*?)(\berror|\bwarning|\bnote)(\[[\w.]+\])?: ", re.MULTILINE)
+_CARET = re.compile(r"^([ \t]*)(\^~*)$", re.MULTILINE)
 
 
 def in_colour(stream: IO[str] | None) -> bool:
@@ -41,23 +41,15 @@ def counted(n: int, what: str) -> str:
 
 def coloured(diagnostic: Diagnostic) -> str:
     """The text of a diagnostic with the colours of a terminal."""
-    return "\n".join(map(_coloured, str(diagnostic).split("\n")))
-
-
-def _coloured(line: str) -> str:
-    if caret := _CARET.match(line):
-        return f"{caret[1]}\033[1;32m{caret[2]}\033[0m"
-    if head := _HEAD.match(line):
-        return f"\033[1m{head[1]}\033[{COLOURS[head[2]]}m{head[2]}{head[3] or ''}:\033[0m {line[head.end() :]}"
-    return line
+    text = _CARET.sub("\\1\033[1;32m\\2\033[0m", str(diagnostic))
+    return _HEAD.sub(lambda m: f"\033[1m{m[1]}\033[{COLOURS[m[2]]}m{m[2]}{m[3] or ''}:\033[0m ", text)
 
 
 def _place(span: Span) -> dict[str, Any]:
     line, column = span.source.place(span.start)
     end_line, end_column = span.source.place(max(span.start, span.end))
-    return {
-        "file": span.source.filename, "line": line, "column": column, "end_line": end_line, "end_column": end_column,
-    }  # fmt: skip
+    place = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
+    return {"file": span.source.filename, **place}
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> str:
@@ -65,8 +57,8 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> str:
     found = []
     for d in diagnostics:
         notes = [{"message": n.message, **(_place(n.span) if n.span else {})} for n in d.notes]
-        said = {"severity": d.severity, "code": d.code, "message": d.message}
-        found.append({**said, **_place(d.span), "notes": notes})
+        head = {"severity": d.severity, "code": d.code, "message": d.message}
+        found.append({**head, **_place(d.span), "notes": notes})
     return json.dumps(found, indent=1)
 
 
@@ -90,8 +82,6 @@ def as_sarif(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def _location(span: Span) -> dict[str, Any]:
-    at = _place(span)
-    region = {
-        "startLine": at["line"], "startColumn": at["column"], "endLine": at["end_line"], "endColumn": at["end_column"],
-    }  # fmt: skip
-    return {"physicalLocation": {"artifactLocation": {"uri": at["file"]}, "region": region}}
+    uri, *ends = _place(span).values()
+    region = dict(zip(("startLine", "startColumn", "endLine", "endColumn"), ends, strict=True))
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}

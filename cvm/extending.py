@@ -86,8 +86,7 @@ def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
             known = [n for n, p in PASSES.items() if p.unit is UNITS[level]]
             raise Error(f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}")
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        made = declare(level, UNITS[level])(function)
-        REGISTERED[name] = replace(made, summary=summary, after=after)
+        REGISTERED[name] = replace(declare(level, UNITS[level])(function), summary=summary, after=after)
         PLACED.extend([name] * bool(after))
         return function
 

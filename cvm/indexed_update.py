@@ -6,7 +6,7 @@ one element `set` keeps the last, the others combine all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
@@ -53,18 +53,6 @@ class IndexUpdate:
         return reshape(apply("builtin.scatter", *given, axes=(0,), scalar_op=COMBINED[name]), x.shape)
 
 
-def _method(name: str) -> Callable[[IndexUpdate, Any], Any]:
-    def change(self: IndexUpdate, values: Any) -> Any:
-        return self.changed(name, values)
-
-    change.__name__ = name
-    return change
-
-
-for _name in COMBINED:
-    setattr(IndexUpdate, _name, _method(_name))
-
-
 def _mask(x: TracedArray, key: Any) -> Any:
     """The key as a mask of the array's rank, or None."""
     mask = np.asarray(key) if isinstance(key, (list, np.ndarray)) else key
@@ -98,15 +86,14 @@ def _set(self: TracedArray, key: Any, values: Any) -> None:
     update_in_place(self, IndexUpdate(self, key).changed("set", values))
 
 
-def _update(name: str) -> Callable[..., None]:
-    def update(x: Any, indices: Any, values: Any) -> None:
-        if not isinstance(x, TracedArray):
-            fail("traced values change traced arrays only: make the array of traced ones, as by np.zeros_like")
-        update_in_place(x, IndexUpdate(x, indices).changed(name, values))
-
-    return update
+def _update(name: str, x: Any, indices: Any, values: Any) -> None:
+    if not isinstance(x, TracedArray):
+        fail("traced values change traced arrays only: make the array of traced ones, as by np.zeros_like")
+    update_in_place(x, IndexUpdate(x, indices).changed(name, values))
 
 
-NUMPY_UPDATES |= {ufunc: _update(name) for name, ufunc in UFUNCS.items()}
+for _name in COMBINED:
+    setattr(IndexUpdate, _name, partialmethod(IndexUpdate.changed, _name))
+NUMPY_UPDATES |= {ufunc: partial(_update, name) for name, ufunc in UFUNCS.items()}
 TracedArray.at = property(IndexUpdate)  # type: ignore[attr-defined]
 TracedArray.__setitem__ = _set  # type: ignore[method-assign]

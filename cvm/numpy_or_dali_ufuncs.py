@@ -60,8 +60,7 @@ def by_dali(name: str, inputs: Sequence[Any]) -> Any:
 
 def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     """The ufunc as NumPy computes it; NotImplemented where there is no formula for it."""
-    name = ALIASES.get(name, name)
-    if name in RESULTS:
+    if (name := ALIASES.get(name, name)) in RESULTS:
         return tuple(by_numpy(part, inputs) for part in RESULTS[name])
     if name not in ufuncs():
         return NotImplemented
@@ -109,8 +108,7 @@ def loop_of(name: str, inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any], 
 def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
     """An operand in the element type of the loop; a weak one becomes it, a strong one is cast where that is needed."""
     if type(given) not in PYTHON_NUMBERS:
-        array = tracer.array(given)
-        if array.dtype == dtype:
+        if (array := tracer.array(given)).dtype == dtype:
             return array
         element = element_of(dtype)
         checked = array.weak is int and element.is_integer
@@ -158,8 +156,7 @@ def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
         return True
     if element is F64 and any(type(x) is float and float(np.float32(x)) != x for x in inputs):
         return True  # the number is an f32 there
-    literal = {int: I32, float: F32}
-    types = [literal.get(weak_kind(x)) or x.type.element for x in inputs]
+    types = [{int: I32, float: F32}.get(weak_kind(x)) or x.type.element for x in inputs]
     if name not in DALI or any(e.kind == "complex" for e in types) or set(types) <= {element} <= {F32, F64}:
         return False
     operator = OPERATORS[f"dali.{DALI[name]}"]

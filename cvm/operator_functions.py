@@ -47,8 +47,7 @@ class RuleFunction(OperatorFunction):
         wrong = not sum(f.required for f in fields) <= len(operands) <= len(fields)
         if tracer is None or tracer.rules == "dali" or wrong:
             return super().__call__(*operands, **attributes)
-        function = NUMPY[self.__name__]
-        if isinstance(function, str):
+        if isinstance(function := NUMPY[self.__name__], str):
             return ufunc_of_trace(function, *operands, **attributes)
         return function(*operands, **attributes)
 

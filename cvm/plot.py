@@ -14,6 +14,7 @@ SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by
 MAP = "viridis"
 MATRIX = 32  # rows and columns of a matrix that is drawn with axes and a scale, instead of as an image
 NUMBERED = 12  # and of one whose elements are written in it
+CHANNELS = (1, 3, 4)
 PAUSE = 40  # milliseconds between the pictures of a .gif
 
 Readings = Mapping[str, Sequence[np.ndarray]]  # maps a name to its array at every reading
@@ -29,14 +30,15 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
         raise cvm.Error("pictures need matplotlib: pip install 'cvm-lang[plot]'") from None
     matplotlib.use("Agg")
     images = {name: found for name, arrays in readings.items() if (found := pictures(arrays))}
-    kind = Path(path).suffix.lower()
+    first, kind = next(iter(images.values()), []), Path(path).suffix.lower()
     try:
         if kind == ".gif":
             if not images:
                 raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}, and no reading is like an image")
-            _moving(path, next(iter(images.values())))
-        elif len(readings) == 1 and images and kind == ".png" and not _is_matrix(next(iter(images.values()))[-1]):
-            _images(next(iter(images.values()))[-1:])[0].save(path, optimize=True)
+            frames = _images(first)
+            frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0)
+        elif len(readings) == 1 and images and kind == ".png" and not _is_matrix(first[-1]):
+            _images(first[-1:])[0].save(path, optimize=True)
         else:
             _figure(path, readings, images, times)
     except OSError as e:
@@ -47,8 +49,8 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
 
 def pictures(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The arrays as greyscale or RGB images; empty if they are no images."""
-    found = [_picture(a) for a in arrays]
-    return [p for p in found if p is not None] if found and all(p is not None for p in found) else []
+    found = [p for a in arrays if (p := _picture(a)) is not None]
+    return found if len(found) == len(arrays) else []
 
 
 def _picture(array: np.ndarray) -> np.ndarray | None:
@@ -57,13 +59,10 @@ def _picture(array: np.ndarray) -> np.ndarray | None:
         array = np.abs(array)
     if array.ndim == 4:
         array = array[0] if len(array) else array
-    if array.ndim == 3:
-        if array.shape[2] in (1, 3, 4):
-            array = array[:, :, 0] if array.shape[2] == 1 else array[:, :, :3]
-        elif array.shape[0] in (1, 3, 4):
-            array = array[0] if array.shape[0] == 1 else np.moveaxis(array[:3], 0, 2)
-        else:
-            array = array[0] if len(array) else array
+    if array.ndim == 3 and array.shape[2] not in CHANNELS:
+        array = np.moveaxis(array, 0, 2) if array.shape[0] in CHANNELS else array[0] if len(array) else array
+    if array.ndim == 3 and array.shape[2] in CHANNELS:
+        array = array[:, :, 0] if array.shape[2] == 1 else array[:, :, :3]
     image = array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)
     return array if image and min(array.shape[:2]) > 1 else None
 
@@ -95,17 +94,11 @@ def _images(arrays: Sequence[np.ndarray]) -> list[Any]:
     return found
 
 
-def _moving(path: str, arrays: Sequence[np.ndarray]) -> None:
-    frames = _images(arrays)
-    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0)
-
-
 def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndarray]], times: Sequence[int]) -> None:
     """A panel for each reading: an image, the curve of a vector, or of a number over time."""
     from matplotlib.figure import Figure
 
-    shown = [n for n, arrays in readings.items() if n in images or arrays[-1].ndim <= 1]
-    if not shown:
+    if not (shown := [n for n, arrays in readings.items() if n in images or arrays[-1].ndim <= 1]):
         raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}")
     figure = Figure(figsize=(5 * min(len(shown), 3), 4 * -(-len(shown) // 3)), layout="constrained")
     panels: Any = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False)

@@ -79,8 +79,7 @@ class Tracer:
             return given.value
         if self.outer is None:
             fail("an array of another compiled function, or kept from an earlier trace, is used here", span)
-        value = self.outer.seen(given, span)
-        if isinstance(value, Literal):
+        if isinstance(value := self.outer.seen(given, span), Literal):
             return value
         return self.captured.setdefault(value, Value(f"outer{len(self.captured)}", value.known_type, span))
 
@@ -167,11 +166,9 @@ def caller() -> Span:
 def apply(name: str, *operands: Any, **attributes: Any) -> Any:
     """An operator applied to traced arrays, numbers and NumPy data; a tuple where it has several results."""
     span = caller()
-    operator = OPERATORS.get(name)
-    if operator is None:
+    if (operator := OPERATORS.get(name)) is None:
         fail(f"there is no operator {name}", span)
-    tracer = tracer_of(operands)
-    if tracer is None:
+    if (tracer := tracer_of(operands)) is None:
         fail(f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span)
     results = tracer.add(operator(**_bind(tracer, operator, list(operands), attributes, span)), span)
     return results[0] if len(results) == 1 else results
@@ -466,11 +463,10 @@ def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:
 
 
 def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
-    operation = _binary(name)
 
     def operate(self: TracedArray, other: Any) -> Any:
         self.change_in_place(f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements")
-        return into(self, operation(self, other))
+        return into(self, _binary(name)(self, other))
 
     return operate
 

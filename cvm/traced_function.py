@@ -111,14 +111,12 @@ class TracedFunction(Generic[P, R]):
         """Bind as a method: one compiled function per instance, stored in it."""
         if instance is None:
             return self
-        methods = self._methods(instance)
-        if self not in methods:
+        if self not in (methods := self._methods(instance)):
             methods[self] = traced(self.function.__get__(instance, owner), self.options)
         return methods[self]
 
     def _methods(self, instance: Any) -> dict[TracedFunction, TracedFunction]:
-        own = getattr(instance, "__dict__", None)
-        if not isinstance(own, dict):
+        if not isinstance(own := getattr(instance, "__dict__", None), dict):
             return self._elsewhere.setdefault(id(instance), {})
         if not isinstance(kept := own.get(METHODS), _Methods) or kept.instance != id(instance):
             own[METHODS] = kept = _Methods(id(instance))

@@ -54,8 +54,7 @@ def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
 
 def _literal(text: str) -> np.ndarray:
     try:
-        found = np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))
-        if found.dtype.kind not in "biufc":
+        if (found := np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))).dtype.kind not in "biufc":
             raise ValueError("expected numbers")
         return found
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as e:
@@ -68,8 +67,7 @@ def _table(path: str, type: Type | None) -> np.ndarray:
     try:
         with open(path, encoding="utf-8") as file:
             rows = [line.split(",") for line in file.read().splitlines() if line.strip()]
-        cells = [[ast.literal_eval(cell.strip()) for cell in row] for row in rows]
-        found = np.array(cells)
+        found = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
         if found.dtype.kind not in "biufc":
             raise ValueError("expected numbers")
     except OSError as e:
@@ -77,8 +75,7 @@ def _table(path: str, type: Type | None) -> np.ndarray:
     except (ValueError, SyntaxError, UnicodeError) as e:
         why = "rows differ in length" if "inhomogeneous" in str(e) else "expected numbers with commas between them"
         raise Usage(f"{path} cannot be read: {why}") from None
-    flat = type is not None and len(type.array_shape) == 1 and 1 in found.shape
-    return found.reshape(-1) if flat else found
+    return found.reshape(-1) if type is not None and len(type.array_shape) == 1 and 1 in found.shape else found
 
 
 def _picture(path: str) -> np.ndarray:

@@ -24,8 +24,7 @@ LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
 def build(options: Namespace) -> int:
     from cvm.jit import aot
 
-    path = Path(options.output)
-    if path.suffix not in (".o", *SHARED):
+    if (path := Path(options.output)).suffix not in (".o", *SHARED):
         raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
     entries = options.entry or ["main"]
     module = load(options.program)
@@ -55,8 +54,7 @@ def _sizes(items: list[str], module: Module, entries: list[str]) -> dict[str, in
 
 def _link(image: bytes, path: Path) -> None:
     """Link an object file to a shared library, with a linker of this machine."""
-    linker = next((found for name in LINKERS if (found := shutil.which(name))), None)
-    if linker is None:
+    if (linker := next(filter(None, map(shutil.which, LINKERS)), None)) is None:
         raise cvm.Error(
             f"a shared library needs a linker, and none of {', '.join(LINKERS)} is there; "
             f"-o {path.with_suffix('.o')} makes an object file without one"

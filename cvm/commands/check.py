@@ -31,7 +31,7 @@ from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.program.function import Value
 from cvm.dialect.program.module import Module
-from cvm.importers.exactness import Verdict, summary, verdicts
+from cvm.importers.exactness import summary, verdicts
 from cvm.lowering.formulas.overflow_warnings import possible_overflows
 
 FORMAT = "cvm certificate 1"
@@ -41,50 +41,43 @@ EMPTY = "expected a function, as in func @main(%x: tensor<4xi32>) { return %x },
 
 def check(options: Namespace) -> int:
     """Prints what is found; 1 where something is a mistake, may overflow, or is warned of under `--werror`."""
-    mistakes: list[cvm.Diagnostic] = []
-    warned: list[cvm.Diagnostic] = []
-    overflows: list[cvm.Diagnostic] = []
+    found: dict[str, list[cvm.Diagnostic]] = {"warning": [], "possible overflow": [], "error": []}
     bounded = 0
     if options.output and (not options.exact_as or len(options.programs) > 1):
         raise Usage("-o writes the certificate of one model, with --exact-as")
     for name in options.programs:
         try:
-            module = read_level(name)
-        except cvm.Error as e:
-            mistakes += e.diagnostics
-            continue
-        if not isinstance(module, Module):
-            if options.format == "text":
-                formulas = isinstance(module, Formulas)
-                count = len(module.steps) if formulas else len(module.kernels)
-                print(f"{name}: ok, {counted(count, 'formula' if formulas else 'kernel')}")
-            continue
-        if not module.functions:
-            mistakes.append(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
-            continue
-        if options.exact_as:
-            try:
-                found = verdicts(module, options.exact_as)
+            if not isinstance(program := read_level(name), Module):
+                formulas = isinstance(program, Formulas)
+                parts = [
+                    counted(len(program.steps), "formula") if formulas else counted(len(program.kernels), "kernel")
+                ]
+            elif not program.functions:
+                raise cvm.Error(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
+            elif options.exact_as:
+                operators = verdicts(program, options.exact_as)
                 if options.output:
-                    write(options.output, certificate(module, name, options.exact_as))
-            except cvm.Error as e:
-                mistakes += e.diagnostics
+                    write(options.output, certificate(program, name, options.exact_as))
+                bounded += sum(v.verdict == "bounded" for v in operators)
+                head = f"{name}: as {options.exact_as}, {counted(len(operators), 'operator')}"
+                print(head, *summary(operators), sep="\n  ")
                 continue
-            bounded += sum(v.verdict == "bounded" for v in found)
-            print(f"{name}: as {options.exact_as}, {counted(len(found), 'operator')}", *summary(found), sep="\n  ")
-            continue
-        warned += warnings_of(module)
-        overflows += possible_overflows(module) if options.overflow else []
-        if options.format == "text":
-            operations = sum(len(f.operations) for f in module.functions.values())
-            print(f"{name}: ok, {counted(len(module.functions), 'function')}, {counted(operations, 'operation')}")
-    found = [*warned, *overflows, *mistakes]
-    if options.format != "text":
-        print(as_json(found) if options.format == "json" else as_sarif(found))
+            else:
+                found["warning"] += warnings_of(program)
+                found["possible overflow"] += possible_overflows(program) if options.overflow else []
+                operations = sum(len(f.operations) for f in program.functions.values())
+                parts = [counted(len(program.functions), "function"), counted(operations, "operation")]
+            if options.format == "text":
+                print(f"{name}: ok, {', '.join(parts)}")
+        except cvm.Error as e:
+            found["error"] += e.diagnostics
+    if options.format == "text":
+        for what, diagnostics in found.items():
+            show(diagnostics, what)
     else:
-        for some, what in ((warned, "warning"), (overflows, "possible overflow"), (mistakes, "error")):
-            show(some, what)
-    return 1 if bounded or mistakes or overflows or (warned and options.werror) else 0
+        diagnostics = [d for some in found.values() for d in some]
+        print(as_json(diagnostics) if options.format == "json" else as_sarif(diagnostics))
+    return 1 if bounded or found["error"] or found["possible overflow"] or (found["warning"] and options.werror) else 0
 
 
 # Certificates
@@ -92,10 +85,8 @@ def check(options: Namespace) -> int:
 
 def verify(options: Namespace) -> int:
     stated = _read(options.certificate)
-    module = load(options.model)
-    found = statement(module, options.model, str(stated.get("reference")), options.target)
-    different = difference({k: v for k, v in stated.items() if k != "made"}, found)
-    if different:
+    found = statement(load(options.model), options.model, str(stated.get("reference")), options.target)
+    if different := difference({k: v for k, v in stated.items() if k != "made"}, found):
         raise cvm.Error(f"{options.model} is not as {options.certificate} says: {different}")
     operators, calls = (counted(len(found[k]), k.removesuffix("s")) for k in ("operators", "calls"))
     print(f"{options.model}: verified on {options.target}: {operators}, {calls}")
@@ -106,8 +97,13 @@ def certificate(module: Module, name: str, reference: str) -> bytes:
     """The certificate of a model, made on this machine's processor."""
     from cvm.jit.host_processor import host_name, llvm_version
 
-    versions = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
-    made = {**versions, "python": platform.python_version(), "target": "cpu", "processor": host_name()}
+    made = {
+        "cvm": cvm.__version__,
+        "numpy": np.__version__,
+        "llvm": llvm_version(),
+        "python": platform.python_version(),
+    }
+    made |= {"target": "cpu", "processor": host_name()}
     return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
 
 
@@ -115,7 +111,6 @@ def statement(module: Module, name: str, reference: str, target: Any) -> dict[st
     """The part of a certificate that any machine and target has to find equal."""
     from cvm.jit.cache.keys import described
 
-    operators: list[Verdict] = verdicts(module, reference)
     lines = [line for f in module.functions.values() for line in described(f)]
     f: Any = cvm.compile(module, target=target)
     calls = []
@@ -126,7 +121,7 @@ def statement(module: Module, name: str, reference: str, target: Any) -> dict[st
         "format": FORMAT,
         "reference": reference,
         "model": {"file": Path(name).name, "sha256": hashlib.sha256(read(name)).hexdigest()},
-        "operators": [asdict(v) for v in operators],
+        "operators": [asdict(v) for v in verdicts(module, reference)],
         "program": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
         "calls": calls,
     }
@@ -140,8 +135,7 @@ def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
         shape = [UNKNOWN if isinstance(d, Size) else d for d in a.known_type.array_shape]
         is_narrow = element.is_integer and element.bits <= 16
         dtype = element.dtype if is_narrow else np.dtype(np.int16 if not element.is_discrete else np.uint8)
-        count = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        raw = hashlib.shake_256(f"{seed} {a.name}".encode()).digest(count)
+        raw = hashlib.shake_256(f"{seed} {a.name}".encode()).digest(int(np.prod(shape, dtype=object)) * dtype.itemsize)
         numbers = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(shape)
         if not is_narrow:
             numbers = numbers / 2**13 if not element.is_discrete else numbers & (1 if element.name == "i1" else 127)

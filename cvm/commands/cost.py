@@ -40,8 +40,7 @@ def cost(options: Namespace) -> int:
 def counted(program: Level, entry: str, options: CompileOptions, sizes: Mapping[str, int]) -> dict[str, Cost]:
     """The cost of a call by operation, where there are operations, and by kernel; of a graph that of a tick."""
     f: Any = compiled(program, entry, "cpu", options)
-    kinds = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
-    return {by: f.cost(by, **sizes) for by in kinds}
+    return {by: f.cost(by, **sizes) for by in (("operation", "kernel") if isinstance(program, Module) else ("kernel",))}
 
 
 def as_json(c: Cost) -> dict[str, Any]:

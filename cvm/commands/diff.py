@@ -65,8 +65,7 @@ class Side:
         function, program = self.function, self.program
         assert program is not None
         if isinstance(program, Module):
-            wanted = tuple(self.values()[n] for n in names)
-            tapped = replace(function, results=wanted, declared=None, return_spans=())
+            tapped = replace(function, results=tuple(self.values()[n] for n in names), declared=None, return_spans=())
             program = program.with_functions({**program.functions, self.entry: tapped})
         f: Any = compiled(program, self.entry, self.target)
         results = [v.name for v in f.function.results]
@@ -93,14 +92,12 @@ class Difference:
 
 def diff(options: Namespace) -> int:
     a, b = _sides(options)
-    names = _common(a, b)
-    if not names:
+    if not (names := _common(a, b)):
         raise Usage(f"{a.label} and {b.label} have no value of one name")
     given = options.inputs or options.input or options.random_inputs is not None or not a.function.arguments
     for seed in range(1 if given else options.seeds):
         arrays = inputs(a.function, options) if given else random_arrays(a.function, seed)
-        said = explain(a, b, arrays, options.ulps)
-        if said:
+        if said := explain(a, b, arrays, options.ulps):
             print(said)
             return 1
     print(f"{a.label} and {b.label}: all {len(names)} values are the same")
@@ -116,8 +113,7 @@ def _common(a: Side, b: Side) -> list[str]:
 def _sides(options: Namespace) -> tuple[Side, Side]:
     """The two sides: where an option is given once or not at all, they share it."""
     targets = options.target or (["cpu", "reference"] if options.b is None and not options.pipeline else ["cpu"])
-    pipelines = options.pipeline or [""]
-    if len(targets) > 2 or len(pipelines) > 2:
+    if len(targets) > 2 or len(pipelines := options.pipeline or [""]) > 2:
         raise Usage("diff compares two: --target and --pipeline are given twice at most")
     files = [options.a, options.b or options.a]
     sides = []
@@ -132,8 +128,7 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
         program = read_level(name)
         if pipeline:
             program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
-        differing = ((name, files), (pipeline, pipelines), (target, targets))
-        parts = [part for part, both in differing if len(set(both)) > 1]
+        parts = [part for part, both in ((name, files), (pipeline, pipelines), (target, targets)) if len(set(both)) > 1]
         entry = options.entry if isinstance(program, Module) else entries(program)[0]
         sides.append(Side(" ".join(filter(None, parts)) or name, entry, program, target))
     return sides[0], sides[1]
@@ -153,8 +148,7 @@ def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) 
     """The same among these values."""
     kernels = isinstance(b.program, Plan) or isinstance(a.program, Plan)
     of_a, of_b = a.evaluate(names), b.evaluate(names)
-    found = first_difference(of_a(arrays), of_b(arrays), ulps, kernels)
-    if found is None:
+    if (found := first_difference(of_a(arrays), of_b(arrays), ulps, kernels)) is None:
         return ""
     name = found.name
 
@@ -178,8 +172,7 @@ def first_difference(
         if x.shape != y.shape or x.dtype != y.dtype:
             return Difference(name, (), f"{x.dtype}{list(x.shape)}", f"{y.dtype}{list(y.shape)}", None, x.size, x.size)
         apart = distance(x, y)
-        wrong = apart > ulps
-        if wrong.any():
+        if (wrong := apart > ulps).any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             return Difference(name, at, x[at], y[at], int(apart[at]), int(wrong.sum()), x.size)
     return None
@@ -234,8 +227,7 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
         whole = max(n for x, axes in zip(arrays, at, strict=True) for n, hit in zip(x.shape, axes, strict=True) if hit)
         for n in (1, 2, 3, 4, 8, 16, 32, 64):
             cuts = (tuple(slice(n if hit else None) for hit in axes) for axes in at)
-            cut = [x[part] for x, part in zip(arrays, cuts, strict=True)]
-            if n < whole and shows(cut):
+            if n < whole and shows(cut := [x[part] for x, part in zip(arrays, cuts, strict=True)]):
                 arrays = cut
                 break
     for value in (0, 1):

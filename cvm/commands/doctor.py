@@ -45,8 +45,7 @@ def cache(options: Namespace) -> int:
 
 def cache_lines() -> Iterator[str]:
     """Lines with the place of the cache and its entries."""
-    folder = disk_cache.folder()
-    if folder is None:
+    if (folder := disk_cache.folder()) is None:
         yield "off: CVM_CACHE_DIR is empty"
         return
     sizes = [size for _, size, _ in disk_cache.entries(folder)]

@@ -32,10 +32,8 @@ class Rule(NamedTuple):
 
 
 def explain(options: Namespace) -> int:
-    found = rule_of(options.code)
-    if found is None:
-        known = [*rules(), *violations()]
-        raise Usage(f"there is no code {options.code}{did_you_mean(options.code, known)}")
+    if (found := rule_of(options.code)) is None:
+        raise Usage(f"there is no code {options.code}{did_you_mean(options.code, [*rules(), *violations()])}")
     parts = [f"{options.code}: {found.text}"]
     parts += [f"{side}\n{indent(text, '  ')}" for side in ("wrong", "right") if (text := getattr(found, side))]
     print("\n\n".join(parts))
@@ -47,9 +45,8 @@ def rule_of(code: str) -> Rule | None:
     if code in rules():
         return rules()[code]
     name, _, last = code.rpartition(".")
-    if name not in OPERATORS:
+    if (operator := OPERATORS.get(name)) is None:
         return None
-    operator = OPERATORS[name]
     constraints = (*operator.placement, *operator.constraints, *operator.afterwards)
     text = GENERAL.get(last) or next((c.text for c in constraints if f"C{c.number}" == last), None)
     return None if text is None else Rule(text, violations().get(code, ""), dedent(operator.example).strip())

@@ -44,25 +44,22 @@ def importing(options: Namespace) -> int:
 def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
     """The text, and the constants that it reads from the archive."""
     path = Path(options.model)
-    if path.suffix.lower() == ".onnx":
+    if (suffix := path.suffix.lower()) == ".onnx":
         from cvm.importers.onnx import imported
 
         module, renamed = imported(path, dict(map(_size, options.size)), dict(map(_constant, options.constant)))
         return _onnx_text(module, renamed, archive)
     if options.constant:
         raise Usage("--constant is of ONNX models")
-    if path.suffix.lower() == ".tflite":
+    if suffix == ".tflite":
         from cvm.importers.tflite import imported as read_tflite
 
         sizes = {name: [n] if isinstance(n, int) else n for name, n in map(_size, options.size)}
         return _onnx_text(*read_tflite(path, sizes, options.rounding or "tflite_double"), archive)
     if options.size or options.rounding:
         raise Usage("--size is of ONNX and .tflite models, --rounding of the latter")
-    if path.suffix.lower() == ".tosa":
-        return _onnx_text(cvm.from_tosa(path), {}, archive)
-    suffix = path.suffix.lower().removeprefix(".")
-    load_offered("cvm.importers", suffix)
-    if (reader := IMPORTERS.get(suffix)) is not None:
+    load_offered("cvm.importers", suffix.removeprefix("."))
+    if (reader := {"tosa": cvm.from_tosa, **IMPORTERS}.get(suffix.removeprefix("."))) is not None:
         return _onnx_text(reader(path), {}, archive)
     model = read_model(path)
     return program_text(model, archive), model.constants
@@ -72,22 +69,24 @@ def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) 
     """The program with its large constants in the archive; ONNX's names of values are comments where the language has others."""
     constants: dict[str, np.ndarray] = {}
 
-    def kept(function: str, operation: Operation) -> Operation:
+    def archived(function: str, operation: Operation) -> Operation:
         operator = operation.operator
-        small = not isinstance(operator, Const) or operator.data.array.size <= INLINE or operator.data.splat
-        if archive is None or not isinstance(operator, Const) or small:
+        if (
+            archive is None
+            or not isinstance(operator, Const)
+            or operator.data.array.size <= INLINE
+            or operator.data.splat
+        ):
             return operation
         name = operation.results[0].name if function == "main" else f"{function}.{operation.results[0].name}"
         constants[name] = operator.data.array
         return replace(operation, operator=replace(operator, data=Data(constants[name], (archive, name))))
 
-    functions = module.functions.items()
-    module = module.with_functions(
-        {n: replace(f, operations=tuple(kept(n, o) for o in f.operations)) for n, f in functions}
-    )
+    changed = ((n, f, tuple(archived(n, o) for o in f.operations)) for n, f in module.functions.items())
+    module = module.with_functions({n: replace(f, operations=operations) for n, f, operations in changed})
     main = module.functions["main"]
-    notes = {o: _note(o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations}
-    notes = {o: note for o, note in notes.items() if note}
+    pairs = ((o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations)
+    notes = {o: note for o, names in pairs if (note := _note(o, names))}
     head = [f"// %{a.name} is {_comment(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
     return "".join(head) + print_module(module, notes=notes), constants
 
@@ -107,12 +106,10 @@ def _comment(name: str | None) -> str:
 def _size(text: str) -> tuple[str, int | list[int]]:
     name, equals, value = text.rpartition("=")
     try:
-        found = [int(n) for n in value.split(",")]
+        first, *others = [int(n) for n in value.split(",") if equals]
+        return name, [first, *others] if others else first
     except ValueError:
-        found = []
-    if not (equals and found):
-        raise Usage(f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}")
-    return name, found if "," in value else found[0]
+        raise Usage(f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}") from None
 
 
 def _constant(text: str) -> tuple[str, np.ndarray]:

@@ -26,22 +26,20 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
         if name not in names:
             raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
         given[name] = read_array(path, next(a.known_type for a in function.arguments if a.name == name))
-    missing = [a for a in function.arguments if a.name not in given]
-    if missing and options.random_inputs is None:
-        held = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
-        raise Usage(
-            f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{held}\n"
-            "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
-        )
-    if missing:
+    if missing := [a for a in function.arguments if a.name not in given]:
+        if options.random_inputs is None:
+            archive = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
+            raise Usage(
+                f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{archive}\n"
+                "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
+            )
         given |= _random(function, missing, given, options.random_inputs)
     return [given[n] for n in names]
 
 
 def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
     """Random arrays for all arguments of the function; sizes that it leaves open are UNKNOWN."""
-    found = _random(function, list(function.arguments), {}, seed, told=False)
-    return [found[a.name] for a in function.arguments]
+    return [*_random(function, list(function.arguments), {}, seed, told=False).values()]
 
 
 def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
@@ -69,8 +67,7 @@ def _arguments(function: Function) -> str:
 
 
 def _archive(path: str) -> dict[str, np.ndarray]:
-    found = load(path)
-    if isinstance(found, np.ndarray):
+    if isinstance(found := load(path), np.ndarray):
         raise Usage(f"{path} holds one array: give it with --input NAME={path}")
     return found
 
@@ -81,12 +78,8 @@ def _random(
     """Arrays of random elements. An unknown size has the value of a given array, or else UNKNOWN, which is reported."""
     if seed < 0:
         raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
-    sizes: dict[object, int] = {}
-    for a in function.arguments:
-        if a.name in given:
-            for d, n in zip(a.known_type.array_shape, given[a.name].shape, strict=False):
-                if isinstance(d, Size):
-                    sizes.setdefault(d.key, n)
+    known = [(a.known_type.array_shape, given[a.name].shape) for a in reversed(function.arguments) if a.name in given]
+    sizes = {d.key: n for shape, ns in known for d, n in zip(shape, ns, strict=False) if isinstance(d, Size)}
     random = np.random.default_rng(seed)
     arrays = {}
     for a in missing:

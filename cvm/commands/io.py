@@ -55,8 +55,7 @@ def write(name: str, data: bytes) -> None:
 
 def suffix_of(name: str, suffixes: Sequence[str], what: str) -> str:
     """The suffix of an output, which says what is written; standard output has none."""
-    suffix = Path(name).suffix.lower()
-    if suffix not in suffixes and name != "-":
+    if (suffix := Path(name).suffix.lower()) not in suffixes and name != "-":
         raise Usage(f"-o is {what}; got {name}")
     return suffix
 

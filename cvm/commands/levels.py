@@ -74,7 +74,7 @@ def _illegal(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> lis
         try:
             check_kernel(kernel)
         except LoweringError as e:
-            place = kernel.span if e.statement is None else places.get(e.statement, kernel.span)
+            place = places.get(e.statement, kernel.span) if e.statement else kernel.span
             mistakes.append(cvm.Diagnostic(e.message, place, "kernel.illegal"))
     return mistakes
 
@@ -103,17 +103,20 @@ def compiled(
         return compile_program(program, entry, target, options)
     from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference
     from cvm.jit.functions.kernel_function import KernelFunction
-
-    if isinstance(program, Formulas) and target in ("cpu", "reference"):
-        return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)
-    if isinstance(program, Formulas):
-        raise cvm.TargetError(f"formulas run on the targets cpu and reference, not on {target}")
     from cvm.lowering.loops.link_kernels import check_names
 
-    check_names(program)
+    if isinstance(program, Plan):
+        check_names(program)
     if target not in ("cpu", "reference"):
-        raise cvm.TargetError(f"kernels run on the target cpu, not on {target}")
-    return KernelFunction(program, options)
+        what = (
+            "kernels run on the target cpu"
+            if isinstance(program, Plan)
+            else "formulas run on the targets cpu and reference"
+        )
+        raise cvm.TargetError(f"{what}, not on {target}")
+    if isinstance(program, Plan):
+        return KernelFunction(program, options)
+    return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)
 
 
 def signature(program: Level) -> Function:
@@ -138,7 +141,7 @@ def parsed_sizes(items: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Level:
+def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Module:
     """The program with values for sizes that it leaves open."""
     if not isinstance(program, Module):
         raise Usage("sizes are bound in programs of functions; kernels take those of their arrays")

@@ -17,8 +17,7 @@ def new(options: Namespace) -> int:
         raise Usage(f"{name}: expected a name of small letters and digits, such as my")
     if name in DIALECTS:
         raise Usage(f"{name} is a dialect of cvm")
-    folder = Path(options.output or f"{name}_dialect")
-    if folder.exists() and any(folder.iterdir()):
+    if (folder := Path(options.output or f"{name}_dialect")).exists() and any(folder.iterdir()):
         raise Usage(f"{folder} is there already, and not empty")
     for path, text in skeleton(name).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

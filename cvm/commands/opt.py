@@ -173,8 +173,7 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     found: list[Pass] = []
     packed, ticks = False, any(p.name == "pack_state" for p in passes)
     for p in passes:
-        wanted = FORM_OF[p.unit]
-        if FORMS.index(wanted) < FORMS.index(form):
+        if FORMS.index(wanted := FORM_OF[p.unit]) < FORMS.index(form):
             where = f"after {found[-1].name} there are only {form}" if found else f"the program holds {form}"
             raise Usage(f"{p.name} works on the {wanted}, but {where}")
         if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):

@@ -34,8 +34,7 @@ def reduce(options: Namespace) -> int:
     read_level(options.program, text.encode())
     with tempfile.NamedTemporaryFile("w", suffix=".cvm", prefix=".reduce-", dir=folder) as file:
         path = Path(file.name)
-        status = _run(path, text, options)
-        if status == 0:
+        if (status := _run(path, text, options)) == 0:
             wanted = f" with {options.expect!r}" if options.expect else ""
             raise Usage(f"--test does not fail on {options.program}{wanted}")
         tried = 0
@@ -83,8 +82,7 @@ def shrunk(text: str, interesting: Interesting, name: str) -> str:
 
 def _modules(text: str, name: str) -> Iterator[str]:
     """Programs with a function less, a result less, an operation less, whose results become arguments, or an argument less."""
-    program = read_level(name, text.encode())
-    if not isinstance(program, Module):
+    if not isinstance(program := read_level(name, text.encode()), Module):
         return
     for key in program.functions:
         if len(program.functions) > 1:
@@ -119,8 +117,7 @@ def _lines(text: str, _: str) -> Iterator[str]:
         end = n + 1
         if line.rstrip().endswith("{"):
             indent = len(line) - len(line.lstrip())
-            closing = (k for k in range(n + 1, len(lines)) if lines[k].startswith(" " * indent + "}"))
-            end = next(closing, n) + 1
+            end = next((k for k in range(n + 1, len(lines)) if lines[k].startswith(" " * indent + "}")), n) + 1
             yield "".join(lines[:n] + lines[n + 1 : end - 1] + lines[end:])
         yield "".join(lines[:n] + lines[end:])
 

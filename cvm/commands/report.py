@@ -11,8 +11,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import cvm
 from cvm.commands.cost import as_json
 from cvm.commands.inputs import random_arrays
@@ -46,9 +44,7 @@ def report(options: Namespace) -> int:
     suffix_of(options.output, (".html",), "a page, .html")
     module = load(options.program)
     if sizes := parsed_sizes(options.size):
-        bound = bind_sizes(module, sizes)
-        assert isinstance(bound, Module)
-        module = bound
+        module = bind_sizes(module, sizes)
     f: Any = compile_program(module, options.entry, "cpu", CompileOptions())
     function: Function = f.graph if isinstance(module.functions[options.entry], Graph) else f.function
     with compiling_for(f.options.cpu if isinstance(function, Graph) else f.compiled_for):
@@ -58,10 +54,9 @@ def report(options: Namespace) -> int:
     timed = {t["kernel"]: t["rate"] for t in data["times"]}
     points = [Point(k["name"], k["intensity"], timed.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
-    text = json.dumps(data).replace("</", "<\\/")
-    drawn = drawing(module, [function])
-    title, roofs = escape(data["title"]), svg(roof, points)
-    write(options.output, page("report.html", TITLE=title, DRAWING=drawn, ROOFLINE=roofs, DATA=text).encode())
+    text, drawn = json.dumps(data).replace("</", "<\\/"), drawing(module, [function])
+    html = page("report.html", TITLE=escape(data["title"]), DRAWING=drawn, ROOFLINE=svg(roof, points), DATA=text)
+    write(options.output, html.encode())
     return 0
 
 
@@ -83,7 +78,15 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
         "ranges": [(name, str(type), r.low, r.high, type.element.limits) for type, name, r in spans],
         "costs": {by: as_json(f.cost(by, **sizes)) for by in ("operation", "kernel")},
         "sizes": sizes,
-        "times": [] if clocked else measured(f, arrays),
+        "times": [
+            {
+                "kernel": s.kernel,
+                "seconds": s.seconds,
+                "rate": s.cost.operations / s.seconds,
+                "bytes": s.cost.bytes / s.seconds,
+            }
+            for s in (() if clocked else profile(f, arrays))
+        ],
         "tick": tick_seconds(f) if clocked else None,
     }
 
@@ -92,8 +95,7 @@ def stages(
     module: Module, function: Function, lowered: Function, f: Any, plan: Plan
 ) -> Iterator[tuple[str, list[Line]]]:
     """The stages of a function, line by line."""
-    source = function.span.source.text.splitlines()
-    if source:
+    if source := function.span.source.text.splitlines():
         yield "source", [(line, [f"l{n}"]) for n, line in enumerate(source, 1)]
     text = print_function(function).splitlines()
     first = next(n for n, line in enumerate(text) if line.endswith("{")) + 1
@@ -142,29 +144,16 @@ def paned(lines: Sequence[Line]) -> dict[str, Any]:
 
 def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
     """The arrays of a plan: kind, type, bytes, place, and the kernels between which it is alive."""
-    kinds = (
-        ("argument", plan.arguments),
-        ("constant", plan.constants),
-        ("result", plan.results),
-        ("workspace", plan.offsets),
-    )
-    for kind, tensors in kinds:
-        for t in tensors:
-            used = [n for n, k in enumerate(plan.kernels) if any(plan.home[p] is t for p in k.parameters)]
-            yield {
-                "kind": kind,
-                "name": f"%{t.name}",
-                "type": tensor_text(t, Names()).partition(": ")[2],
-                "bytes": size_text(product(t.shape) * t.element.bytes, Names()),
-                "offset": size_text(plan.offsets[t], Names()) if t in plan.offsets else None,
-                "used": used,
-            }
-
-
-def measured(f: Any, arrays: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-    """The median time of each kernel."""
-    rates = ((s, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in profile(f, arrays))
-    return [{"kernel": s.kernel, "seconds": s.seconds, "rate": rate, "bytes": moved} for s, rate, moved in rates]
+    tensors = [(t, kind) for kind in ("argument", "constant", "result") for t in getattr(plan, f"{kind}s")]
+    for t, kind in [*tensors, *((t, "workspace") for t in plan.offsets)]:
+        yield {
+            "kind": kind,
+            "name": f"%{t.name}",
+            "type": tensor_text(t, Names()).partition(": ")[2],
+            "bytes": size_text(product(t.shape) * t.element.bytes, Names()),
+            "offset": size_text(plan.offsets[t], Names()) if t in plan.offsets else None,
+            "used": [n for n, k in enumerate(plan.kernels) if any(plan.home[p] is t for p in k.parameters)],
+        }
 
 
 def tick_seconds(g: Any, ticks: int = 20) -> float:

@@ -77,8 +77,7 @@ class Document:
     def function(self, index: int) -> Function | None:
         """The function around a token, as far as it was understood."""
         start, end = self.scope(index)
-        name = next((t.name for t in self.tokens[start:end] if t.type == "SYMBOL"), "")
-        return self.module.functions.get(name)
+        return self.module.functions.get(next((t.name for t in self.tokens[start:end] if t.type == "SYMBOL"), ""))
 
     def value(self, index: int) -> Value | None:
         function = self.function(index)
@@ -111,8 +110,7 @@ class Document:
         """Describe a token as Markdown: its type and values, or its page; empty if nothing is known of it."""
         if index is None:
             return ""
-        token = self.tokens[index]
-        if token.type in ("OPERATOR", "INFIX", "STRING"):
+        if (token := self.tokens[index]).type in ("OPERATOR", "INFIX", "STRING"):
             name = token.text.strip('"(')
             return f"```text\n{page(OPERATORS[name])}\n```" if name in OPERATORS else ""
         if token.type == "SYMBOL" and token.name in self.module.functions:
@@ -140,8 +138,7 @@ class Document:
         """The words that may stand at an offset, each with its kind and a line about it."""
         line = self.source.text[:offset].rpartition("\n")[2]
         before = next((i for i in range(len(self.tokens) - 1, -1, -1) if self.tokens[i].start < offset), 0)
-        word = self.word(offset)
-        if word.startswith("%"):
+        if (word := self.word(offset)).startswith("%"):
             first, last = self.scope(before) if self.tokens else (0, 0)
             names = dict.fromkeys(t.text for t in self.tokens[first:last] if t.type in NAMED and t.start + 1 < offset)
             function = self.function(before)

@@ -47,8 +47,7 @@ def of(uri: str) -> Document:
 def place(document: Document, offset: int) -> lsp.Position:
     """The line, and the column in UTF-16 units, of an offset."""
     line, column = document.source.place(offset)
-    before = document.source.line(line)[: column - 1]
-    return lsp.Position(line - 1, len(before.encode("utf-16-le")) // 2)
+    return lsp.Position(line - 1, len(document.source.line(line)[: column - 1].encode("utf-16-le")) // 2)
 
 
 def stretch(document: Document, start: int, end: int) -> lsp.Range:
@@ -57,8 +56,7 @@ def stretch(document: Document, start: int, end: int) -> lsp.Range:
 
 def offset(document: Document, position: lsp.Position) -> int:
     """The offset of a line and a column in UTF-16 units; beyond the end of a line, its end."""
-    starts = document.source.line_starts
-    if position.line >= len(starts):
+    if position.line >= len(starts := document.source.line_starts):
         return len(document.source.text)
     units = document.source.line(position.line + 1).encode("utf-16-le")[: 2 * position.character]
     return starts[position.line] + len(units.decode("utf-16-le", "ignore"))
@@ -188,8 +186,7 @@ def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
 def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
     """The first token of each function, its name and its last token."""
     for index in document.heads:
-        tokens = document.tokens[index : document.scope(index)[1]]
-        if len(tokens) > 1 and tokens[1].type == "SYMBOL":
+        if len(tokens := document.tokens[index : document.scope(index)[1]]) > 1 and tokens[1].type == "SYMBOL":
             yield tokens[0], tokens[1], tokens[-1]
 
 

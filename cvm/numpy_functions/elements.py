@@ -59,8 +59,7 @@ def diag(x: Any, k: int = 0) -> Any:
     if x.ndim == 2:
         return diagonal(x, k)
     n = known_size(x, 0) + abs(k)
-    padded = pad(x, (max(k, 0), max(-k, 0)))
-    return where(np.eye(n, k=k, dtype=bool), np.expand_dims(padded, 0), np.zeros((), x.dtype))
+    return where(np.eye(n, k=k, dtype=bool), np.expand_dims(pad(x, (max(k, 0), max(-k, 0))), 0), np.zeros((), x.dtype))
 
 
 @numpy_function
@@ -130,8 +129,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     a, b = arrays_of(a, b)
     if b.dtype.kind in "biu":
         b = astype(b, np.result_type(b.dtype, 1.0))
-    near = np.less_equal(np.abs(a - b), atol + rtol * np.abs(b)) & np.isfinite(b)
-    found = near | (a == b)
+    found = np.less_equal(np.abs(a - b), atol + rtol * np.abs(b)) & np.isfinite(b) | (a == b)
     return found | (np.isnan(a) & np.isnan(b)) if equal_nan else found
 
 

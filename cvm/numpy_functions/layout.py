@@ -17,8 +17,7 @@ from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_fun
 
 @numpy_function
 def broadcast_to(x: Any, shape: Any) -> Any:
-    wanted = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if x.shape == wanted:
+    if x.shape == (wanted := (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
         return x
     return apply("theano.elemwise", np.zeros(wanted, np.bool_), x, scalar_op="second")
 
@@ -33,12 +32,10 @@ def tile(x: Any, reps: Any) -> Any:
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return np.reshape(roll(np.ravel(x), shift, 0), x.shape)
-    pairs = zip(np.broadcast_to(shift, np.shape(axis)).ravel(), np.ravel(axis), strict=True)
-    for count, a in pairs:
+    for count, a in zip(np.broadcast_to(shift, np.shape(axis)).ravel(), np.ravel(axis), strict=True):
         at = whole_axis(int(a), x.ndim)
         n = known_size(x, at)
-        cut = n - int(count) % n if n else 0
-        if 0 < cut < n:
+        if 0 < (cut := n - int(count) % n if n else 0) < n:
             x = concatenate([along_axis(x, at, slice(cut, None)), along_axis(x, at, slice(None, cut))], at)
     return x
 
@@ -121,8 +118,7 @@ def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
 
 @numpy_function
 def split(x: Any, sections: Any, axis: int = 0) -> Any:
-    n = known_size(x, whole_axis(axis, x.ndim))
-    if isinstance(sections, (int, np.integer)) and n % sections:
+    if isinstance(sections, (int, np.integer)) and (n := known_size(x, whole_axis(axis, x.ndim))) % sections:
         fail(f"an axis of {n} elements has no {sections} equal parts: use np.array_split")
     return array_split(x, sections, axis)
 

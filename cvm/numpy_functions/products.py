@@ -92,8 +92,7 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
     size = np.absolute(x)
     if len(over) == 2 and ord in (1, -1, np.inf, -np.inf):
         summed, chosen = over if abs(ord) == 1 else over[::-1]
-        sums = np.sum(size, axis=summed, keepdims=True)
-        found = (np.max if ord > 0 else np.min)(sums, axis=chosen, keepdims=True)
+        found = (np.max if ord > 0 else np.min)(np.sum(size, axis=summed, keepdims=True), axis=chosen, keepdims=True)
         return found if keepdims else np.squeeze(found, over)
     if len(over) != 1 or not isinstance(ord, (int, float)):
         fail("np.linalg.norm has ord None, 'fro', 1, -1, inf and -inf for matrices, and numbers for vectors")
@@ -159,8 +158,7 @@ def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
     if a.ndim != 1 or v.ndim != 1 or mode not in ("full", "same", "valid") or not n or not m:
         fail("one-dimensional arrays that are not empty are taken, with the modes full, same and valid")
     kernel = v if flipped or v.dtype.kind != "c" else np.conjugate(v)
-    swapped = m > n
-    if swapped:
+    if swapped := m > n:
         a, kernel, n, m = kernel, a, m, n
     around = {"full": m - 1, "valid": 0, "same": None}[mode]
     before = around if around is not None else (m - 1) // 2 if not flipped or m % 2 else m // 2 - 1 + (m % 2)

@@ -27,8 +27,7 @@ def _place(operator: str, x: Any, axis: int | None = None, *, keepdims: bool = F
 
 def _is_extreme(operator: str, x: Any, axis: int | None) -> Any:
     """The complex elements that are NaN, or where none is, those of the extreme real part, and among them imaginary part."""
-    largest = operator.endswith("max")
-    reduce, none = (np.max, -np.inf) if largest else (np.min, np.inf)
+    reduce, none = (np.max, -np.inf) if operator.endswith("max") else (np.min, np.inf)
     first = x.real == reduce(x.real, axis=axis, keepdims=True)
     last = x.imag == reduce(where(first, x.imag, none), axis=axis, keepdims=True)
     missing = np.isnan(x)
@@ -116,8 +115,7 @@ def histogram(x: Any, bins: Any, range: Any = None) -> Any:
         bins = np.histogram_bin_edges(np.zeros(0, x.dtype), bins, range)
     edges = known_numbers(bins, "the edges of np.histogram, or a number of bins with the range,")
     flat = np.expand_dims(np.ravel(x), 1)
-    below = np.concatenate([np.sum(flat < edges[:-1], axis=0), np.sum(flat <= edges[-1:], axis=0)])
-    return diff(below), edges
+    return diff(np.concatenate([np.sum(flat < edges[:-1], axis=0), np.sum(flat <= edges[-1:], axis=0)])), edges
 
 
 @numpy_function

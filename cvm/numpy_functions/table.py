@@ -26,8 +26,7 @@ def arrays_of(*given: Any) -> list[Any]:
 
 
 def known_size(x: Any, axis: int) -> int:
-    n = x.shape[axis]
-    if not isinstance(n, int):
+    if not isinstance(n := x.shape[axis], int):
         fail("this function needs the size of the axis while compiling")
     return n
 

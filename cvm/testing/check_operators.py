@@ -55,8 +55,7 @@ def _checked(op: type[Operator[Any]]) -> str:
         wanted = results.pop("reference")
         for target, found in results.items():
             for got, want in zip(_tuple(found), _tuple(wanted), strict=True):
-                exact = got.dtype.kind in "iub"
-                if said := difference(got, want, "==" if exact else "~="):
+                if said := difference(got, want, "==" if got.dtype.kind in "iub" else "~="):
                     formula = getattr(op, "nest" if op.has_nest() else "element")
                     given = ", ".join(str(a.tolist()) for a in arrays)
                     at = re.sub(r" it is (.*), not (.*)", r" \1 and \2", said.partition(";")[0])

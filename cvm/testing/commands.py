@@ -106,8 +106,7 @@ def _program(test: Filetest, asked: Command) -> Level:
 
 
 def _module(test: Filetest, asked: Command) -> Module:
-    program = _program(test, asked)
-    if not isinstance(program, Module):
+    if not isinstance(program := _program(test, asked), Module):
         raise Usage(f"it is for programs of functions, and the file holds {type(program).__name__.lower()}")
     return program
 
@@ -136,8 +135,7 @@ def _text(test: Filetest, asked: Command) -> Golden:
     if isinstance(program, Module) and (p := all_passes().get(name)) is not None and p.level == "graph":
         found = {}
         for entry, function in program.functions.items():
-            new = run_passes([p], function, context_of(program, function))
-            if new is not function:
+            if (new := run_passes([p], function, context_of(program, function))) is not function:
                 found[entry] = _lines(print_module(program.with_functions({entry: new})))
         return found
     return _whole(test, _lines(text_after(program, name)))
@@ -184,8 +182,7 @@ def fmt(test: Filetest, asked: Command) -> Golden:
 
 def digest(test: Filetest, asked: Command) -> Golden:
     """The SHA-256 of each result of every function, for random arguments that a seed gives."""
-    seed = asked.options.get("seed", str(SEED))
-    if not seed.isdigit():
+    if not (seed := asked.options.get("seed", str(SEED))).isdigit():
         raise Usage(f"expected seed=number, got {seed}")
     program, found = _program(test, asked), {}
     for entry in entries(program):
@@ -285,8 +282,7 @@ def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:
 
 def _call(program: Level, call: Call, target: str) -> str | None:
     f: Any = compiled(program, call.function, target)
-    declared = [a.known_type for a in f.function.arguments]
-    if len(declared) != len(call.arguments):
+    if len(declared := [a.known_type for a in f.function.arguments]) != len(call.arguments):
         return f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
     try:
         arrays = [as_array(a, t.element.dtype, t.array_shape) for a, t in zip(call.arguments, declared, strict=True)]
@@ -300,8 +296,7 @@ def _call(program: Level, call: Call, target: str) -> str | None:
     if len(results) != len(call.results):
         return f"there are {len(results)} results, not {len(call.results)}"
     for n, (result, wanted) in enumerate(zip(results, call.results, strict=True)):
-        said = difference(result, as_array(wanted, result.dtype, result.shape), call.relation)
-        if said is not None:
+        if (said := difference(result, as_array(wanted, result.dtype, result.shape), call.relation)) is not None:
             return said if len(results) == 1 else f"result {n}: {said}"
     kept = all(np.array_equal(a, g, equal_nan=a.dtype.kind in "fc") for a, g in zip(arrays, given, strict=True))
     inplace = any("inplace" in a.attributes for a in f.function.arguments)

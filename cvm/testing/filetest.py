@@ -210,8 +210,7 @@ def _near_miss(line: str) -> str | None:
     if (m := re.match(r"\s*//\s*(run|RUN|Run)\s*@", line)) is not None:
         return "// run: @"
     for m in re.finditer(r"//(\s*)([A-Za-z]+(?:[-_][A-Za-z]+)?)(\s?):", line):
-        word = next((w for w in MARKS if _near(m[2], w)), None)
-        if word is not None and m[0] != f"// {word}:":
+        if (word := next((w for w in MARKS if _near(m[2], w)), None)) is not None and m[0] != f"// {word}:":
             return f"// {word}:"
     return None
 
@@ -228,11 +227,9 @@ def _near(word: str, wanted: str) -> bool:
 def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
     """Each function, graph or kernel with its first and last line, from 0: the last is the next `}` indented as the first."""
     for first, line in enumerate(lines):
-        head = re.match(r"(\s*)(?:func|graph|kernel|formulas)\s+@([\w.$-]+)", line)
-        if head is not None:
+        if (head := re.match(r"(\s*)(?:func|graph|kernel|formulas)\s+@([\w.$-]+)", line)) is not None:
             indent, name = head.groups()
-            ends = (n for n in range(first, len(lines)) if lines[n].startswith(indent + "}"))
-            yield name, first, next(ends, first)
+            yield name, first, next((n for n in range(first, len(lines)) if lines[n].startswith(indent + "}")), first)
 
 
 # Blessing
@@ -246,8 +243,7 @@ def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[
     handle = _locked(lock := path.with_name(f".{path.name}.lock"))
     try:
         test = Filetest.load(path)
-        text = test.with_golden(command, printed or {})
-        if text.splitlines() == test.lines:
+        if (text := test.with_golden(command, printed or {})).splitlines() == test.lines:
             return []
         fresh = path.with_name(f".{path.name}.new")
         fresh.write_text(text, "utf-8")

@@ -23,8 +23,7 @@ class Call(NamedTuple):
 
 def read_call(text: str) -> Call:
     """A `run:` line, without its `// run:`."""
-    head = re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL)
-    if head is None:
+    if (head := re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL)) is None:
         raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
     function, arguments, relation, rest = head.groups()
     if relation == "error:":
@@ -45,8 +44,7 @@ def _values(text: str) -> list[Any]:
 
 def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
     """A literal as an array of this type; `[]` takes the shape where that holds no elements."""
-    exact = np.array(value, object)
-    if exact.size == 0 and any(n == 0 for n in shape if isinstance(n, int)):
+    if (exact := np.array(value, object)).size == 0 and any(n == 0 for n in shape if isinstance(n, int)):
         return np.empty([n if isinstance(n, int) else 0 for n in shape], dtype)
     with np.errstate(all="ignore"):
         array = exact.astype(dtype)
