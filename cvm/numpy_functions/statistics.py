@@ -75,7 +75,7 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     at = whole_axis(axis, x.ndim)
     ends = []
     for end in (prepend, append):
-        array = end if end is None or isinstance(end, TracedArray) else np.asarray(end)
+        array: Any = end if end is None or isinstance(end, TracedArray) else np.asarray(end)
         one = array is not None and not array.ndim
         ends.append(np.broadcast_to(array, (*x.shape[:at], 1, *x.shape[at + 1 :])) if one else array)
     if n and any(e is not None for e in ends):
