@@ -146,8 +146,9 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
     if where is not None and where is not True:
         present = apply("theano.elemwise", x, where, scalar_op="second")
         wide = np.float64 if dtype is None and x.type.element.is_discrete else dtype or x.dtype
-        count = astype(REDUCTIONS["sum"](present, axis, keepdims=keepdims), wide)
-        return ufunc_of_trace("divide", REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where), count)
+        count = REDUCTIONS["sum"](present, axis, keepdims=keepdims)
+        total = REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where)
+        return ufunc_of_trace("divide", total, astype(count, wide))
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element is F16:
@@ -280,8 +281,9 @@ def subscript(x: Any, key: Any) -> Any:
 def _by_arrays(x: Any, parts: list[Any], side_by_side: bool) -> Any:
     """NumPy's advanced indexing by integers: slices come first, then elements at the places that arrays give together."""
     over = tuple(n for n, p in enumerate(parts) if p is not None and not isinstance(p, slice))
-    arrays = [x.tracer.array(_places(parts[n])) for n in over]
+    places = [_places(parts[n]) for n in over]
     sliced = subscript(x, tuple(slice(None) if n in over else p for n, p in enumerate(parts)))
+    arrays = [x.tracer.array(p) for p in places]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
     except (ValueError, TypeError):

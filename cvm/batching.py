@@ -65,7 +65,7 @@ class _Batch:
         given = [(x, a) for _, pairs in forms for x, a in pairs if a is not None]
         if (tracer := tracer_of([x for x, _ in given])) is None:
             fail("cvm.vmap stacks arrays: in_axes names none of the arguments")
-        arrays = [x if isinstance(x, TracedArray) else tracer.constant(np.asarray(x)) for x, _ in given]
+        arrays = (x if isinstance(x, TracedArray) else tracer.constant(np.asarray(x)) for x, _ in given)
         stacks = [moveaxis(x, whole_axis(a, x.ndim), 0) for x, (_, a) in zip(arrays, given, strict=True)]
         if len(sizes := list(dict.fromkeys(s.shape[0] for s in stacks))) != 1:
             fail(f"the stacks of cvm.vmap have one size, got {' and '.join(map(str, sizes))}")
@@ -83,7 +83,13 @@ class _Batch:
         found = [(inner.operand(x, tracer.rules, self.span), a) for x, a in results]
         self.values |= {mine: outer for outer, mine in inner.captured.items()}
         for operation in inner.operations:
-            self._operation(operation)
+            operands = list(dict.fromkeys(v for _, v in operation.operator.operands()))
+            if any(v in self.stacked for v in operands):
+                stacked = self._by_rule(operation.operator, operands) or self._by_loop(operation, operands)
+                for one, stack in zip(operation.results, stacked, strict=True):
+                    self._enter(one, stack)
+            else:
+                self.values |= zip(operation.results, self._add(operation.operator, self._now), strict=True)
         return unflatten(form, iter([self._result(v, a) for v, a in found]))
 
     def _enter(self, one: Value, stack: Value) -> None:
@@ -100,16 +106,6 @@ class _Batch:
         if value not in self.stacked:
             found = broadcast_to(found, (self.size, *found.shape))
         return moveaxis(found, 0, whole_axis(axis, found.ndim))
-
-    def _operation(self, operation: Operation) -> None:
-        operator = operation.operator
-        operands = list(dict.fromkeys(v for _, v in operator.operands()))
-        if not any(v in self.stacked for v in operands):
-            self.values |= zip(operation.results, self._add(operator, self._now), strict=True)
-            return
-        found = self._by_rule(operator, operands) or self._by_loop(operation, operands)
-        for one, stack in zip(operation.results, found, strict=True):
-            self._enter(one, stack)
 
     def _add(self, operator: Any, change: Callable[[Value], Value]) -> list[Value]:
         mapped = operator.map(change)

@@ -44,7 +44,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
-MODULES = {  # of commands that are not in the module of their name
+MODULES = {  # of commands that are functions of another module than that of their name
     "cache": "doctor", "completion": "editor", "import": "importing", "lower": "show", "lsp": "editor", "verify": "check",
     "viz": "show",
 }  # fmt: skip
@@ -68,9 +68,8 @@ def _all(dest: str) -> dict[str, Any]:
     return {"action": "append_const", "const": "all", "dest": dest, "default": []}
 
 
-_LOAD = _repeated(
-    "--load", "MODULE", "import a Python module first, which declares operators, passes, targets or importers"
-)
+_OFFERS = "import a Python module first, which declares operators, passes, targets or importers"
+_LOAD = _repeated("--load", "MODULE", _OFFERS)
 _LIMITS = _arg(
     "--limits", f"other limits on programs than the defaults, of {', '.join(limits.NAMES)}", default="",
     metavar="NAME=VALUE,...",
@@ -239,9 +238,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _arg("-o --output", "the roofline, .svg, or a page with the counts, .html", metavar="FILE"),
     ]),
     "report": ("write a page: drawing, stages side by side, strategies, memory, costs and times", [
-        _arg("program", metavar="PROG.cvm"),
-        _ENTRY,
-        _CPU,
+        _PROGRAM, _ENTRY, _CPU,
         _repeated("--size", "NAME=N", "a size that the program leaves open"),
         _arg("-o --output", "where to write it", required=True, metavar="FILE.html"),
     ]),
@@ -259,9 +256,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a character that a terminal lacks is no reason to fail
     try:
         options = parser().parse_args(argv)
-        _load(options.load)
+        if options.load:  # modules of other packages, or of the current folder
+            from cvm.dialect.ir.extensions import load_module
+
+            sys.path.insert(0, os.getcwd())
+            for module in options.load:
+                load_module(module)
+        module = import_module(f"cvm.commands.{MODULES.get(options.command, options.command)}")
+        command = getattr(module, "importing" if options.command == "import" else options.command)
         with within(options.limits), for_cpu(getattr(options, "cpu", None), getattr(options, "triple", "")):
-            status = options.command(options)
+            status = command(options)
         sys.stdout.flush()
         return status
     except SystemExit as e:  # from argparse: help, version or a usage error
@@ -269,7 +273,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Usage as e:
         return _say(f"cvm: {e}", 2)
     except cvm.Error as e:
-        return report(e)
+        from cvm.diagnostic_output import show
+
+        show(e.diagnostics, "error")
+        return 1
     except OSError as e:  # a full disk, or a closed pipe
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -283,16 +290,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         what = f"{type(e).__name__}: {e}"
         return _say(f"cvm: internal error: {what}\nplease report this, with what CVM_TRACEBACK=1 adds", 1)
-
-
-def _load(modules: Sequence[str]) -> None:
-    """Imports modules of other packages, or of the current folder."""
-    if modules:
-        from cvm.dialect.ir.extensions import load_module
-
-        sys.path.insert(0, os.getcwd())
-        for module in modules:
-            load_module(module)
 
 
 def for_cpu(name: str | None, triple: str = "") -> AbstractContextManager[None]:
@@ -318,14 +315,6 @@ def within(text: str) -> AbstractContextManager[object]:
 
 class Usage(Exception):
     """A wrong command line."""
-
-
-def report(error: cvm.Error) -> int:
-    """Prints the diagnostics and their count."""
-    from cvm.diagnostic_output import show
-
-    show(error.diagnostics, "error")
-    return 1
 
 
 def _say(message: str, status: int) -> int:
@@ -356,25 +345,15 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for name, (help, arguments) in COMMANDS.items():
-        _command(commands, name, help, arguments)
+        examples = "".join(f"\n  cvm {line}" for line in EXAMPLES.get(name, ()))
+        command: Any = commands.add_parser(
+            name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=examples and f"examples:{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        command.set_defaults(command=name)
+        for argument in (_LOAD, _LIMITS, *arguments):
+            if isinstance(argument, str):  # those after it are a group of their own
+                command = command.add_argument_group(*argument.split(": ", 1))
+            else:
+                command.add_argument(*argument[0], **argument[1])
     return top
-
-
-def _command(commands: Any, name: str, help: str, arguments: Sequence[Argument | str]) -> None:
-    """A command, which is the function of its name in a module that is imported when it is used."""
-
-    def command(options: argparse.Namespace) -> int:
-        module = import_module(f"cvm.commands.{MODULES.get(name, name)}")
-        return getattr(module, "importing" if name == "import" else name)(options)
-
-    examples = "".join(f"\n  cvm {line}" for line in EXAMPLES.get(name, ()))
-    made: Any = commands.add_parser(
-        name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=examples and f"examples:{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    made.set_defaults(command=command)
-    for argument in (_LOAD, _LIMITS, *arguments):
-        if isinstance(argument, str):  # those after it are a group of their own
-            made = made.add_argument_group(*argument.split(": ", 1))
-        else:
-            made.add_argument(*argument[0], **argument[1])

@@ -54,10 +54,12 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
         return function(*primals), lambda *g: _of_program(function, LOp, range(len(primals)), value=False)(*primals, *g)
     value = derived_function(function, lambda *args: plain_function(function)(*args))(*primals)
 
+    def pulled(*args: Any) -> Any:
+        recorded = _Recorded(function, args[: len(primals)], range(len(primals)))
+        return tuple(recorded.pulled(recorded.seeds(args[len(primals) :], recorded.results, "cotangent", "result")))
+
     def pull(*cotangents: Any) -> Any:
-        count = len(primals)
-        pulled = derived_function(None, lambda *args: _pulled(function, args[:count], args[count:]))
-        return pulled(*primals, *cotangents)
+        return derived_function(None, pulled)(*primals, *cotangents)
 
     return value, pull
 
@@ -150,11 +152,6 @@ def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, 
     pulled = recorded.pulled([result.literal(1.0)])
     ordered = [pulled[sorted(places).index(n)] for n in places]
     return recorded.value, ordered[0] if isinstance(wrt, int) else tuple(ordered)
-
-
-def _pulled(function: Any, args: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-    recorded = _Recorded(function, args, range(len(args)))
-    return tuple(recorded.pulled(recorded.seeds(cotangents, recorded.results, "cotangent", "result")))
 
 
 def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:

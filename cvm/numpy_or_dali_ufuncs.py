@@ -67,7 +67,12 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     tracer, inputs, dtypes = loop_of(name, inputs)
     if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
         return decided
-    found = apply("numpy.elementwise", *_operands(tracer, name, inputs, dtypes), ufunc=name)
+    # weak operands in the loop's types, and strong ones too where the operator would choose another loop
+    operands = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]
+    loop = ufuncs()[name].loop(tuple(x.type.element for x in operands))
+    if loop is None or [e.dtype for e in loop[:-1]] != list(dtypes[: len(inputs)]):
+        operands = [converted(tracer, x, d) for x, d in zip(operands, dtypes, strict=False)]
+    found = apply("numpy.elementwise", *operands, ufunc=name)
     tracer.note_difference(lambda: _differs(name, inputs, found), name)
     return found
 
@@ -77,15 +82,6 @@ def known(inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any]]:
     tracer = tracer_of(inputs)
     assert tracer is not None
     return tracer, [x if type(x) in PYTHON_NUMBERS else tracer.array(x) for x in inputs]
-
-
-def _operands(tracer: trace.Tracer, name: str, inputs: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[TracedArray]:
-    """The operands: weak ones in the loop's types, and strong ones too where the operator would choose another loop."""
-    found = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]
-    loop = ufuncs()[name].loop(tuple(x.type.element for x in found))
-    if loop is not None and [e.dtype for e in loop[:-1]] == list(dtypes[: len(inputs)]):
-        return found
-    return [converted(tracer, x, d) for x, d in zip(found, dtypes, strict=False)]
 
 
 def loop_of(name: str, inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any], tuple[np.dtype, ...]]:

@@ -57,21 +57,17 @@ def roofline() -> Roofline:
     """Measure this machine, or recall what was measured before from the disk cache."""
     threads = cvm.get_num_threads()
     name = disk_cache.key("roofline 1", host_name(), str(threads))
-    if (held := disk_cache.load(name)) is not None:
-        return Roofline(**json.loads(held))
-    found = _measured(threads)
-    disk_cache.store(name, json.dumps(asdict(found)).encode())
-    return found
-
-
-def _measured(threads: int) -> Roofline:
+    if (stored := disk_cache.load(name)) is not None:
+        return Roofline(**json.loads(stored))
     here = host_processor()
     lanes = here.vector_bytes // 4
     n = max(BYTES, 4 * here.l3_bytes) // 256 // lanes * lanes
     text = page("roofline.loops", LANES=lanes, CHAIN=CHAIN, STEPS=STEPS, LENGTH=n)
     stream, sums = re.split(r"^(?=kernel @sums)", text, flags=re.MULTILINE)
     moving, summing = _fastest(stream, np.ones((64, n), np.float32)), _fastest(sums, np.full(lanes, 0.5, np.float32))
-    return Roofline(host_name(), threads, 2 * 64 * CHAIN * lanes * STEPS / summing, 2 * 256 * n / moving)
+    measured = Roofline(host_name(), threads, 2 * 64 * CHAIN * lanes * STEPS / summing, 2 * 256 * n / moving)
+    disk_cache.store(name, json.dumps(asdict(measured)).encode())
+    return measured
 
 
 def _fastest(kernel: str, x: np.ndarray) -> float:

@@ -249,10 +249,6 @@ def _no_counterpart(name: str) -> NoReturn:
     fail(f"np.{name} has no counterpart for traced arrays; {also}docs/numpy.md lists those that have one")
 
 
-def _public(kind: type) -> str:
-    return ", ".join(sorted(n for n in dir(kind) if not n.startswith("_") and n not in ("tracer", "value", "type")))
-
-
 def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
     """The operands in the element types of the loop that has this result."""
     arrays = [x if isinstance(x, TracedArray) else np.asarray(x) for x in inputs]
@@ -368,7 +364,8 @@ class TracedArray:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
             raise AttributeError(name)
-        message = f"traced arrays have no {name}; they have {_public(type(self))}, and cvm's functions take them"
+        public = ", ".join(sorted(n for n in dir(type(self)) if n[0] != "_" and n not in ("tracer", "type", "value")))
+        message = f"traced arrays have no {name}; they have {public}, and cvm's functions take them"
         raise NoSuchAttribute(Diagnostic(message, caller(), "trace"))
 
     def _number(self) -> NoReturn:

@@ -58,11 +58,9 @@ class TraceOptions:
 
     def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
         """The parameters whose values are part of the signature; raises Error for names and numbers that are none."""
-        names, numbers, named = [*parameters.parameters], self.static_argnums, self.static_argnames
-        numbers, named = (
-            [numbers] if isinstance(numbers, int) else numbers,
-            [named] if isinstance(named, str) else named,
-        )
+        names = [*parameters.parameters]
+        named = (self.static_argnames,) if isinstance(self.static_argnames, str) else self.static_argnames
+        numbers = (self.static_argnums,) if isinstance(self.static_argnums, int) else self.static_argnums
         for name in named:
             if name not in names:
                 raise Error(f"static_argnames names the parameters {', '.join(names)}, got {name!r}")
@@ -93,7 +91,8 @@ class TracedFunction(Generic[P, R]):
         self._parameters = signature_of(function)
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
         self._shapes = Counter[Signature]()
-        self._names = _positional_names(self._parameters)
+        positional = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in self._parameters.parameters.values())
+        self._names = tuple(self._parameters.parameters) if positional else ()
         self._static = options.static_names(self._parameters)
         self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
         self._ways: dict[CompiledFunction, DispatchEntry] = {}  # kept with the traces: a call may be on any of them
@@ -157,10 +156,12 @@ class TracedFunction(Generic[P, R]):
 
     def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
-        if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
+        several = form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)}
+        numbers = any(kind for part in structure for _, kind in leaves(part, ""))  # machine code takes arrays
+        if numbers or not (several or form == ("array",)):
             return
-        if any(kind for part in structure for _, kind in leaves(part, "")):
-            return  # machine code takes arrays, which a Python number is not by its type
+        if not isinstance(compiled, NativeFunction) or compiled.table is None:
+            return
         if len(self._direct) >= 2 * MANY_SHAPES:
             self._direct.clear()
             self._way = self._fallback
@@ -316,17 +317,6 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 def _is_direct(called: TracedFunction) -> bool:
     return fastcall.usable() and isinstance(called, fastcall.direct_base())
-
-
-def _positional_names(signature: inspect.Signature) -> tuple[str, ...]:
-    """The parameters' names, if all can be passed by position or name; otherwise empty."""
-    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature.parameters.values())
-    return tuple(signature.parameters) if plain else ()
-
-
-def _is_plain(form: Any) -> bool:
-    """Test whether results are an array, or a tuple of arrays."""
-    return form == ("array",) or (form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)})
 
 
 def _is_traced(value: Any) -> bool:

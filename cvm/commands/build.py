@@ -13,7 +13,6 @@ from cvm.cli import Usage
 from cvm.commands.io import load, write
 from cvm.commands.levels import parsed_sizes
 from cvm.dialect.ir.sizes import Size
-from cvm.dialect.program.module import Module
 from cvm.importers.exactness import require
 from cvm.jit.options import CompileOptions
 
@@ -30,26 +29,20 @@ def build(options: Namespace) -> int:
     module = load(options.program)
     if options.require_exact:
         require(module, options.require_exact)
-    sizes, prefix = _sizes(options.size, module, entries), path.stem.removeprefix("lib")
-    made = aot.build(module, entries, prefix, sizes, CompileOptions(options.optimize))
-    if path.suffix == ".o":
-        write(options.output, made.image)
-    else:
-        _link(made.image, path)
-    if options.header:
-        write(options.header, made.header.encode())
-    return 0
-
-
-def _sizes(items: list[str], module: Module, entries: list[str]) -> dict[str, int]:
-    """The values of named sizes; every name must occur in an argument."""
     arguments = [a for name in entries if name in module.functions for a in module.functions[name].arguments]
     names = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
-    found = parsed_sizes(items)
-    for name, number in found.items():
+    sizes = parsed_sizes(options.size)
+    for name, number in sizes.items():
         if arguments and name not in names:
             raise Usage(f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}")
-    return found
+    program = aot.build(module, entries, path.stem.removeprefix("lib"), sizes, CompileOptions(options.optimize))
+    if path.suffix == ".o":
+        write(options.output, program.image)
+    else:
+        _link(program.image, path)
+    if options.header:
+        write(options.header, program.header.encode())
+    return 0
 
 
 def _link(image: bytes, path: Path) -> None:

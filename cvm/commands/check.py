@@ -84,7 +84,13 @@ def check(options: Namespace) -> int:
 
 
 def verify(options: Namespace) -> int:
-    stated = _read(options.certificate)
+    try:
+        stated: Any = json.loads(read(options.certificate))
+    except (ValueError, RecursionError):
+        stated = None
+    if not isinstance(stated, dict) or stated.get("format") != FORMAT:
+        how = "`cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it"
+        raise cvm.Error(f"{options.certificate} is no certificate, as {how}")
     found = statement(load(options.model), options.model, str(stated.get("reference")), options.target)
     if different := difference({k: v for k, v in stated.items() if k != "made"}, found):
         raise cvm.Error(f"{options.model} is not as {options.certificate} says: {different}")
@@ -157,13 +163,3 @@ def difference(stated: Any, found: Any, place: str = "") -> str:
 
 def _short(value: Any) -> str:
     return "missing" if value is None else f"{len(value)} entries" if isinstance(value, (list, dict)) else str(value)
-
-
-def _read(name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(read(name))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise cvm.Error(f"{name} is no certificate, as `cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it")
-    return found

@@ -115,22 +115,22 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
     targets = options.target or (["cpu", "reference"] if options.b is None and not options.pipeline else ["cpu"])
     if len(targets) > 2 or len(pipelines := options.pipeline or [""]) > 2:
         raise Usage("diff compares two: --target and --pipeline are given twice at most")
-    files = [options.a, options.b or options.a]
+    files, targets, pipelines = [options.a, options.b or options.a], (targets * 2)[:2], (pipelines * 2)[:2]
+    if options.a.endswith(".npz"):
+        raise Usage("saved arrays are the second of the two")
     sides = []
-    for n, name in enumerate(files):
-        target, pipeline = targets[min(n, len(targets) - 1)], pipelines[min(n, len(pipelines) - 1)]
+    for name, target, pipeline in zip(files, targets, pipelines, strict=True):
         if name.endswith(".npz"):
-            if n == 0:
-                raise Usage("saved arrays are the second of the two")
-            found = load_arrays(name)
-            sides.append(Side(name, saved=found if isinstance(found, dict) else {}))
+            saved = load_arrays(name)
+            sides.append(Side(name, saved=saved if isinstance(saved, dict) else {}))
             continue
         program = read_level(name)
         if pipeline:
             program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
-        parts = [part for part, both in ((name, files), (pipeline, pipelines), (target, targets)) if len(set(both)) > 1]
+        parts = ((name, files), (pipeline, pipelines), (target, targets))
+        label = " ".join(part for part, both in parts if part and both[0] != both[1])
         entry = options.entry if isinstance(program, Module) else entries(program)[0]
-        sides.append(Side(" ".join(filter(None, parts)) or name, entry, program, target))
+        sides.append(Side(label or name, entry, program, target))
     return sides[0], sides[1]
 
 
@@ -138,10 +138,10 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     """The first operation whose values differ, in words; empty where there is none."""
     names = _common(a, b)
     results = [v.name for v in a.function.results if v.name in names]
-    for wanted in (names, results, *([n] for n in names)):  # what is wrong in fused code may be right where it is shown
-        if wanted and (said := _explain(a, b, wanted, arrays, ulps)):
-            return said
-    return ""
+    chosen = filter(
+        None, (names, results, *([n] for n in names))
+    )  # a value may be right where it is shown, wrong in fused code
+    return next(filter(None, (_explain(a, b, some, arrays, ulps) for some in chosen)), "")
 
 
 def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
@@ -197,11 +197,12 @@ def _ordered(x: np.ndarray) -> np.ndarray:
 
 def _text(a: Side, b: Side, found: Difference, arrays: Arrays) -> Iterator[str]:
     operation = next((o for o in a.function.operations if found.name in [r.name for r in o.results]), None)
-    where = "" if operation is None else f"{operation.span}: "
-    what = f"%{found.name}" + ("" if operation is None else f" of {operation.operator.name or 'call'}")
+    what = f"%{found.name}"
+    if operation is not None:
+        what = f"{operation.span}: {what} of {operation.operator.name or 'call'}"
     values = [v if isinstance(v, str) else repr(v.item()) for v in (found.a, found.b)]
     apart = "" if found.ulps is None or found.ulps >= 2**63 else f", {found.ulps} ulp{'s' * (found.ulps != 1)} apart"
-    yield f"{where}{what} differs at {list(found.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
+    yield f"{what} differs at {list(found.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
     yield f"{found.count} of {found.size} elements differ; arguments that show it:"
     for argument, array in zip(a.function.arguments, arrays, strict=True):
         yield shown(f"%{argument.name}", array)
@@ -209,15 +210,11 @@ def _text(a: Side, b: Side, found: Difference, arrays: Arrays) -> Iterator[str]:
 
 def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Difference | None]) -> Arrays:
     """Arguments as small as the difference allows: fewer elements along open sizes, then zeros, then ones."""
-    tries = 0
+    tries = iter(range(TRIES))
 
     def shows(candidate: Arrays) -> bool:
-        nonlocal tries
-        tries += 1
-        if tries > TRIES:
-            return False
         try:
-            return differs(candidate) is not None
+            return next(tries, None) is not None and differs(candidate) is not None
         except cvm.Error:
             return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from argparse import Namespace
+from contextlib import suppress
 from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any
@@ -106,13 +107,6 @@ def _notes(op: type[Operator[Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for cls in reversed(op.__mro__):
         if issubclass(cls, Operator) and cls is not Operator:
-            for name, note in re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", _source(cls), re.MULTILINE):
-                found[name] = note
+            with suppress(OSError, TypeError):  # defined by a table, or installed without source
+                found |= re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", inspect.getsource(cls), re.MULTILINE)
     return found
-
-
-def _source(cls: type[Any]) -> str:
-    try:
-        return inspect.getsource(cls)
-    except (OSError, TypeError):  # defined by a table, or installed without source
-        return ""

@@ -107,7 +107,10 @@ def listing() -> list[str]:
     width = max(map(len, (*known, *PIPELINES))) + 2
     for level in LEVELS:
         lines.append(f"{level}:")
-        lines += [f"  {p.name:{width}}{p.summary}{_options_text(p)}" for p in known.values() if p.level == level]
+        for p in known.values():
+            options = [f"{n}={str(v).lower()}" for n, v in p.options.items() if isinstance(v, (bool, int))]
+            if p.level == level:
+                lines.append(f"  {p.name:{width}}{p.summary}" + (f"  {{{','.join(options)}}}" if options else ""))
     lines.append("pipelines:")
     return [*lines, *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items())]
 
@@ -122,11 +125,6 @@ def _known(name: str, *others: str) -> None:
     names = (*all_passes(), *PIPELINES)
     if name not in (*names, *others):
         raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
-
-
-def _options_text(p: Pass) -> str:
-    values = [f"{name}={str(value).lower()}" for name, value in p.options.items() if isinstance(value, (bool, int))]
-    return f"  {{{','.join(values)}}}" if values else ""
 
 
 def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:

@@ -35,22 +35,22 @@ def reduce(options: Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".cvm", prefix=".reduce-", dir=folder) as file:
         path = Path(file.name)
         if (status := _run(path, text, options)) == 0:
-            wanted = f" with {options.expect!r}" if options.expect else ""
-            raise Usage(f"--test does not fail on {options.program}{wanted}")
-        tried = 0
+            raise Usage(
+                f"--test does not fail on {options.program}" + f" with {options.expect!r}" * bool(options.expect)
+            )
+        tried: list[int] = []  # the status of the command on each program
 
         def interesting(candidate: str) -> bool:
-            nonlocal tried
             try:
                 read_level(str(path), candidate.encode())
             except cvm.Error:
                 return False
-            tried += 1
-            return _run(path, candidate, options) == status
+            tried.append(_run(path, candidate, options))
+            return tried[-1] == status
 
         before = len(text.splitlines())
         text = shrunk(text, interesting, str(path))
-    print(f"{before} lines to {len(text.splitlines())}, {tried} programs tried", file=sys.stderr)
+    print(f"{before} lines to {len(text.splitlines())}, {len(tried)} programs tried", file=sys.stderr)
     write(options.output, text.encode())
     return 0
 

@@ -149,15 +149,12 @@ class Document:
         if line.count("<") > line.count(">"):
             return [(n, "type", "an element type") for n in ELEMENT_TYPES]
         if line.rfind("{") > line.rfind("}"):
-            return list(self._attributes(self.source.line(self.source.place(offset)[0])))
+            line = self.source.line(self.source.place(offset)[0])
+            operators = [t.text for t in scanner().tokens(line) if t.type == "OPERATOR" and t.text in OPERATORS]
+            fields = OPERATORS[operators[-1]].fields if operators else ()
+            missing = [f for f in fields if not f.is_operand and f"{f.name} =" not in line]
+            return [(f.name, "attribute", describe(f.annotation)) for f in missing]
         return [(name, "operator", summary(op)) for name, op in sorted(OPERATORS.items())]
-
-    def _attributes(self, line: str) -> Iterator[tuple[str, str, str]]:
-        """The attributes of the operator on this line, which are not there yet."""
-        named = [t.text for t in scanner().tokens(line) if t.type == "OPERATOR" and t.text in OPERATORS]
-        for field in OPERATORS[named[-1]].fields if named else ():
-            if not field.is_operand and f"{field.name} =" not in line:
-                yield field.name, "attribute", describe(field.annotation)
 
 
 def head(function: Function) -> str:

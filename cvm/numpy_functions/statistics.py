@@ -73,11 +73,8 @@ ARRAY_FUNCTIONS |= {"cumsum": partial(_scan, "add"), "cumprod": partial(_scan, "
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     x = arrays_of(x, *(e for e in (prepend, append) if e is not None))[0]
     at = whole_axis(axis, x.ndim)
-    ends = []
-    for end in (prepend, append):
-        array: Any = end if end is None or isinstance(end, TracedArray) else np.asarray(end)
-        one = array is not None and not array.ndim
-        ends.append(np.broadcast_to(array, (*x.shape[:at], 1, *x.shape[at + 1 :])) if one else array)
+    one = (*x.shape[:at], 1, *x.shape[at + 1 :])
+    ends = [e if e is None or np.ndim(e) else np.broadcast_to(e, one) for e in (prepend, append)]
     if n and any(e is not None for e in ends):
         x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], at)
     for _ in range(whole_number(n, "n")):

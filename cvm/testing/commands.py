@@ -56,7 +56,11 @@ def perform(test: Filetest, command: str, update: bool = False) -> list[str]:
         raise Failure(f"{at}: unknown command {asked.name!r}{near}; the commands are {', '.join(names())}")
     try:
         with compiling_for(resolve(asked.options["cpu"])) if "cpu" in asked.options else nullcontext():
-            _known_options(asked)
+            for name in OPTIONS.keys() & asked.options.keys():
+                if OPTIONS[name] and asked.name not in OPTIONS[name]:
+                    raise Usage(f"{name}= is for {', '.join(OPTIONS[name])}")
+            if asked.name != "opt" and len(asked.words) > 1:
+                raise Usage(f"expected options such as cpu=x86-64-v3, got {asked.words[1]!r}")
             printed = _COMMANDS.get(asked.name, _text)(test, asked)
     except (Usage, cvm.Error) as e:
         raise Failure(f"{at}: `// test {command}`: {e}") from None
@@ -86,14 +90,6 @@ def _differs(test: Filetest, command: str, name: str, written: list[str], printe
 
     diff = unified_diff(written, printed, str(test.path), "printed now", lineterm="")
     return Failure(said, [re.sub(r"^@@ -(\d+)(.*)", shifted, d) for d in diff])
-
-
-def _known_options(asked: Command) -> None:
-    for name in OPTIONS.keys() & asked.options.keys():
-        if OPTIONS[name] and asked.name not in OPTIONS[name]:
-            raise Usage(f"{name}= is for {', '.join(OPTIONS[name])}")
-    if asked.name != "opt" and len(asked.words) > 1:
-        raise Usage(f"expected options such as cpu=x86-64-v3, got {asked.words[1]!r}")
 
 
 def _program(test: Filetest, asked: Command) -> Level:
