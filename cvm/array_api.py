@@ -534,7 +534,9 @@ trace.NUMPY_FUNCTIONS["reshape"] = checked(
     "np.reshape", _view(lambda x, shape, order="C": reshape(x, shape, order=order))
 )
 trace.NUMPY_FUNCTIONS["transpose"] = checked("np.transpose", _view(lambda x, axes=None: transpose(x, *(axes or ()))))
-trace.NUMPY_REDUCTIONS |= {
-    n: checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
+trace.NUMPY_FUNCTIONS |= {
+    f"{n}.reduce": checked(
+        f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims)
+    )
     for n, m in UFUNC_REDUCTIONS.items()
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from .array_api import ravel, reshape, subscript, where
 from .numpy_or_dali_ufuncs import converted
-from .trace import NUMPY_UPDATES, TracedArray, apply, fail, ufunc_of_trace
+from .trace import NUMPY_FUNCTIONS, TracedArray, apply, fail, ufunc_of_trace
 
 COMBINED = {"set": None, "add": "add", "multiply": "mul", "min": "minimum", "max": "maximum"}
 UFUNCS = {"add": "add", "multiply": "multiply", "min": "minimum", "max": "maximum"}
@@ -94,6 +94,6 @@ def _update(name: str, x: Any, indices: Any, values: Any) -> None:
 
 for _name in COMBINED:
     setattr(IndexUpdate, _name, partialmethod(IndexUpdate.changed, _name))
-NUMPY_UPDATES |= {ufunc: partial(_update, name) for name, ufunc in UFUNCS.items()}
+NUMPY_FUNCTIONS |= {f"{ufunc}.at": partial(_update, name) for name, ufunc in UFUNCS.items()}
 TracedArray.at = property(IndexUpdate)  # type: ignore[attr-defined]
 TracedArray.__setitem__ = _set  # type: ignore[method-assign]

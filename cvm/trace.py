@@ -237,14 +237,16 @@ class NoSuchAttribute(TraceError, AttributeError):
     """An attribute that a traced array does not have."""
 
 
-NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, what array_methods says of traced arrays
-UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # by the name of the rules, what ufunc_rules says of ufuncs
-NUMPY_REDUCTIONS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
-NUMPY_UPDATES: dict[str, Callable[..., Any]] = {}  # and of their `at`
+NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, such as sum, linalg.norm, add.reduce and add.at
+UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # the ufuncs by the name of the rules
+
+
+def _function(name: str) -> Callable[..., Any]:
+    return NUMPY_FUNCTIONS.get(name) or _no_counterpart(name)
 
 
 def _no_counterpart(name: str) -> NoReturn:
-    near = get_close_matches(name, NUMPY_FUNCTIONS, 4, 0.5)
+    near = get_close_matches(name, [n for n in NUMPY_FUNCTIONS if not n.endswith((".reduce", ".at"))], 4, 0.5)
     also = f"near it are {', '.join(f'np.{n}' for n in near)}; " if near else ""
     fail(f"np.{name} has no counterpart for traced arrays; {also}docs/numpy.md lists those that have one")
 
@@ -389,12 +391,8 @@ class TracedArray:
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method == "reduce" and ufunc.__name__ in NUMPY_REDUCTIONS:
-            return NUMPY_REDUCTIONS[ufunc.__name__](*inputs, **options)
-        if method == "at" and ufunc.__name__ in NUMPY_UPDATES:
-            return NUMPY_UPDATES[ufunc.__name__](*inputs, **options)
         if method != "__call__":
-            _no_counterpart(f"{ufunc.__name__}.{method}")
+            return _function(f"{ufunc.__name__}.{method}")(*inputs, **options)
         out, dtype, mask = (options.pop(name, None) for name in ("out", "dtype", "where"))
         inputs = inputs if dtype is None else tuple(_of_dtype(ufunc, inputs, dtype))
         if ufunc.__name__ in NUMPY_FUNCTIONS:
@@ -413,7 +411,7 @@ class TracedArray:
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         room = function.__module__.partition(".")[2]
         name = f"{room}.{function.__name__}" if room in ("linalg", "fft") else function.__name__
-        return (NUMPY_FUNCTIONS.get(name) or _no_counterpart(name))(*args, **kwargs)
+        return _function(name)(*args, **kwargs)
 
     __hash__ = object.__hash__
 

@@ -35,9 +35,8 @@ def reduce(options: Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".cvm", prefix=".reduce-", dir=folder) as file:
         path = Path(file.name)
         if (status := _run(path, text, options)) == 0:
-            raise Usage(
-                f"--test does not fail on {options.program}" + f" with {options.expect!r}" * bool(options.expect)
-            )
+            expected = f" with {options.expect!r}" if options.expect else ""
+            raise Usage(f"--test does not fail on {options.program}{expected}")
         tried: list[int] = []  # the status of the command on each program
 
         def interesting(candidate: str) -> bool:
