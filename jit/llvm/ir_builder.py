@@ -552,6 +552,11 @@ class IRBuilder:
             block.items.clear()  # a loop is a circle of references, which only Python's garbage collector would free
         return "\n".join(lines)
 
+    def inlined(self, result: Type, name: str, *parameters: Value) -> str:
+        """The definition of a function with these blocks, which becomes a part of who calls it."""
+        given = ", ".join([f"{p.type} {p.text}" for p in parameters])
+        return f"define internal {result} @{name}({given}) alwaysinline nounwind {{\n{self.body()}\n}}"
+
     # integers
 
     def linear(self, opcode: str, a: Value, b: Value) -> Value:

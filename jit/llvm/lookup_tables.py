@@ -48,4 +48,4 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
         for lane, part in enumerate(parts if count > 1 else ()):
             found = b.add(ll.insert(found, part, lane))
     b.do(ll.returned(found))
-    return f"define internal {result} @{declared.name}({given} %n) alwaysinline nounwind {{\n{b.body()}\n}}"
+    return b.inlined(result, declared.name, n)

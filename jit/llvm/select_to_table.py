@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr
 from . import ir_builder as ll
+from .register_transpose import joined
 
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
@@ -72,50 +73,23 @@ def look_up(b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], 
 
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
-    count = declared.result.lanes
-    words = f"<{count} x i32>"
+    words, count, b = declared.result, declared.result.lanes, ll.IRBuilder()
+    place, table = ll.Value("%place", words), ll.Value("%table", ll.STATUS.of(8))
     width = next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0)
     if width:
-        called.add(f"declare <{width} x float> @{_PERMUTED[width][1]}(<{width} x float>, <{width} x i32>)")
-    body = _permuted(count, width) if width else _compared(count)
-    head = f"define internal {words} @{NAME}.{count}({words} %place, <8 x i32> %table) alwaysinline nounwind {{"
-    return "\n".join([head, *(f"  {line}" for line in body), "}"])
-
-
-def _permuted(count: int, width: int) -> list[str]:
-    """The function that looks up `count` lanes at once."""
-    floats, places = f"<{width} x float>", f"<{width} x i32>"
-    again = ", ".join(f"i32 {k % 8}" for k in range(width))
-    lines = [f"%words = shufflevector <8 x i32> %table, <8 x i32> poison, {places} <{again}>"]
-    lines.append(f"%floats = bitcast {places} %words to {floats}")
-    ends: list[str] = []
-    for n in range(0, count, width):
-        lanes = ", ".join(f"i32 {k}" for k in range(n, n + width))
-        lines.append(f"%p{n} = shufflevector <{count} x i32> %place, <{count} x i32> poison, {places} <{lanes}>")
-        lines.append(f"%r{n} = call {floats} @{_PERMUTED[width][1]}({floats} %floats, {places} %p{n})")
-        ends.append(f"%r{n}")
-    while len(ends) > 1:  # a power of two
-        lanes = ", ".join(f"i32 {k}" for k in range(2 * width))
-        pairs = list(zip(ends[::2], ends[1::2], strict=True))
-        ends = [f"{a}.{2 * width}" for a, _ in pairs]
-        lines += [
-            f"{joined} = shufflevector <{width} x float> {a}, <{width} x float> {b}, <{2 * width} x i32> <{lanes}>"
-            for joined, (a, b) in zip(ends, pairs, strict=True)
-        ]
-        width *= 2
-    return [*lines, f"%r = bitcast <{count} x float> {ends[0]} to <{count} x i32>", f"ret <{count} x i32> %r"]
-
-
-def _compared(count: int) -> list[str]:
-    """One entry after the other."""
-    words = f"<{count} x i32>"
-    lines = [f"%low = and {words} %place, splat (i32 7)"]
-    found = ""
-    for n in range(8):
-        lanes = ", ".join(f"i32 {n}" for _ in range(count))
-        lines.append(f"%e{n} = shufflevector <8 x i32> %table, <8 x i32> poison, {words} <{lanes}>")
-        if n:
-            lines.append(f"%c{n} = icmp eq {words} %low, splat (i32 {n})")
-            lines.append(f"%r{n} = select <{count} x i1> %c{n}, {words} %e{n}, {words} {found}")
-        found = f"%r{n}" if n else "%e0"
-    return [*lines, f"ret {words} {found}"]
+        floats, narrow = ll.ir_type("float", width), ll.STATUS.of(width)
+        permute = ll.Declaration(floats, _PERMUTED[width][1], (floats, narrow))
+        called.add(str(permute))
+        entries = b.add(ll.cast("bitcast", b.add(ll.shuffle(table, [k % 8 for k in range(width)])), floats))
+        parts = (ll.shuffle(place, range(n, n + width)) for n in range(0, count, width))
+        found = joined(b, [b.add(ll.call(permute, entries, b.add(part))) for part in parts])
+        b.do(ll.returned(b.add(ll.cast("bitcast", found, words))))
+    else:  # one entry after the other
+        low, *numbers = (ll.splat_constant(ll.Constant(str(n), ll.STATUS), count) for n in (7, *range(8)))
+        last = b.add(ll.binary("and", place, low))
+        found = b.add(ll.shuffle(table, [0] * count))
+        for n in range(1, 8):
+            entry = b.add(ll.shuffle(table, [n] * count))
+            found = b.add(ll.select(b.add(ll.compare("eq", last, numbers[n])), entry, found))
+        b.do(ll.returned(found))
+    return b.inlined(words, declared.name, place, table)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from . import warp_operations
 from .arithmetic import operation
-from .memory import SPACE, Local, Memory, Shared
+from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, Local, Memory, Shared
 from .ptx import Instruction, Unsupported
-from .ptx_types import TRUTH, TYPES, WORD, Array, dtype
-from .registers import SPACES, Active, Registers
+from .ptx_types import TRUTH, WORD, Array, dtype
+from .registers import Active, Registers
 
 Step: TypeAlias = Callable[[Active], None]
 _ATOMIC = {
@@ -28,24 +28,20 @@ class Instructions:
     def __init__(self, registers: Registers, memory: Memory, shared: Shared, local: Local) -> None:
         self.registers = registers
         self.memory = memory
-        self.inner: dict[int, Shared | Local] = {SPACES["shared"] >> SPACE: shared, SPACES["local"] >> SPACE: local}
+        self.inner: dict[int, Shared | Local] = {SHARED: shared, LOCAL: local}
 
     def bind(self, i: Instruction) -> Step:
         """The instruction as a function."""
         special: dict[str, Callable[[Instruction], Step]] = {
             "ld": self.load, "st": self.store, "atom": self.atomic, "red": self.atomic, "shfl": self.shuffle,
-            "vote": self.vote, "mma": self.matrix, "activemask": self.activemask,
+            "vote": self.vote, "mma": self.matrix, "activemask": self.vote, "cvta": self.convert_address,
         }  # fmt: skip
         if i.name in _NOTHING:
             return lambda active: None
-        if i.name in special:
-            step = special[i.name](i)
-        elif i.name == "mov" and any("{" in o for o in i.operands):
+        if i.name == "mov" and any("{" in o for o in i.operands):
             step = self.pack(i)
-        elif i.name == "cvta":
-            step = self.convert_address(i)
         else:
-            step = self.compute(i)
+            step = special.get(i.name, self.compute)(i)
         return step if i.guard is None else self.guarded(step, *i.guard)
 
     def guarded(self, step: Step, name: str, negated: bool) -> Step:
@@ -62,58 +58,43 @@ class Instructions:
     def compute(self, i: Instruction) -> Step:
         """An instruction on registers alone."""
         bound = operation(i)
-        names = [o.strip() for o in i.operands[0].split("|")]
-        if len(names) > 1:
+        if "|" in i.operands[0]:
             raise Unsupported(f"the instruction {i}")
-        to, function = self.registers.target(names[0], bound.result), bound.compute
+        to, function = self.registers.target(i.operands[0], bound.result), bound.compute
         given = [self.registers.source(o, kind) for o, kind in zip(i.operands[1:], bound.operands, strict=True)]
-        match given:
-            case [a]:
 
-                def step(active: Active) -> None:
-                    to[active] = function(a[active])
-            case [a, b]:
+        def step(active: Active) -> None:
+            to[active] = function(*[x[active] for x in given])
 
-                def step(active: Active) -> None:
-                    to[active] = function(a[active], b[active])
-            case _:
+        return step
 
-                def step(active: Active) -> None:
-                    to[active] = function(*(x[active] for x in given))
+    def several(self, targets: Sequence[Array], function: Callable[..., Sequence[Array]], *given: Array) -> Step:
+        """A function that has a result for each target."""
+
+        def step(active: Active) -> None:
+            for to, values in zip(targets, function(*[x[active] for x in given]), strict=True):
+                to[active] = values
 
         return step
 
     def pack(self, i: Instruction) -> Step:
         """mov between a register and the parts of a vector."""
         kind = dtype(i.type)
-        first, second = (o.strip("{} ").split(",") for o in i.operands)
-        count = max(len(first), len(second))
-        part = np.dtype(f"u{kind.itemsize // count}")
-        narrow, wide = (first, second) if len(first) > 1 else (second, first)
-        whole = self.registers.register(wide[0].strip())
-        places = [whole.view(part)[n::count] for n in range(count)]
-        names = [n.strip() for n in narrow]
-        if len(first) > 1:
-            pairs = [(self.registers.target(n, part), p) for n, p in zip(names, places, strict=True)]
-        else:
-            pairs = [(p, self.registers.source(n, part)) for n, p in zip(names, places, strict=True)]
-
-        def step(active: Active) -> None:
-            for to, of in pairs:
-                to[active] = of[active]
-
-        return step
+        parts, wide = (_vector(o) for o in i.operands)
+        unpacks = len(parts) > 1
+        parts, wide = (parts, wide) if unpacks else (wide, parts)
+        part = np.dtype(f"u{kind.itemsize // len(parts)}")
+        whole = self.registers.register(wide[0]).view(part)
+        places = [whole[n :: len(parts)] for n in range(len(parts))]
+        registers = [(self.registers.target if unpacks else self.registers.source)(n, part) for n in parts]
+        targets, given = (registers, places) if unpacks else (places, registers)
+        return self.several(targets, lambda *x: x, *given)
 
     def convert_address(self, i: Instruction) -> Step:
         """Between addresses of one space and those of all."""
-        space = np.uint64(next((SPACES[m] for m in i.modifiers if m in SPACES), 0))
-        wide = np.dtype(np.uint64)
+        space, wide = np.uint64(_space(i) << SPACE), np.dtype(np.uint64)
         to, of = self.registers.target(i.operands[0], wide), self.registers.source(i.operands[1], wide)
-
-        def step(active: Active) -> None:
-            to[active] = of[active] - space if "to" in i.modifiers else of[active] + space
-
-        return step
+        return self.several([to], lambda a: [a - space if "to" in i.modifiers else a + space], of)
 
     # memory
 
@@ -123,65 +104,49 @@ class Instructions:
 
     def _access(
         self, i: Instruction, place: str, width: int
-    ) -> Callable[[Active], tuple[Array, Shared | Local | None]]:
-        """The addresses of so many bytes each, which are aligned, and the memory that they lie in; None for global memory."""
-        addresses, lanes = self._addresses(place), self.registers.lanes
-        space = next((SPACES[m] for m in i.modifiers if m in SPACES), 0) >> SPACE
+    ) -> Callable[[Active], tuple[Array, Memory | Shared | Local]]:
+        """The addresses of so many bytes each, which are aligned, and the memory that they lie in."""
+        addresses, lanes, space = self._addresses(place), self.registers.lanes, _space(i)
         what = "load" if i.name == "ld" else "store"
 
-        def reach(active: Active) -> tuple[Array, Shared | Local | None]:
+        def reach(active: Active) -> tuple[Array, Memory | Shared | Local]:
             at = addresses(active)
-            inner = self.inner.get(space or int(at[0]) >> SPACE)
+            memory = self.inner.get(space or int(at[0]) >> SPACE, self.memory)
             if np.any(at & np.uint64(width - 1)):
                 raise warp_operations.Fault(f"an access to {width} bytes that is not aligned")
-            if self.memory.statistics is not None and inner is None:
+            if self.memory.statistics is not None and memory is self.memory:
                 self.memory.count(what, lanes[active], at, width)
-            elif self.memory.statistics is not None and isinstance(inner, Shared):
-                self.memory.count_banks(lanes[active], at & _OFFSET, width)
-            return at, inner
+            elif self.memory.statistics is not None and isinstance(memory, Shared):
+                self.memory.count_banks(lanes[active], at & OFFSET, width)
+            return at, memory
 
         return reach
 
-    def _vector(self, i: Instruction, operand: str) -> list[str]:
-        return [n.strip() for n in operand.strip("{}").split(",")]
-
     def load(self, i: Instruction) -> Step:
         kind = dtype(i.type)
-        names = self._vector(i, i.operands[0])
-        targets = [self.registers.target(n, kind) for n in names]
+        targets = [self.registers.target(n, kind) for n in _vector(i.operands[0])]
         if "param" in i.modifiers:
             held = self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1
             value = np.array(held, f"u{kind.itemsize}").view(kind)
-
-            def parameter(active: Active) -> None:
-                targets[0][active] = value
-
-            return parameter
-        reach, lanes = self._access(i, i.operands[1], kind.itemsize * len(names)), self.registers.lanes
+            return self.several(targets, lambda: [value])
+        reach, lanes = self._access(i, i.operands[1], kind.itemsize * len(targets)), self.registers.lanes
 
         def step(active: Active) -> None:
-            at, inner = reach(active)
+            at, memory = reach(active)
             for n, to in enumerate(targets):
-                place = at + np.uint64(n * kind.itemsize)
-                to[active] = (
-                    self.memory.load(place, kind) if inner is None else inner.load(place & _OFFSET, lanes[active], kind)
-                )
+                to[active] = memory.load(at + np.uint64(n * kind.itemsize), lanes[active], kind)
 
         return step
 
     def store(self, i: Instruction) -> Step:
         kind = dtype(i.type)
-        sources = [self.registers.source(n, kind) for n in self._vector(i, i.operands[1])]
+        sources = [self.registers.source(n, kind) for n in _vector(i.operands[1])]
         reach, lanes = self._access(i, i.operands[0], kind.itemsize * len(sources)), self.registers.lanes
 
         def step(active: Active) -> None:
-            at, inner = reach(active)
+            at, memory = reach(active)
             for n, of in enumerate(sources):
-                place = at + np.uint64(n * kind.itemsize)
-                if inner is None:
-                    self.memory.store(place, of[active])
-                else:
-                    inner.store(place & _OFFSET, lanes[active], of[active])
+                memory.store(at + np.uint64(n * kind.itemsize), lanes[active], of[active])
 
         return step
 
@@ -190,15 +155,12 @@ class Instructions:
         function = next((_ATOMIC[m] for m in i.modifiers if m in _ATOMIC), None)
         if function is None or "shared" in i.modifiers:
             raise Unsupported(f"the instruction {i}")
-        back = i.name == "atom"
-        to = self.registers.target(i.operands[0], kind) if back else None
-        place, operand = i.operands[back], i.operands[back + 1]
-        addresses, value = self._addresses(place), self.registers.source(operand, kind)
+        to, place, operand = i.operands if i.name == "atom" else ("_", *i.operands)
+        target, addresses = self.registers.target(to, kind), self._addresses(place)
+        value = self.registers.source(operand, kind)
 
         def step(active: Active) -> None:
-            before = self.memory.update(addresses(active), value[active], function)
-            if to is not None:
-                to[active] = before
+            target[active] = self.memory.update(addresses(active), value[active], function)
 
         return step
 
@@ -207,55 +169,43 @@ class Instructions:
     def shuffle(self, i: Instruction) -> Step:
         name, _, truth = i.operands[0].partition("|")
         to, of = self.registers.target(name, WORD), self.registers.source(i.operands[1], WORD)
-        ok = self.registers.target(truth, TRUTH) if truth else None
+        ok = self.registers.target(truth or "_", TRUTH)
         by, clamp = (self.registers.source(o, np.dtype(np.int32)) for o in i.operands[2:4])
-        mode, lanes = i.modifiers[1], self.registers.lanes
 
-        def step(active: Active) -> None:
-            source, inside = warp_operations.shuffle_source(mode, lanes[active], by[active], clamp[active])
-            if not np.isin(source, lanes[active]).all():
+        def shuffled(lanes: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
+            source, inside = warp_operations.shuffle_source(i.modifiers[1], lanes, by, clamp)
+            if not np.isin(source, lanes).all():
                 raise warp_operations.Fault("a shuffle from a thread that does not take part")
-            to[active] = of[source]
-            if ok is not None:
-                ok[active] = inside
+            return of[source], inside
 
-        return step
+        return self.several([to, ok], shuffled, self.registers.lanes, by, clamp)
 
     def vote(self, i: Instruction) -> Step:
-        mode, truth = i.modifiers[1], i.operands[1]
-        negated = truth.startswith("!")
+        """A vote; `activemask` is that of all threads which are active."""
+        mode, truth, type = (i.modifiers[1], i.operands[1], i.type) if i.name == "vote" else ("ballot", "1", "b32")
         of = self.registers.source(truth.lstrip("!"), TRUTH)
-        to, lanes = self.registers.target(i.operands[0], dtype(i.type)), self.registers.lanes
-
-        def step(active: Active) -> None:
-            to[active] = warp_operations.vote(mode, lanes[active], of[active] ^ negated)
-
-        return step
-
-    def activemask(self, i: Instruction) -> Step:
-        to, lanes = self.registers.target(i.operands[0], WORD), self.registers.lanes
-
-        def step(active: Active) -> None:
-            to[active] = warp_operations.vote("ballot", lanes[active], np.ones(len(lanes[active]), bool))
-
-        return step
+        to, negated = self.registers.target(i.operands[0], dtype(type)), truth.startswith("!")
+        function = lambda lanes, of: [warp_operations.vote(mode, lanes, of ^ negated)]  # noqa: E731
+        return self.several([to], function, self.registers.lanes, of)
 
     def matrix(self, i: Instruction) -> Step:
         if "m16n8k32" not in i.modifiers or i.modifiers[-1] != "s32":
             raise Unsupported(f"the instruction {i}")
-        kinds = np.dtype(TYPES[i.modifiers[-3]]), np.dtype(TYPES[i.modifiers[-2]])
-        word, lanes = np.dtype(np.int32), self.registers.lanes
-        targets = [self.registers.target(n, word) for n in self._vector(i, i.operands[0])]
-        a, b, c = ([self.registers.source(n, word) for n in self._vector(i, o)] for o in i.operands[1:])
+        kinds, word = (dtype(i.modifiers[-3]), dtype(i.modifiers[-2])), np.dtype(np.int32)
+        targets = [self.registers.target(n, word) for n in _vector(i.operands[0])]
+        given = [self.registers.source(n, word) for o in i.operands[1:] for n in _vector(o)]
 
-        def step(active: Active) -> None:
-            warp_operations.whole_warps(lanes[active])
-            left, right, total = ([x[active] for x in part] for part in (a, b, c))
-            found = warp_operations.matrix_product(left, right, total, kinds)
-            for to, values in zip(targets, found, strict=True):
-                to[active] = values
+        def product(lanes: Array, *words: Array) -> list[Array]:
+            warp_operations.whole_warps(lanes)
+            return warp_operations.matrix_product(words[:4], words[4:6], words[6:], kinds)
 
-        return step
+        return self.several(targets, product, self.registers.lanes, *given)
 
 
-_OFFSET = np.uint64((1 << SPACE) - 1)
+def _vector(operand: str) -> list[str]:
+    return [n.strip() for n in operand.strip("{}").split(",")]
+
+
+def _space(i: Instruction) -> int:
+    """The space that an instruction names; 0 for none."""
+    return next((SPACES[m] for m in i.modifiers if m in SPACES), 0)

@@ -14,6 +14,8 @@ import numpy as np
 
 SPACE = 40  # bits of an offset
 SHARED, LOCAL, FIRST = 1, 2, 3  # spaces
+SPACES = {"shared": SHARED, "local": LOCAL}
+OFFSET = np.uint64((1 << SPACE) - 1)
 SECTOR, WARP = 32, 32
 BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
 
@@ -58,14 +60,14 @@ class Memory:
         """Forgets an array."""
         del self.spaces[address >> SPACE]
 
-    def load(self, addresses: Array, dtype: np.dtype) -> Array:
+    def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
         found = np.empty(len(addresses), dtype)
         for some in self._by_space(addresses):
             array, places = self._find(addresses[some], dtype, "read")
             found[some] = array[places]
         return found
 
-    def store(self, addresses: Array, values: Array) -> None:
+    def store(self, addresses: Array, lanes: Array, values: Array) -> None:
         for some in self._by_space(addresses):
             array, places = self._find(addresses[some], values.dtype, "write")
             array[places] = values[some]
@@ -126,13 +128,43 @@ class Memory:
         self.statistics["bank conflicts"] += int(np.sum(np.maximum.reduceat(held, first) - 1))
 
 
-class Shared:
+class Inner:
+    """Memory of a space of its own, of a part for each block or thread."""
+
+    what = ""
+
+    def __init__(self, parts: int, size: int, threads: int = 1) -> None:
+        self.size = -(-size // 16) * 16
+        self.threads = threads  # of each part
+        self.bytes = np.zeros(parts * self.size, np.uint8)
+
+    def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
+        return self.bytes.view(dtype)[self.places(addresses, lanes, dtype) // dtype.itemsize]
+
+    def store(self, addresses: Array, lanes: Array, values: Array) -> None:
+        self.bytes.view(values.dtype)[self.places(addresses, lanes, values.dtype) // values.dtype.itemsize] = values
+
+    def places(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
+        """The bytes that accesses begin at."""
+        within = (addresses & OFFSET).astype(np.int64)
+        if np.any(within + dtype.itemsize > self.size):
+            raise Fault(f"an access outside of the {self.size} bytes of {self.what} memory")
+        return within + lanes // self.threads * self.size
+
+
+class Local(Inner):
+    """Memory that every thread has for itself."""
+
+    what = "local"
+
+
+class Shared(Inner):
     """The shared memory of the blocks that run together, and who read and wrote what since the last barrier."""
 
+    what = "shared"
+
     def __init__(self, blocks: int, size: int, threads: int) -> None:
-        self.size = -(-size // 16) * 16
-        self.threads = threads
-        self.bytes = np.zeros(blocks * self.size, np.uint8)
+        super().__init__(blocks, size, threads)
         self.epoch = 0
         self.write_epoch, self.writer = np.full(len(self.bytes), -1, np.int64), np.zeros(len(self.bytes), np.int64)
         self.read_epoch, self.reader = np.full(len(self.bytes), -1, np.int64), np.zeros(len(self.bytes), np.int64)
@@ -140,18 +172,18 @@ class Shared:
     def barrier(self) -> None:
         self.epoch += 1
 
-    def load(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
-        places = self._places(offsets, lanes, dtype)
+    def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
+        places = self.places(addresses, lanes, dtype)
         if np.any((self.write_epoch[places] == self.epoch) & (self.writer[places] != lanes)):
             raise Fault("a thread reads shared memory that another wrote since the last barrier")
         several = (self.read_epoch[places] == self.epoch) & (self.reader[places] != lanes)
         self.reader[places] = np.where(several, -1, lanes)
         self.read_epoch[places] = self.epoch
         self.reader[places[self.reader[places] != lanes]] = -1  # lanes that read it together
-        return self.bytes.view(dtype)[places >> (dtype.itemsize.bit_length() - 1)]
+        return super().load(addresses, lanes, dtype)
 
-    def store(self, offsets: Array, lanes: Array, values: Array) -> None:
-        places = self._places(offsets, lanes, values.dtype)
+    def store(self, addresses: Array, lanes: Array, values: Array) -> None:
+        places = self.places(addresses, lanes, values.dtype)
         wrote = (self.write_epoch[places] == self.epoch) & (self.writer[places] != lanes)
         read = (self.read_epoch[places] == self.epoch) & (self.reader[places] != lanes)
         self.writer[places] = lanes
@@ -160,32 +192,4 @@ class Shared:
             raise Fault("two threads write one place of shared memory between two barriers")
         if np.any(read):
             raise Fault("a thread writes shared memory that another read since the last barrier")
-        self.bytes.view(values.dtype)[places >> (values.dtype.itemsize.bit_length() - 1)] = values
-
-    def _places(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
-        within = offsets.astype(np.int64)
-        if np.any((within < 0) | (within + dtype.itemsize > self.size)):
-            raise Fault(f"an access outside of the {self.size} bytes of shared memory")
-        if np.any(within & (dtype.itemsize - 1)):
-            raise Fault("an access to shared memory that is not aligned")
-        return within + lanes // self.threads * self.size
-
-
-class Local:
-    """Memory that every thread has for itself."""
-
-    def __init__(self, lanes: int, size: int) -> None:
-        self.size = -(-size // 16) * 16
-        self.bytes = np.zeros(lanes * self.size, np.uint8)
-
-    def load(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
-        return self.bytes.view(dtype)[self._places(offsets, lanes, dtype)]
-
-    def store(self, offsets: Array, lanes: Array, values: Array) -> None:
-        self.bytes.view(values.dtype)[self._places(offsets, lanes, values.dtype)] = values
-
-    def _places(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
-        within = offsets.astype(np.int64)
-        if np.any((within < 0) | (within + dtype.itemsize > self.size)):
-            raise Fault(f"an access outside of the {self.size} bytes of local memory")
-        return (within + lanes * self.size) // dtype.itemsize
+        super().store(addresses, lanes, values)

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .memory import LOCAL, SHARED, SPACE
 from .ptx import Entry, Unsupported
 from .ptx_types import Array, dtype
 
@@ -105,6 +104,3 @@ class Registers:
         if int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers):
             return slice(int(numbers[0]), int(numbers[-1]) + 1)
         return numbers
-
-
-SPACES = {"shared": SHARED << SPACE, "local": LOCAL << SPACE}

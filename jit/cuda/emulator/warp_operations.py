@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .memory import WARP, Fault
@@ -31,14 +33,15 @@ def vote(mode: str, lanes: Array, truth: Array) -> Array:
     return held[place]
 
 
-def whole_warps(lanes: Array) -> int:
-    """The number of warps of these lanes, which must be whole."""
+def whole_warps(lanes: Array) -> None:
+    """Faults where lanes are not those of whole warps."""
     if len(lanes) % WARP or np.any(lanes.reshape(-1, WARP) != lanes[::WARP, None] + np.arange(WARP)) or lanes[0] % WARP:
         raise Fault("a warp's instruction without all of its threads")
-    return len(lanes) // WARP
 
 
-def matrix_product(a: list[Array], b: list[Array], c: list[Array], kinds: tuple[np.dtype, np.dtype]) -> list[Array]:
+def matrix_product(
+    a: Sequence[Array], b: Sequence[Array], c: Sequence[Array], kinds: tuple[np.dtype, np.dtype]
+) -> list[Array]:
     """mma.m16n8k32 of 8-bit integers: the fragments of A (4 words a thread), B (2) and C (4) to those of A B + C."""
     warps = len(a[0]) // WARP
     lane = np.arange(WARP)
