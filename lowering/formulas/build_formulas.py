@@ -23,7 +23,7 @@ from ...dialect.ir.types import Type
 from ...dialect.notation.expressions import Check, Expr, Index, Read, Tensor
 from ...dialect.notation.expressions import Const as Number
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ...dialect.notation.loops import Steps, map_expressions, nodes
+from ...dialect.notation.loops import Assert, Steps, map_expressions, nodes, rewrite_block, statements
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -76,10 +76,13 @@ def build_formulas(
             steps.append(_loop(function.name, operation, typed, results, context.module, body))
             continue
         if typed.has_nest():
-            statements = map_expressions(typed.nest(*results), in_primitives)
-            seen = {e.tensor for e in nodes(statements) if isinstance(e, Read)}
+            made = map_expressions(typed.nest(*results), in_primitives)
+            nest = rewrite_block(
+                made, lambda s, o=operation: (replace(s, span=o.span),) if isinstance(s, Assert) else None
+            )
+            seen = {e.tensor for e in nodes(nest) if isinstance(e, Read)}
             operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape is used
-            steps.append(Nest(results, operands, statements, operation.span))
+            steps.append(Nest(results, operands, nest, operation.span))
             continue
         element = typed.element(results[0])
         formula = Formula(
@@ -119,6 +122,8 @@ def _requirements(step: Step) -> Sequence[tuple[str, Span]]:
             return step.program.requirements
         case Formula():
             return [(e.message, e.span) for e in walk(step.value) if isinstance(e, Check)]
+        case Nest(body=body):
+            return [(s.message, s.span) for s in statements(body) if isinstance(s, Assert)]
     return ()
 
 

@@ -48,7 +48,7 @@ class ChainedProgram:
                     break
         used = {v for o in self.operations for _, v in o.operator.operands()}
         results = [v for o in self.operations for v in o.results]
-        last = [v for v in results if v not in used][-6:]
+        last = [v for v in results if v not in used]
         main = Function("main", tuple(self.arguments), tuple(self.operations), tuple(last))
         self.module = cvm.parse(str(verify(Module({"main": main}))))  # with places in a text
         self.calls = {"main": self.arrays}
