@@ -246,6 +246,8 @@ def _equal(var: ex.Var, value: ex.Expr) -> list[Affine]:
 
 def _apart(read: tuple[ex.Expr, ...], write: tuple[ex.Expr, ...], s: ir.For) -> bool:
     """Test whether a loop carries no dependence between a read and a write."""
+    if len(read) != len(write):
+        return True  # `access` reports that
     if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
         return any(s.index in walk(i) for i in read)
     if any(a is s.index is b for a, b in zip(read, write, strict=True)):

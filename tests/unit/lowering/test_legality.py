@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import I1, I32, I64
-from cvm.dialect.notation.expressions import Index, Var, apply, as_index, cast, constant
+from cvm.dialect.notation.expressions import Index, Read, Var, apply, as_index, cast, constant
 from cvm.dialect.notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from native_kernels import kernel, tensor
@@ -27,6 +27,7 @@ ILLEGAL: dict[str, Block] = {
     "%x is no result": (For(I, (Store(X, (I,), X[I]),)),),
     "%y is i32, the value i64": (For(I, (Store(Y, (I,), I),)),),
     "%y has 1 axes, got 2 indices": (For(I, (Store(Y, (I, I), X[I]),)),),
+    "%y has 1 axes, got 0 indices": (For(I, (Store(Y, (I,), Read(Y, ())),), kind="parallel"),),
     "multiple of 3": (For(I, (COPY,), kind="vector", width=3),),
     "not known to be a multiple": (
         For(I, (COPY,), stop=apply("min", as_index(N), as_index(8)), kind="vector", width=8),

@@ -1,0 +1,23 @@
+"""Programs that campaigns of tests/fuzz found, and on which targets differed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from available_targets import HERE
+
+import cvm
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_an_index_outside_of_its_axis_is_reported_with_its_line(target: str) -> None:
+    program = "func @main(%x: tensor<4xi32>, %u: tensor<2xi32>, %i: tensor<2xi32>) -> tensor<4xi32> {\n  %y = builtin.scatter %x, %u, %i {axes = [0]}\n  return %y\n}\n"
+    with pytest.raises(cvm.CallError, match="an index is outside of its axis") as e:
+        cvm.compile(program, target=target)(np.zeros(4, np.int32), np.ones(2, np.int32), np.array([1, 9], np.int32))
+    assert e.value.diagnostics[0].line == 2
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_an_index_that_chooses_no_element_may_be_anything(target: str) -> None:
+    program = "func @main(%x: tensor<2x0xf32>, %i: tensor<2xi64>) -> tensor<2x0xf32> {\n  %y = builtin.gather %x, %i {axes = [0]}\n  return %y\n}\n"
+    assert cvm.compile(program, target=target)(np.zeros((2, 0), np.float32), np.array([1, 9])).shape == (2, 0)
