@@ -116,25 +116,26 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
 def compile(
     program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: TargetName = "cpu", *, optimize: int = 2,
     cpu: str | Processor | None = None, require_exact: Reference | None = None, convert: bool = False,
-    like: _Literal["numpy"] | None = None,
+    like: _Literal["numpy"] | None = None, sanitize: bool = False,
 ) -> Compiled: ...  # fmt: skip
 @_overload
 def compile(
     program: _Callable[_P, _R], *, target: TargetName = "cpu", optimize: int = 2, cpu: str | Processor | None = None,
     rules: Rules | None = None, static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-    like: _Literal["numpy"] | None = None,
+    like: _Literal["numpy"] | None = None, sanitize: bool = False,
 ) -> TracedFunction[_P, _R]: ...  # fmt: skip
 @_overload
 def compile(
     *, target: TargetName = "cpu", optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (), like: _Literal["numpy"] | None = None,
+    sanitize: bool = False,
 ) -> _Callable[[_Callable[_P, _R]], TracedFunction[_P, _R]]: ...  # fmt: skip
 @_USER_TRACEBACK
 def compile(
     program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main",
     target: TargetName = "cpu", *, optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
-    require_exact: Reference | None = None, convert: bool = False, like: _Literal["numpy"] | None = None,
+    require_exact: Reference | None = None, convert: bool = False, like: _Literal["numpy"] | None = None, sanitize: bool = False,
 ) -> _Any:  # fmt: skip
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
@@ -149,7 +150,8 @@ def compile(
     Arguments named by `static_argnames`, or numbered by `static_argnums`, are Python values that are compiled for.
 
     Results are arrays of the library that arguments come from, through DLPack, or NumPy's by `like="numpy"`. By `convert` a program
-    takes arrays of other element types, where every value fits.
+    takes arrays of other element types, where every value fits. By `sanitize` machine code checks every access to an array, and
+    integers against the intervals that the compiler relies on: a call that finds a bug raises CallError with the operation's line.
     """
     from cvm.jit.options import CompileOptions
 
@@ -158,7 +160,7 @@ def compile(
         from cvm.jit.host_processor import resolve
 
         given["cpu"] = resolve(cpu)
-    options = CompileOptions(optimize, convert=convert, like=like, **given)
+    options = CompileOptions(optimize, convert=convert, like=like, sanitize=sanitize, **given)
     if require_exact is not None:
         from .importers.exactness import require
 

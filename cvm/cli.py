@@ -82,6 +82,7 @@ _TARGET = _arg("--target", "cpu (the default), reference, cuda or cuda-sim", def
 _CPU = _arg("--cpu", "the processor that the code is for, such as x86-64-v3 or native", metavar="NAME")
 _LEVEL = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
 _OPTIMIZE = _arg("-O", _LEVEL, type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL")
+_SANITIZE = _flag("--sanitize", "check every access, alignment and proven interval while it runs, to find bugs of the compiler")
 _INPUTS = _arg("--inputs", "arrays by the arguments' names", metavar="FILE.npz")
 _OUTPUT = _arg("-o --output", "where to write it (default: standard output)", default="-", metavar="FILE")
 _ARRAY = "an argument's array"
@@ -90,7 +91,7 @@ _OF_EACH = "of A, and given again of B"
 COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "run": ("run a function or a graph of a program, or kernels, and show what it gives", [
         _arg("program", _ANY_LEVEL, metavar="PROG.cvm"),
-        _ENTRY, _TARGET, _CPU, _OPTIMIZE,
+        _ENTRY, _TARGET, _CPU, _OPTIMIZE, _SANITIZE,
         _repeated("--input", "NAME=ARRAY",
                   f"{_ARRAY}: a file (.npy, .csv, .png, .jpg), or numbers such as 3 or [[1,2],[3,4]]"),
         _INPUTS,

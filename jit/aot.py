@@ -72,7 +72,7 @@ def build(
         module = module.with_functions({**module.functions, name: found})
         module, function = prepared(module, name)
         functions.append(function)
-        plans.append(lower(module, function, optimize=options.optimize))
+        plans.append(lower(module, function, optimize=options.optimize, checks=options.sanitize))
     text = emit(*plans, optimize=options.optimize > 0, linkage="internal ")
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)

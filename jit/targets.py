@@ -39,7 +39,7 @@ _STEPPER = lazy(".functions.steppers:PythonStepper")
 
 
 def _for_cpu(module: Module, function: Function, options: CompileOptions) -> Plan:
-    return _LOWER(module, function, optimize=options.optimize)
+    return _LOWER(module, function, optimize=options.optimize, checks=options.sanitize)
 
 
 def _for_gpu(module: Module, function: Function, options: CompileOptions) -> Plan:
@@ -70,6 +70,8 @@ class Target:
         """Loads a function; TargetError where the target cannot run here."""
         if lacking := self.missing():
             raise TargetError(f"target {self.name}: {lacking}")
+        if options.sanitize and self.name != "cpu":
+            raise TargetError(f"sanitize is for the target cpu, not {self.name}")
         return self.load(module, function, options)
 
 

@@ -51,6 +51,7 @@ from .loops.kernel_condition_to_branch import kernel_condition_to_branch
 from .loops.loop_partition import loop_partition
 from .loops.nontemporal_stores import nontemporal_stores
 from .loops.parallelize import parallelize
+from .loops.sanitize import sanitize
 from .loops.saturating_narrow import saturating_narrow
 from .loops.split_complex import split_complex
 from .loops.tighten_bounds import tighten_bounds
@@ -162,8 +163,8 @@ STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)
 
 TARGETS = {"cpu": CPU, "cuda": GPU}
 PIPELINES = {"canonicalize": CANONICAL, "schedule": (*CPU_LOOPS, *CPU_SCHEDULE), "gpu": GPU_SCHEDULE, "step": STEP}
-PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP))}  # of passes with options, those of the CPU
-PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP)}  # in order
+PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP, sanitize))}  # of passes with options, those of the CPU
+PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, sanitize)}  # in order
 DOWN = {  # what takes a program down from a form, where passes below it are chosen by name
     "graph": (differentiate, inline, BUILD_FORMULAS),
     "formulas": (*FORMULAS, *LOOPS),
@@ -207,22 +208,34 @@ def nests(module: Module, function: Function) -> Plan:
     return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS), function, context_of(module, function))
 
 
+def _checked(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
+    """The passes, with `sanitize` as the last one over kernels."""
+    return *passes[:-1], sanitize, passes[-1]
+
+
 def schedule(
-    plan: Plan, processor: Processor | None = None, ready: Callable[[Kernel], None] = lambda kernel: None
+    plan: Plan,
+    processor: Processor | None = None,
+    ready: Callable[[Kernel], None] = lambda kernel: None,
+    checks: bool = False,
 ) -> Plan:
     """The plain nests scheduled for a CPU; `ready` is told each kernel as soon as it is."""
     with compiling_for(processor):
-        return _run(CPU_SCHEDULE, plan, Context(), ready)
+        return _run(_checked(CPU_SCHEDULE) if checks else CPU_SCHEDULE, plan, Context(), ready)
 
 
-def unoptimized(module: Module, function: Function) -> Plan:
+def unoptimized(module: Module, function: Function, checks: bool = False) -> Plan:
     """The function as one scalar nest for each operation."""
-    return run_passes(UNOPTIMIZED, function, context_of(module, function))
+    return run_passes(_checked(UNOPTIMIZED) if checks else UNOPTIMIZED, function, context_of(module, function))
 
 
-def lower(module: Module, function: Function, processor: Processor | None = None, optimize: int = 2) -> Plan:
-    """The function as a CPU runs it."""
-    return schedule(nests(module, function), processor) if optimize else unoptimized(module, function)
+def lower(
+    module: Module, function: Function, processor: Processor | None = None, optimize: int = 2, checks: bool = False
+) -> Plan:
+    """The function as a CPU runs it; with `checks` of accesses and intervals if asked to."""
+    if not optimize:
+        return unoptimized(module, function, checks)
+    return schedule(nests(module, function), processor, checks=checks)
 
 
 def schedule_for_gpu(plan: Plan) -> Plan:

@@ -62,7 +62,7 @@ def run(options: Namespace) -> int:
     arrays = [] if function is None else inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
-        f: Any = compiled(program, options.entry, options.target, CompileOptions(options.optimize))
+        f: Any = compiled(program, options.entry, options.target, CompileOptions(options.optimize, sanitize=options.sanitize))
         compiling = time.perf_counter() - began
     with waiting("running"):
         began = time.perf_counter()
@@ -143,7 +143,8 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
         print(warning, file=sys.stderr)
     with waiting("compiling"), warnings.catch_warnings(action="ignore"):
         began = time.perf_counter()
-        g = CompiledGraph(module, graph, options.target, CompileOptions(options.optimize))
+        settings = CompileOptions(options.optimize, sanitize=options.sanitize)
+        g = CompiledGraph(module, graph, options.target, settings)
         g.reset()
         compiling = time.perf_counter() - began
     if options.load_state is not None:

@@ -93,6 +93,11 @@ class Assert:
 
 
 @dataclass(frozen=True, eq=False)
+class Guard(Assert):
+    """An assertion, as of the last pass, at which the kernel ends where it does not hold."""
+
+
+@dataclass(frozen=True, eq=False)
 class Prefetch:
     """A prefetch of the cache line with an element. It computes nothing, and the element need not exist."""
 

@@ -19,6 +19,9 @@ from ...dialect.notation.plan import Plan
 from ...dialect.notation.printer import kernels_text
 from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
+from ...lowering.loops.sanitize import sanitize
+from ...lowering.pass_context import Context
+from ...lowering.passes import run_passes
 from ...lowering.pipeline import schedule, schedule_for_gpu
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
@@ -36,7 +39,7 @@ class KernelFunction(NativeFunction):
     def __init__(self, plan: Plan, options: CompileOptions = DEFAULT) -> None:
         if not options.optimize:
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
-        self.plan = place_buffers(plan)
+        self.plan = place_buffers(run_passes((sanitize,), plan, Context()) if options.sanitize else plan)
         values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*plan.arguments, *plan.results)}
         arguments = tuple(values[t] for t in plan.arguments)
         head = Function(plan.name, arguments, (), tuple(values[t] for t in plan.results))

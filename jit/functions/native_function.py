@@ -147,16 +147,16 @@ class NativeFunction(CompiledFunction):
     def _scheduled(self, plain: Plan, ready: Callable[[Kernel], None]) -> Plan:
         from ...lowering.pipeline import schedule
 
-        return schedule(plain, self.compiled_for, ready)
+        return schedule(plain, self.compiled_for, ready, self.options.sanitize)
 
     @cached_property
     def plan(self) -> Plan:
         from ...lowering.pipeline import lower, unoptimized
 
         if not self.options.optimize:
-            return unoptimized(self.module, self.computed)
+            return unoptimized(self.module, self.computed, self.options.sanitize)
         with compiling_for(self.compiled_for):
-            return lower(self.module, self.computed, self.compiled_for)
+            return lower(self.module, self.computed, self.compiled_for, checks=self.options.sanitize)
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

@@ -102,8 +102,9 @@ class _Copies(Mapping[str, np.ndarray]):
 
 
 def native_stepper(graph: CompiledGraph) -> Stepper:
-    """Native code for the ticks themselves, unless nothing is optimized."""
-    return NativeStepper(graph) if graph.options.optimize else PythonStepper(graph)
+    """Native code for the ticks themselves, unless nothing is optimized or kernels check themselves."""
+    options = graph.options
+    return NativeStepper(graph) if options.optimize and not options.sanitize else PythonStepper(graph)
 
 
 class NativeStepper:

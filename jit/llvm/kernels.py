@@ -181,6 +181,7 @@ class KernelEmitter:
         self.parallel = parallel_loop(kernel)
         self.long = long_loops(kernel.body, self.parallel) if optimize else {}
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
+        self.checks = any(isinstance(s, ir.Guard) for s in ir.statements(kernel.body))  # also of alignment
 
     @cached_property
     def invariants(self) -> Invariants:
@@ -197,6 +198,11 @@ class KernelEmitter:
             self.b.declarations.add(ll.PARALLEL)
             if self.parallel is not None:  # another piece has stopped
                 self.leave_if("eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
+        if self.checks:  # and the first check that fails, of all kernels, is reported
+            status = self.b.add(ll.load(ll.STATUS, STATUS_POINTER))
+            self.require(self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True)
+            for tensor in arrays_of(self.kernel):
+                self.require_alignment(tensor, self.arrays[tensor], tensor.element.bytes)
         self.emit_block(self.kernel.body)
         if self.has_nontemporal_stores:  # they are seen in no order until then
             self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
@@ -233,7 +239,7 @@ class KernelEmitter:
             case ir.Store(tensor, at, value, streaming):
                 self.values.write(tensor, at, self.values.value(value), streaming)
             case ir.Assert(condition, message, span):
-                self.require(self.values.value(condition), self.ask(message, span))
+                self.require(self.values.value(condition), self.ask(message, span), isinstance(s, ir.Guard))
             case ir.Prefetch(tensor, at):
                 self.prefetch(tensor, at)
         self.scope.drop_stale()
@@ -427,11 +433,18 @@ class KernelEmitter:
         buffer = ll.alloca(ll.array_type(size, cell), f"align {ALIGNMENT}") if tensor.shape else ll.alloca(cell)
         self.b.entry.append((pointer, buffer))
 
-    def require(self, condition: ll.Value, number: int) -> None:
+    def require_alignment(self, tensor: Tensor, pointer: ll.Value, size: int) -> None:
+        """Checks that a pointer is a multiple of the bytes that an access assumes."""
+        address = self.b.add(ll.cast("ptrtoint", pointer, ll.WORD))
+        aligned = self.b.add(ll.compare("eq", self.b.add(ll.binary("and", address, ll.index(size - 1))), ll.ZERO))
+        message = f"sanitize: an access of %{tensor.name} is not aligned to {size} bytes (kernel @{self.kernel.name})"
+        self.require(aligned, self.ask(message, self.kernel.span), ends=True)
+
+    def require(self, condition: ll.Value, number: int, ends: bool) -> None:
         b, test = self.b, condition if condition.lanes == 1 else self.values.over_lanes("and", condition)
         good, bad = b.new_block(), b.new_block()
         b.do(ll.branch_if(test, good, bad))
         b.start(bad)
         b.do(ll.atomic_umax(STATUS_POINTER, ll.Constant(str(number), ll.STATUS)))
-        b.do(ll.branch(good))
+        b.do(ll.returned() if ends else ll.branch(good))
         b.start(good)

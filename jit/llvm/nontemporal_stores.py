@@ -166,6 +166,8 @@ class NontemporalStores:
         ):
             self.b.start(block)
             for value, place in values:
+                if self.kernel.checks and block is yes:
+                    self.kernel.require_alignment(tensor, place, align)
                 self.b.do(ll.store(value, place, metadata))
             self.b.do(ll.branch(after))
         self.b.start(after)

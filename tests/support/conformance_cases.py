@@ -75,10 +75,10 @@ def first_wrong(case: Case, target: str, known: dict[str, np.ndarray]) -> str:
         return f"no operation to blame: {type(e).__name__}: {e}"
 
 
-def compiled(case: Case, target: str, optimize: int = 2) -> Any:
+def compiled(case: Case, target: str, optimize: int = 2, sanitize: bool = False) -> Any:
     """The case's program, or why there is none."""
     try:
-        return cvm.compile(case["program"], target=target, optimize=optimize)
+        return cvm.compile(case["program"], target=target, optimize=optimize, sanitize=sanitize)
     except Exception as e:
         return e
 

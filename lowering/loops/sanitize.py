@@ -1,0 +1,113 @@
+"""Check at run time, for debugging, that accesses lie in their arrays and integers in the intervals that passes rely on.
+
+    y[i + 1] = f(x[i])  =>  assert i >= 0 & i < 8, "...";  assert i + 1 >= 0 & i + 1 < 8, "...";  y[i + 1] = f(x[i])
+
+Legal always, as the last pass over kernels: nothing that it checks is inferred from loop bounds. A kernel ends at the first
+check that fails. Pays where a bug in the compiler is looked for. Compare AddressSanitizer and Halide's bounds assertions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...dialect.ir.sizes import Dim
+from ...dialect.ir.types import I64
+from ...dialect.notation import loops as ir
+from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, both, constant
+from ...dialect.notation.interval import Interval, whole
+from ...dialect.notation.printer import Names, expression_text, size_text
+from ...dialect.notation.traverse import children, walk
+from ..analysis.integer_ranges import intervals
+from ..pass_context import Context
+from ..passes import scheduled_kernel_pass
+
+LONGEST = 60  # characters of an expression in a message
+
+
+@scheduled_kernel_pass
+def sanitize(kernel: ir.Kernel, context: Context) -> ir.Kernel:
+    return kernel.with_body(_Checks(kernel, context).block(kernel.body))
+
+
+class _Checks:
+    def __init__(self, kernel: ir.Kernel, context: Context) -> None:
+        self.kernel, self.ranges, self.names = kernel, context.ranges, Names()
+        self.inside: set[tuple[Expr, Dim]] = set()  # the indices that checks before have found inside of a size
+        self.interval: Callable[[Expr], Interval | None] = intervals(context.ranges, context.constants)
+        for parameter in kernel.parameters:
+            self.names.of(parameter)
+
+    def block(self, block: ir.Block) -> ir.Block:
+        """The block with the checks of each statement before it."""
+        made: list[ir.Statement] = []
+        outer, self.inside = self.inside, {*self.inside}
+        for s in block:
+            seen: set[int] = set()
+            if not isinstance(s, (ir.Alloc, ir.Prefetch)):
+                for e in ir.expressions(s):
+                    self.expression(e, made, seen)
+            if isinstance(s, ir.Store):
+                self.access(s.tensor, s.indices, made)
+                self.stored(s, made)
+            made.append(self.within_blocks(s))
+        self.inside = outer
+        return tuple(made)
+
+    def within_blocks(self, s: ir.Statement) -> ir.Statement:
+        match s:
+            case ir.For(_, body):
+                return replace(s, body=self.block(body))
+            case ir.If(condition, then, otherwise):
+                return ir.If(condition, self.block(then), self.block(otherwise))
+        return s
+
+    def expression(self, e: Expr, made: list[ir.Statement], seen: set[int]) -> None:
+        """Append the checks of an expression, those of its operands first."""
+        if id(e) in seen:
+            return
+        seen.add(id(e))
+        for operand in children(e):
+            self.expression(operand, made, seen)
+        if isinstance(e, Read):
+            self.access(e.tensor, e.indices, made)
+        elif isinstance(e, (Apply, Cast)) and e.type.is_integer and not _is_index(e):
+            self.within(e, self.interval(e), f"{self.text(e)} leaves its proven interval", made)
+
+    def access(self, tensor: Tensor, at: tuple[Expr, ...], made: list[ir.Statement]) -> None:
+        for axis, (i, size) in enumerate(zip(at, tensor.shape, strict=True)):
+            if (isinstance(i, Const) and isinstance(size, int) and 0 <= i.value < size) or (i, size) in self.inside:
+                continue
+            if _is_index(i):
+                self.inside.add((i, size))
+            inside = (i >= 0) & (i < as_index(size))
+            shown = f"index {self.text(i)} of {self.names.of(tensor)} is outside of axis {axis}"
+            self.require(inside, f"{shown}, whose size is {size_text(size, self.names)}", made)
+
+    def stored(self, s: ir.Store, made: list[ir.Statement]) -> None:
+        """Append the check that a stored number lies in the interval of its array, before it is narrowed to that."""
+        known, value = self.ranges.get(s.tensor), s.value
+        if known is not None and not whole(s.tensor.element).within(known):
+            if isinstance(value, Cast) and value.operand.type.is_integer:
+                value = value.operand
+            self.within(value, known, f"what {self.names.of(s.tensor)} holds leaves its proven interval", made)
+
+    def within(self, e: Expr, known: Interval | None, message: str, made: list[ir.Statement]) -> None:
+        low, high = e.type.limits
+        if known is not None and not isinstance(e, Const):
+            lower = e >= constant(known.low, e.type) if known.low > low else True
+            upper = e <= constant(known.high, e.type) if known.high < high else True
+            if not isinstance(inside := both(lower, upper), bool):
+                self.require(inside, f"{message}, {known}", made)
+
+    def require(self, condition: Expr, message: str, made: list[ir.Statement]) -> None:
+        made.append(ir.Guard(condition, f"sanitize: {message} (kernel @{self.kernel.name})", self.kernel.span))
+
+    def text(self, e: Expr) -> str:
+        shown = expression_text(e, self.names, e.type)
+        return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+
+
+def _is_index(e: Expr) -> bool:
+    """Test whether an expression is index arithmetic, whose bounds come from loops."""
+    return e.type is I64 and not any(isinstance(n, (Read, Var)) for n in walk(e))
