@@ -65,13 +65,12 @@ class Target:
     profile: Callable[..., Any] | None = None  # times each kernel of a call
     compile_text: Callable[..., Any] | None = None  # recalls functions by the text of their program
     is_direct: bool = False  # calls can be made without Python
+    unchecked: str = "sanitize is for the target cpu"  # empty where kernels can check themselves
 
     def compile(self, module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
         """Loads a function; TargetError where the target cannot run here."""
-        if lacking := self.missing():
+        if lacking := self.missing() or (options.sanitize and self.unchecked):
             raise TargetError(f"target {self.name}: {lacking}")
-        if options.sanitize and self.name != "cpu":
-            raise TargetError(f"sanitize is for the target cpu, not {self.name}")
         return self.load(module, function, options)
 
 
@@ -135,6 +134,7 @@ register(
         profile=lazy(".functions.profile:profile"),
         compile_text=lazy(".source_cache:compile_text"),
         is_direct=True,
+        unchecked="",
     )
 )
 register(Target("reference", load=lazy(".functions.reference_function:ReferenceFunction")))

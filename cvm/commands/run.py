@@ -62,7 +62,9 @@ def run(options: Namespace) -> int:
     arrays = [] if function is None else inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
-        f: Any = compiled(program, options.entry, options.target, CompileOptions(options.optimize, sanitize=options.sanitize))
+        f: Any = compiled(
+            program, options.entry, options.target, CompileOptions(options.optimize, sanitize=options.sanitize)
+        )
         compiling = time.perf_counter() - began
     with waiting("running"):
         began = time.perf_counter()

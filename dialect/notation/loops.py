@@ -327,6 +327,11 @@ def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) ->
     return s
 
 
+def located(block: Block, span: Span) -> Block:
+    """The block with the place of its assertions."""
+    return rewrite_block(block, lambda s: (replace(s, span=span),) if isinstance(s, Assert) else None)
+
+
 def _as_before(block: Block, made: list[Statement]) -> Block:
     """The statements; the same block object if they are unchanged, so that caches keyed by it remain valid."""
     return block if len(made) == len(block) and not any(map(is_not, block, made)) else tuple(made)

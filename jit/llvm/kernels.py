@@ -198,11 +198,8 @@ class KernelEmitter:
             self.b.declarations.add(ll.PARALLEL)
             if self.parallel is not None:  # another piece has stopped
                 self.leave_if("eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
-        if self.checks:  # and the first check that fails, of all kernels, is reported
-            status = self.b.add(ll.load(ll.STATUS, STATUS_POINTER))
-            self.require(self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True)
-            for tensor in arrays_of(self.kernel):
-                self.require_alignment(tensor, self.arrays[tensor], tensor.element.bytes)
+        if self.checks:
+            self.check_entry()
         self.emit_block(self.kernel.body)
         if self.has_nontemporal_stores:  # they are seen in no order until then
             self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
@@ -432,6 +429,13 @@ class KernelEmitter:
         self.arrays[tensor] = pointer = self.b.fresh(ll.POINTER)
         buffer = ll.alloca(ll.array_type(size, cell), f"align {ALIGNMENT}") if tensor.shape else ll.alloca(cell)
         self.b.entry.append((pointer, buffer))
+
+    def check_entry(self) -> None:
+        """Ends the kernel if a check of one before has failed, which is the one to report; checks the arrays' alignment."""
+        status = self.b.add(ll.load(ll.STATUS, STATUS_POINTER))
+        self.require(self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True)
+        for tensor in arrays_of(self.kernel):
+            self.require_alignment(tensor, self.arrays[tensor], tensor.element.bytes)
 
     def require_alignment(self, tensor: Tensor, pointer: ll.Value, size: int) -> None:
         """Checks that a pointer is a multiple of the bytes that an access assumes."""

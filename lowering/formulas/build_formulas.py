@@ -23,7 +23,7 @@ from ...dialect.ir.types import Type
 from ...dialect.notation.expressions import Check, Expr, Index, Read, Tensor
 from ...dialect.notation.expressions import Const as Number
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ...dialect.notation.loops import Assert, Steps, map_expressions, nodes, rewrite_block, statements
+from ...dialect.notation.loops import Assert, Steps, located, map_expressions, nodes, statements
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -76,10 +76,7 @@ def build_formulas(
             steps.append(_loop(function.name, operation, typed, results, context.module, body))
             continue
         if typed.has_nest():
-            made = map_expressions(typed.nest(*results), in_primitives)
-            nest = rewrite_block(
-                made, lambda s, o=operation: (replace(s, span=o.span),) if isinstance(s, Assert) else None
-            )
+            nest = located(map_expressions(typed.nest(*results), in_primitives), operation.span)
             seen = {e.tensor for e in nodes(nest) if isinstance(e, Read)}
             operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape is used
             steps.append(Nest(results, operands, nest, operation.span))
