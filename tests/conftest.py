@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import guard_pages
 import hypothesis
 import pytest
 import tiers
@@ -23,10 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-case", action="store_true", help="with --all, every recorded case on every forced path too"
     )
+    help = "give arrays of conformance cases as memory that ends, or begins, at a page whose access ends the process"
+    parser.addoption("--guard-pages", action="store_true", help=help)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.everything = config.getoption("--all")
+    guard_pages.enabled = config.getoption("--guard-pages")
     if not config.getoption("--hypothesis-profile"):
         hypothesis.settings.load_profile("repeated" if tiers.everything else "quick")
 

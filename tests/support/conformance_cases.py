@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import guard_pages
 import numpy as np
 from batched_nvrtc import compile_together
 from tiers import some
@@ -84,11 +85,16 @@ def compiled(case: Case, target: str, optimize: int = 2, sanitize: bool = False)
 
 
 def failure(case: Case, known: dict[str, np.ndarray], function: Any) -> str | None:
-    given = [known[name].copy() for name in case["inputs"]]
+    given = [copied(known[name]) for name in case["inputs"]]
     try:
         if isinstance(function, Exception):
             raise function
-        returned = played(function, case) if "script" in case else function(*given)
+        if "script" in case:
+            returned = played(function, case)
+        elif guard_pages.enabled and case["valid"]:
+            returned = guarded_call(function, case, known, given)
+        else:
+            returned = function(*given)
     except cvm.Error as e:
         return f"it is rejected: {e}" if case["valid"] else None
     except Exception as e:
@@ -106,6 +112,39 @@ def failure(case: Case, known: dict[str, np.ndarray], function: Any) -> str | No
         if not np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc"):
             return "an argument does not hold afterwards what it should"
     return None
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """A copy, beside a page that may not be touched with --guard-pages."""
+    return guard_pages.guarded(array) if guard_pages.enabled else array.copy()
+
+
+def guarded_call(function: Any, case: Case, known: dict[str, np.ndarray], given: list[np.ndarray]) -> Any:
+    """The results of a call in guarded arrays. A batch gives the same, and so does the program whose sizes are not known."""
+    afresh = lambda: [copied(known[name]) for name in case["inputs"]]  # noqa: E731
+    plain = function(*afresh())
+    results = plain if isinstance(plain, tuple) else (plain,)
+    out = tuple(guard_pages.guarded_empty(r.shape, r.dtype) for r in results)
+    found = function(*given) if "after" in case else function(*given, out=out if isinstance(plain, tuple) else out[0])
+    calls = [function.batch(*([a] for a in afresh()))[0]] if given else []
+    calls += [g(*afresh()) for g in (with_open_sizes(case["program"]),) if g is not None]
+    for call in calls:
+        for one, other in zip(call if isinstance(call, tuple) else (call,), results, strict=True):
+            np.testing.assert_array_equal(one, other)
+    return found
+
+
+def with_open_sizes(program: str) -> Any:
+    """The program for arguments of any sizes, or None where that is no program."""
+    head, main, rest = program.partition("func @main(")
+    end = next((n for n in range(len(rest)) if rest[: n + 1].count(")") > rest[: n + 1].count("(")), 0)
+    arguments = re.sub(r"(?<=[<x])\d+(?=x)", "?", rest[:end])
+    if arguments == rest[:end]:
+        return None
+    try:
+        return cvm.compile(head + main + arguments + re.sub(r"^\)\s*->[^{]*\{", ") {", rest[end:]))
+    except cvm.Error:
+        return None
 
 
 def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
