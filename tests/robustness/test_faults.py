@@ -181,6 +181,108 @@ assert not [n for n in os.listdir(folder) if n.startswith(".new-")], os.listdir(
 print("right")
 """
 )
+SINGLE = (
+    STATE
+    + """
+import builtins
+from cvm.jit.cache import disk_cache
+left, cut, folder = 0, sys.argv[2] == "cut", sys.argv[1]
+os.environ["CVM_CACHE_DIR"] = folder
+
+def fails():
+    global left
+    left -= 1
+    return left == 0
+
+def failing(function):
+    def call(*arguments, **named):
+        if fails() and not cut:
+            raise OSError(5, "input/output error")
+        return function(*arguments, **named)
+    return call
+
+class File:  # whose reads and writes fail, or end too early
+    def __init__(self, file):
+        self.file, self.fileno = file, file.fileno
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        self.file.close()
+        if fails() and not cut:
+            raise OSError(5, "input/output error")
+    def read(self):
+        data = self.file.read()
+        if fails():
+            if not cut:
+                raise OSError(5, "input/output error")
+            return data[: len(data) // 2]
+        return data
+    def write(self, data):
+        if fails():
+            self.file.write(data[: len(data) // 2])
+            if not cut:
+                raise OSError(28, "no space left on device")
+            return len(data) // 2
+        return self.file.write(data)
+
+class Os:
+    def __getattr__(self, name):
+        return failing(getattr(os, name)) if name in ("fstat", "utime", "replace") else getattr(os, name)
+    def fdopen(self, *arguments):
+        return File(os.fdopen(*arguments))
+
+disk_cache.open, disk_cache.os = lambda *arguments: File(builtins.open(*arguments)), Os()
+failed = 0
+for program in ("new", "known"):
+    at = 1
+    while True:
+        left = at
+        made = compiled() if program == "new" else (cvm.compile(TEXT.format(1.0)), 1)
+        over, left = left > 0, 0
+        right(*made)
+        if over:
+            break
+        at, failed = at + 1, failed + 1
+    whole(program)
+    right(*compiled())
+assert failed > 4, failed
+assert not [n for n in os.listdir(folder) if n.startswith(".new-")], os.listdir(folder)
+print("right")
+"""
+)
+MEMORY = (
+    STATE
+    + """
+import re, resource
+LARGE = "func @main(%x: tensor<?x?xf64>, %w: tensor<?x?xf64>) {{ %t = dali.add %x, {} %h = cvm.dense %t, %w %v = dali.add %h, %h return %h, %v }}"
+
+def size():
+    return int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) << 10
+
+class Little:  # address space left for new memory
+    raised = MemoryError
+    def __init__(self, room):
+        self.room = room
+    def __enter__(self):
+        resource.setrlimit(resource.RLIMIT_AS, (size() + self.room, resource.RLIM_INFINITY))
+    def __exit__(self, *_):
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+
+x = np.ones((2100, 3))  # results of more than 32 MiB, for which malloc asks the system
+failed = worked = 0
+for room in range(0, 160 << 20, int(sys.argv[1])):
+    f = cvm.compile(LARGE.format(float(room % 7 + 1)), cpu="native")
+    f(x[:2, :2], x[:2, :2])
+    def operation():
+        h, v = f(np.asfortranarray(x), x)
+        assert (h == 3 * (room % 7 + 2)).all() and (v == 2 * h).all()
+    one = attempt(room, Little(room), operation)
+    failed, worked = failed + one, worked + (not one)
+    operation()
+assert failed > 3 and worked > 3, (failed, worked)
+print("right")
+"""
+)
 
 
 def test_interrupts_at_any_bytecode():
@@ -198,3 +300,15 @@ def test_allocations_that_fail():
 
 def test_file_operations_that_fail(tmp_path):
     assert "right" in run_script(FILES, str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("how", ["fail", "cut"])
+def test_single_reads_and_writes_that_fail(how, tmp_path):
+    """One read, write, close, rename or question of the cache's fails, or a read or write ends too early."""
+    assert "right" in run_script(SINGLE, str(tmp_path / "cache"), how)
+
+
+@pytest.mark.skipif("not __import__('sys').platform.startswith('linux')", reason="needs RLIMIT_AS")
+def test_calls_for_which_the_system_has_no_memory():
+    """The system gives no more memory from some allocation of a call on."""
+    assert "right" in run_script(MEMORY, str(9 << 20))
