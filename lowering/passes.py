@@ -20,6 +20,7 @@ from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
 from ..dialect.program.function import Function
 from .pass_context import Context
+from .processor import processor
 from .step_plan import StepPlan
 
 P = ParamSpec("P")
@@ -96,7 +97,9 @@ REGISTERED: dict[str, Pass[..., Any]] = {}  # passes of other packages, by name
 
 
 def placed(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
-    """The passes of a target with those of other packages at their places; those for a GPU stand among passes for a GPU."""
+    """The passes of a target that are not skipped, and those of other packages at their places, if for a GPU among its."""
+    skipped = processor().tuning.skipped_passes
+    passes = [p for p in passes if p.name not in skipped] if skipped else passes
     if not PLACED:
         return passes
     of_gpu = any(p.level == "gpu" for p in passes)

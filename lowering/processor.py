@@ -96,6 +96,15 @@ class Tuning:
     skewed_rows: int = 16  # rows of a block per recomputed row
     ticks_at_once: int = 1024  # ticks that one addition replaces
     group_scalars: int = 16  # isomorphic scalars from which vectors pay
+    fused_nodes: int = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
+    fused_kernel_nodes: int = 600  # nodes of a fused kernel with loops: registers and compile time are limited
+    fused_lookback: int = 100  # groups before a kernel that are considered for fusion: compile time stays linear
+    checked_bytes: int = 1 << 14  # of an array with a range that a thread checks at a time: half a first-level cache
+    parallel_checked_bytes: int = 1 << 17  # of such an array from which waking other threads pays
+    unit_lines: int = 150  # of IR from which a codegen unit pays: a module has a fixed cost
+    unit_growth: int = 2  # ratio of those lines to those of the codegen unit before
+    strategy_costs: tuple[tuple[str, float], ...] = ()  # factors of strategies' costs: 0 forces one, inf leaves it out
+    skipped_passes: tuple[str, ...] = ()  # names of passes that do not run
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
+from ...lowering.processor import processor
 from ..llvm.emit import Emission
 from ..llvm.ir_builder import POINTER, STATUS, Declaration, Module
 from ..llvm.llvm_context import addresses_kept
@@ -22,8 +23,6 @@ from ..llvm.native_code import fresh_object_code
 from ..runtime.gil_switch_interval import short_turns
 from ..runtime.thread_pool import get_num_threads
 
-LINES = 150  # that the kernels of the first part have at least; those of each further part have
-FURTHER = 2  # times as many
 MOST = 3  # other threads
 NAME = "cvm compiling"  # the thread's
 ENTRY = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))
@@ -38,7 +37,7 @@ class Parts:
         self._beside = beside
         self._whole: Module | None = None  # where it is one part
         self._first, self._lines = 0, 0  # of the functions that are in no part yet
-        self._enough = LINES
+        self._enough = processor().tuning.unit_lines
         self._others = min(get_num_threads() - 1, MOST)
         self._workers: Workers | None = None
         self._open = ExitStack()
@@ -61,7 +60,7 @@ class Parts:
             self.parallel = self.parallel or part.is_parallel
             workers.take(part)
             self._first, self._lines = len(emission.functions), 0
-            self._enough *= FURTHER
+            self._enough *= processor().tuning.unit_growth
 
     def end(self, plan: Plan) -> None:
         """Emits the entry, which runs the kernels of the plan."""

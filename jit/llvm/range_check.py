@@ -15,7 +15,6 @@ from ...lowering.processor import processor
 from . import ir_builder as ll
 
 TOGETHER = 4  # vectors of a turn, none of which waits for another
-BLOCK, WORTH = 1 << 14, 1 << 17  # bytes that a thread looks at together, and at least, if it is not alone
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 
@@ -24,7 +23,8 @@ def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: 
     ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
     from .addresses import size_value  # and with it analyses, which recalled functions do without
 
-    few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= WORTH}
+    alone = processor().tuning.parallel_checked_bytes
+    few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= alone}
     many = ranges.keys() - few
     b, beyond = ll.IRBuilder(), ll.Block("beyond")
     pointers, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("pointers", "sizes", "workspace"))
@@ -42,14 +42,16 @@ def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: 
     b.start(beyond)
     b.do(ll.returned(ll.Constant(str(BEYOND), ll.STATUS)))
     functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]
-    functions += [_by_threads(k, BLOCK // ranges[k][0].element.bytes) for k in sorted(many)]
+    functions += [_by_threads(k, ranges[k][0].element) for k in sorted(many)]
     parameters = "ptr %pointers, ptr %sizes, ptr %workspace"
     functions.append(f"define i32 @checked({parameters}) nounwind {{\nentry:\n{b.body()}\n}}\n")
     return ll.Module((ll.PARALLEL,) if many else (), "".join(functions))
 
 
-def _by_threads(k: int, block: int) -> str:
-    """`i1 @all_within_k(ptr array, i64 count)`: the same of all threads, which take blocks of so many elements."""
+def _by_threads(k: int, element: ElementType) -> str:
+    """`i1 @all_within_k(ptr array, i64 count)`: the same of all threads, which take blocks of elements."""
+    block_bytes, alone = processor().tuning.checked_bytes, processor().tuning.parallel_checked_bytes
+    block = block_bytes // element.bytes
     return f"""
 define internal void @blocks_within_{k}(ptr %context, i64 %first, i64 %last) nounwind {{
   %count.at = getelementptr i8, ptr %context, i64 8
@@ -61,7 +63,7 @@ define internal void @blocks_within_{k}(ptr %context, i64 %first, i64 %last) nou
   %cut = icmp slt i64 %count, %whole
   %end = select i1 %cut, i64 %count, i64 %whole
   %size = sub i64 %end, %begin
-  %offset = mul i64 %first, {BLOCK}
+  %offset = mul i64 %first, {block_bytes}
   %start = getelementptr i8, ptr %array, i64 %offset
   %good = call i1 @within_{k}(ptr %start, i64 %size)
   br i1 %good, label %done, label %bad
@@ -80,7 +82,7 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
   store i64 0, ptr %beyond.at
   %more = add i64 %count, {block - 1}
   %blocks = sdiv i64 %more, {block}
-  %stopped = call i32 @parallel(ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {WORTH // BLOCK})
+  %stopped = call i32 @parallel(ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {alone // block_bytes})
   %beyond = load atomic i64, ptr %beyond.at monotonic, align 8
   %wide = zext i32 %stopped to i64
   %either = or i64 %beyond, %wide

@@ -52,11 +52,13 @@ class Choice:
 def candidates_of(problem: Problem) -> list[Choice]:
     """Every strategy by the vectors that suit it best, in the order of the table."""
     found: list[Choice] = []
+    factors = dict(processor().tuning.strategy_costs)
     for described in processor().by_tile_width:
         with compiling_for(described):
             own = replace(problem)  # what it knows of panels depends on their width
-            reasons = [(s, s.applies(own)) for s in STRATEGIES]
-            new = [Choice(s, described, why, inf if why else s.cost(own)) for s, why in reasons]
+            reasons = [(s, "left out" if factors.get(s.name) == inf else s.applies(own)) for s in STRATEGIES]
+            costs = [inf if why else s.cost(own) * factors.get(s.name, 1) for s, why in reasons]
+            new = [Choice(s, described, why, cost) for (s, why), cost in zip(reasons, costs, strict=True)]
         found = [min(pair, key=lambda choice: choice.cost) for pair in zip(found or new, new, strict=True)]
     return found
 

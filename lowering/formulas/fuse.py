@@ -21,10 +21,10 @@ from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
 from ..math import FUNCTIONS
 from ..passes import formula_pass
+from ..processor import processor
 from .build_formulas import cost, reads
 from .match_broadcast_index import unrepeated
 
-MAX_NODES = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
 MAX_DEPTH = 80  # operations inside operations: passes and emission walk expressions recursively
 CHEAP = 2  # operations worth repeating rather than storing
 
@@ -127,7 +127,8 @@ class _Measures:
             self.whole.add(formula.tensor)
 
     def too_large(self, formula: Formula) -> bool:
-        if self.nodes[formula.tensor] > MAX_NODES and sum(1 for _ in walk(formula.value)) > MAX_NODES:
+        most = processor().tuning.fused_nodes
+        if self.nodes[formula.tensor] > most and sum(1 for _ in walk(formula.value)) > most:
             return True
         self.kept.append(formula.value)
         return depth(formula.value, self.depths) > MAX_DEPTH

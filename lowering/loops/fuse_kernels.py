@@ -20,11 +20,10 @@ from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads
 from ..passes import plan_pass
+from ..processor import processor
 from .clone import clone
 from .collapse import is_whole
 
-MAX_NODES = 600  # nodes of a fused kernel with loops: registers and compile time are limited
-MAX_LOOKBACK = 100  # groups before a kernel that are considered for fusion
 ARRAYS = 16  # arrays of a fused kernel: LLVM's no-alias facts grow with the number of pairs
 
 
@@ -109,7 +108,7 @@ def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], 
     """The latest group that a kernel can join without a cycle of dependences between groups."""
     if not new.simple:
         return None
-    for group in groups[: -MAX_LOOKBACK - 1 : -1]:
+    for group in groups[: -processor().tuning.fused_lookback - 1 : -1]:
         fits = group.simple and _same_loops(group, new) and _worthwhile(group, new, scalars)
         if fits and _pointwise(group, new, views) and not _leads(new.needs, group):
             return group
@@ -154,7 +153,7 @@ def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
     if not new.indices:
         return len(arrays) <= scalars
     shared = {t for t in new.reads & (group.reads | group.writes) if t.rank}
-    return bool(shared) and group.size + new.size <= MAX_NODES and len(arrays) <= ARRAYS
+    return bool(shared) and group.size + new.size <= processor().tuning.fused_kernel_nodes and len(arrays) <= ARRAYS
 
 
 def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bool:

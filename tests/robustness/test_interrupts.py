@@ -37,6 +37,14 @@ CALLS = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def handled():
+    """Ctrl-C raises KeyboardInterrupt, also where a shell that runs the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(params=[1, 3])
 def threads(request):
     before = cvm.get_num_threads()

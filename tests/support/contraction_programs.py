@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from math import inf
 
 import numpy as np
-from cvm.lowering.contraction.problem import Strategy
 from cvm.lowering.contraction.strategies import STRATEGIES
 
 Shape = tuple[int, ...]
 Contraction = tuple[str, Shape, Shape]  # the operation, and the shapes of what it takes
 
 
-def preferred(name: str = "", without: tuple[str, ...] = ()) -> tuple[Strategy, ...]:
-    """The strategies without some, of which one is taken wherever it applies."""
-    left = (s for s in STRATEGIES if not s.name.startswith(without or "-"))
-    return tuple(replace(s, cost=lambda problem: 0) if s.name == name else s for s in left)
+def preferred(name: str = "", without: tuple[str, ...] = ()) -> tuple[tuple[str, float], ...]:
+    """Factors of the strategies' costs that leave some out, and by which one is taken wherever it applies."""
+    left_out = tuple((s.name, inf) for s in STRATEGIES if s.name.startswith(without or "-"))
+    return (*left_out, (name, 0)) if name and name not in dict(left_out) else left_out
 
 
 def text(program: Contraction, declared: str = "", weights: np.ndarray | str = "", more: str = "") -> str:

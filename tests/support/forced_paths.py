@@ -231,13 +231,13 @@ def _part(function: Any, given: Given, case: Case) -> Any:
 
 
 WINOGRAD = ("winograd",)
-C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
+F = "cvm.lowering.reductions"
 SMALL = {"packing_products": 0, "packed_rows": 1, "packed_terms": 1}
 SHARED = {"wake_operations": 0, "task_reductions": 8, "task_iterations": 32, "share_tiles": 1}
 PLAIN = {"dot_products": AVX2_PRODUCTS, "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
-UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": preferred("int8_dot_product_row_lanes", WINOGRAD)} | QUADS
-LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
+UPRIGHT = SMALL | {"strategy_costs": preferred("int8_dot_product_row_lanes", WINOGRAD)} | QUADS
+LOOKED = {"checked_bytes": 16, "parallel_checked_bytes": 16}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {"l3_bytes": 2, "align_vectors": 0}
 STREAMS |= dict.fromkeys(("tile_write_bytes", "tile_read_bytes", "tile_copy_bytes", "short_row_bytes"), 0)
@@ -252,43 +252,32 @@ IN_BLOCKS |= {"column_extent": 2, "cached_operations": 0, "fused_rows": 1}
 
 
 TURNED = {f"winograd_{name}": 0 for name in ("rows", "tiles", "steps", "results")}
-BY_TWO = {f"{C}.strategies.STRATEGIES": preferred("winograd_2x2", ("winograd_4x4",))}
-BY_FOUR = {f"{C}.strategies.STRATEGIES": preferred("winograd_4x4", ("winograd_2x2",))}
-NOT_TURNED = {f"{C}.strategies.STRATEGIES": preferred(without=WINOGRAD)}
+BY_TWO = {"strategy_costs": preferred("winograd_2x2", ("winograd_4x4",))}
+BY_FOUR = {"strategy_costs": preferred("winograd_4x4", ("winograd_2x2",))}
+NOT_TURNED = {"strategy_costs": preferred(without=WINOGRAD)}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {"short_axis_trips": 0, "wake_operations": 0, "widening_steps": 0}
 SHORT |= {"depthwise_columns": 0, "depthwise_terms": (0, 1 << 16)}
 
 
-L = "cvm.lowering.stepping"
 AT_ONCE: dict[str, Any] = {"ticks_at_once": 2}
 AT_ONCE |= {"skewed_ticks": 2, "l3_bytes": 0, "skewed_rows": 1}
 
 
-APART = {
-    "cvm.lowering.formulas.fuse.MAX_NODES": 0,
-    "cvm.lowering.loops.fuse_kernels.MAX_NODES": 0,
-    "cvm.lowering.loops.fuse_kernels.MAX_LOOKBACK": 0,
-}
+APART = dict.fromkeys(("fused_nodes", "fused_kernel_nodes", "fused_lookback"), 0)
 NARROW = {"l2_bytes": 0, "narrow_reads": 1 << 20}
 
 
 OLD = {**vars(named("x86-64"))} if "x86_64" in llvm.get_default_triple() else {}
 
 
-def _without(*names: str) -> dict[str, Any]:
-    """The pipelines without some passes."""
-    lists = ("GRAPH", "CPU_SCHEDULE", "GPU", "STEP")
-    return {f"cvm.lowering.pipeline.{n}": tuple(p for p in getattr(pipeline, n) if p.name not in names) for n in lists}
-
-
 PATHS = {
     "as costs say": Path(),
     "no optimization": Path(optimize=0),
     "no optimization, kept on disk": Path(optimize=0, kept=True),
-    "no passes over loops": Path(_without(*(p.name for p in pipeline.NESTS), "nontemporal_stores")),
-    "no vectors": Path(_without("vectorize", "tiled_transpose", "vectorize_short_axis")),
-    "no passes over graphs": Path(_without("simplify", "fold_constants", "cse", "dce")),
+    "no passes over loops": Path({"skipped_passes": (*(p.name for p in pipeline.NESTS), "nontemporal_stores")}),
+    "no vectors": Path({"skipped_passes": ("vectorize", "tiled_transpose", "vectorize_short_axis")}),
+    "no passes over graphs": Path({"skipped_passes": ("simplify", "fold_constants", "cse", "dce")}),
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),

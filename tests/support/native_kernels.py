@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Collection
 
 import numpy as np
 from cvm.dialect.ir.sizes import Shape, Size, evaluate
@@ -12,7 +13,7 @@ from cvm.dialect.notation.loops import Block, Kernel
 from cvm.dialect.notation.plan import Plan
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm.emit import emit
-from cvm.jit.llvm.native_code import Library
+from cvm.jit.llvm.native_code import Library, complete
 from cvm.jit.runtime.thread_pool import imports
 from cvm.lowering.storage.place_buffers import place_buffers
 
@@ -26,14 +27,17 @@ def kernel(body: Block, *parameters: Tensor, results: int = 1) -> Kernel:
 
 
 class MachineCode:
-    """A kernel compiled, to be run on any number of operands; `failure` says what the last run found wrong."""
+    """A kernel compiled, to be run on any number of operands; `failure` says what the last run found wrong.
 
-    def __init__(self, kernel: Kernel) -> None:
+    Functions that processors have an instruction for are defined for one of these `features`, by default this machine's.
+    """
+
+    def __init__(self, kernel: Kernel, features: Collection[str] | None = None) -> None:
         self.inputs, self.outputs = kernel.inputs, kernel.outputs
         self.plan = place_buffers(Plan("k", self.inputs, self.outputs, {}, (kernel,)))
         self.text = emit(self.plan)
         needed = imports() if self.text.module.is_parallel else {}
-        self.library = Library(self.text.module, {"entry": ENTRY}, imports=needed)
+        self.library = Library(complete(self.text.module, features), {"entry": ENTRY}, imports=needed)
         self.failure = ""
 
     def __call__(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -52,9 +56,11 @@ class MachineCode:
         return tuple(arrays)
 
 
-def compiled(kernel: Kernel, *operands: np.ndarray, report: list[str] | None = None) -> tuple[np.ndarray, ...]:
+def compiled(
+    kernel: Kernel, *operands: np.ndarray, report: list[str] | None = None, features: Collection[str] | None = None
+) -> tuple[np.ndarray, ...]:
     """The results of a kernel's machine code."""
-    code = MachineCode(kernel)
+    code = MachineCode(kernel, features)
     results = code(*operands)
     if report is not None and code.failure:
         report.append(code.failure)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,13 +31,23 @@ func @main(%a: tensor<?Nx3xi32> {range = [0, 9]}, %b: tensor<?Nx3xi32>) {
 """
 
 
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = cvm.get_num_threads()
+    cvm.set_num_threads(count)
+    try:
+        yield
+    finally:
+        cvm.set_num_threads(before)
+
+
 @pytest.fixture(autouse=True)
 def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two threads, which leave the process as it was."""
     monkeypatch.setenv("CVM_CACHE_DIR", "")
-    monkeypatch.setattr(codegen_units, "get_num_threads", lambda: 2)
     turn = sys.getswitchinterval()
-    yield
+    with threads(2):
+        yield
     assert not any(t.name == codegen_units.NAME for t in threading.enumerate())
     assert sys.getswitchinterval() == turn
 
@@ -47,9 +58,8 @@ def compiled(program: str | Path = DIGITS) -> NativeFunction:
     return made
 
 
-def alone(monkeypatch: pytest.MonkeyPatch, program: str | Path = DIGITS) -> NativeFunction:
-    with monkeypatch.context() as patch:
-        patch.setattr(codegen_units, "get_num_threads", lambda: 1)
+def alone(program: str | Path = DIGITS) -> NativeFunction:
+    with threads(1):
         return compiled(program)
 
 
@@ -61,8 +71,8 @@ def count(f: NativeFunction) -> int:
     return len(f._made.images)
 
 
-def test_parts_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, made = alone(monkeypatch), compiled()
+def test_parts_give_what_the_whole_gives() -> None:
+    whole, made = alone(), compiled()
     assert count(whole) == 1 and count(made) > 3
     wanted = cvm.compile(DIGITS, target="reference")(images())
     np.testing.assert_array_equal(made(images()), wanted)
@@ -75,16 +85,15 @@ def test_parts_are_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize("lines", [1, 60])
-def test_parts_of_any_size(monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
-    monkeypatch.setattr(codegen_units, "LINES", lines)
-    monkeypatch.setattr(codegen_units, "FURTHER", 1)
+def test_parts_of_any_size(tune: Callable[..., None], lines: int) -> None:
+    tune(unit_lines=lines, unit_growth=1)
     made = compiled()
     assert count(made) > 6
-    np.testing.assert_array_equal(made(images()), alone(monkeypatch)(images()))
+    np.testing.assert_array_equal(made(images()), alone()(images()))
 
 
-def test_requirements_and_ranges_stand_in_other_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codegen_units, "LINES", 1)
+def test_requirements_and_ranges_stand_in_other_parts(tune: Callable[..., None]) -> None:
+    tune(unit_lines=1)
     made = compiled(CHECKED)
     assert count(made) > 2
     a, b = np.array([[1, 7, 9], [4, 5, 6]], np.int32), np.array([[1, 2, 2], [3, 4, 5]], np.int32)

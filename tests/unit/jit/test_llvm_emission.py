@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
@@ -24,7 +24,6 @@ from cvm.dialect.notation.expressions import (
 from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.jit.llvm import native_code, target_intrinsics
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
 from emission_operands import REAL, matrix_sum, values
@@ -40,13 +39,17 @@ def loop(index: Index, body: tuple, lanes: int) -> For:
     return For(index, body, kind="vector", width=lanes) if lanes > 1 else For(index, body)
 
 
-def agree(k: Kernel, *operands: np.ndarray) -> None:
-    for found, wanted in zip(compiled(k, *operands), execute(k, *operands), strict=True):
+def agree(k: Kernel, *operands: np.ndarray, features: Collection[str] | None = None) -> None:
+    for found, wanted in zip(compiled(k, *operands, features=features), execute(k, *operands), strict=True):
         np.testing.assert_array_equal(found, wanted, strict=True)
 
 
 def pointwise(
-    formula: Callable[..., Expr], elements: list[ElementType], *arrays: np.ndarray, lanes: Sequence[int] = (1, 8)
+    formula: Callable[..., Expr],
+    elements: list[ElementType],
+    *arrays: np.ndarray,
+    lanes: Sequence[int] = (1, 8),
+    features: Collection[str] | None = None,
 ) -> None:
     """y[i] = formula(x0[i], x1[i], ...), by loops of these widths."""
     count = len(arrays[0])
@@ -55,7 +58,7 @@ def pointwise(
     value = formula(*(x[i] for x in xs))
     ys = [tensor(f"y{n}", value.type, count) for n in lanes]
     body = tuple(loop(i, (Store(y, (i,), value),), n) for y, n in zip(ys, lanes, strict=True))
-    agree(kernel(body, *xs, *ys, results=len(ys)), *arrays)
+    agree(kernel(body, *xs, *ys, results=len(ys)), *arrays, features=features)
 
 
 EXACT = {f for f, _ in INSTRUCTIONS if not SCALARS[f].ulps}
@@ -78,17 +81,15 @@ def test_scalar_functions(function: str, element: ElementType) -> None:
     pointwise(lambda *x: apply(function, *x), [element] * row.arity, *arrays)
 
 
+@pytest.mark.parametrize("features", [None, ()], ids=["this processor", "no features"])
 @pytest.mark.parametrize("function", VECTOR_ROWS)
-def test_parts_of_words(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_words(function: str, features: tuple[str, ...] | None) -> None:
     bytes_ = np.array([0, 1, 127, 128, 255, 129, 254, 3], np.uint8)
     random = np.random.default_rng(0)
     given = [random.choice(bytes_, 4096).view(np.int32) for _ in range(2)]
     given[1][:16] = [-0x7F7F7F80, 0x7F7F7F7F] * 8  # the least and the largest signed bytes
     given[0][:16] = [-1, -1, 0x7F7F7F7F, 0x7F7F7F7F] * 4
-    for _ in range(2):
-        pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8, 16))
-        monkeypatch.setattr(target_intrinsics, "DOT_PRODUCTS", ())  # then on a processor without them
-        monkeypatch.setattr(native_code, "object_code", native_code.fresh_object_code)
+    pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8, 16), features=features)
 
 
 @pytest.mark.parametrize("function", ["div", "rem", "floordiv", "floormod"])

@@ -10,7 +10,6 @@ import pytest
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
-from cvm.lowering.contraction import strategies
 from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
 from depthwise_programs import SHAPES
 from depthwise_programs import text as windows
@@ -26,24 +25,23 @@ RANGES = {  # of the image
     "negative": (-128, 0),
 }
 
-
+ROW_LANES = "int8_dot_product_row_lanes"
 TILES = [(32, 16, "columns"), (64, 32, "columns"), (16, 32, "columns"), (32, 32, "rows"), (64, 32, "rows")]
 
 
 @pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[1]} of {tile[0]} bytes, vectors of {tile[2]}")
-def processor(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
-) -> Processor:
+def processor(request: pytest.FixtureRequest, compile_for: Callable[..., None]) -> Processor:
     """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
     width, registers, vectors = request.param
+    costs = contractions.preferred(ROW_LANES, ("winograd", *([ROW_LANES] if vectors == "columns" else [])))
     found = Processor(
-        dot_products=DOT_PRODUCTS, packing_products=0, tile_vector_bytes=width, vector_registers=registers
+        dot_products=DOT_PRODUCTS,
+        packing_products=0,
+        tile_vector_bytes=width,
+        vector_registers=registers,
+        tuning=Tuning(place_steps=0 if width == 64 else 16, strategy_costs=costs),
     )
-    compile_for(**vars(found) | {"tuning": Tuning(place_steps=0 if width == 64 else 16)})
-    kinds = contractions.preferred(
-        "int8_dot_product_row_lanes", ("winograd", *(["int8_dot_product_row_lanes"] if vectors == "columns" else []))
-    )
-    monkeypatch.setattr(strategies, "STRATEGIES", kinds)
+    compile_for(**vars(found))
     return found
 
 
@@ -106,9 +104,7 @@ def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edg
         return %y
     }}"""
     lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
-    assert "quaddot_us" in lowered and ("%strip" in lowered) == any(
-        s.name.endswith("row_lanes") for s in strategies.STRATEGIES
-    )
+    assert "quaddot_us" in lowered and ("%strip" in lowered) == ((ROW_LANES, 0) in processor.tuning.strategy_costs)
 
 
 def test_larger_numbers_go_another_way(processor: Processor) -> None:

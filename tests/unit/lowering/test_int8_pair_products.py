@@ -7,7 +7,6 @@ from collections.abc import Callable
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.lowering.contraction import strategies
 from int8_programs import PROGRAMS
 from legal_and_equal import agreed
 
@@ -20,9 +19,8 @@ WEIGHTS = {  # the least and the largest
 
 
 @pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
-    compile_for(packing_products=0)
-    monkeypatch.setattr(strategies, "STRATEGIES", contractions.preferred(without=("winograd",)))
+def small_ones_too(compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0, strategy_costs=contractions.preferred(without=("winograd",)))
 
 
 def text(name: str, declared: str, weights: np.ndarray | None = None) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from contraction_programs import preferred
-from cvm.lowering.contraction import strategies
 from cvm.lowering.contraction.winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3
 from legal_and_equal import legal
 
@@ -250,9 +249,8 @@ SMALL = {  # as few tiles, rows and channels as there may be
 def test_small_ones_whatever_they_cost(
     name: str, known: bool, transform: str, monkeypatch: pytest.MonkeyPatch, tune: Callable[..., None]
 ) -> None:
-    tune(winograd_rows=0, winograd_tiles=0, winograd_steps=0)
     larger = ("winograd_4x4",) if transform == "winograd_2x2" else ()
-    monkeypatch.setattr(strategies, "STRATEGIES", preferred(transform, larger))
+    tune(winograd_rows=0, winograd_tiles=0, winograd_steps=0, strategy_costs=preferred(transform, larger))
     monkeypatch.setitem(SHAPES, name, SMALL[name])
     x, w = values(name, 127, 127)
     text = program(name, weights=w if known else None)
