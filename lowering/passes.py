@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from ..dialect.ir.compilation_context import check_time
-from ..dialect.ir.extensions import PLACED
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
 from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
@@ -98,10 +97,7 @@ REGISTERED: dict[str, Pass[..., Any]] = {}  # passes of other packages, by name
 
 def placed(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
     """The passes of a target that are not skipped, and those of other packages at their places, if for a GPU among its."""
-    skipped = processor().tuning.skipped_passes
-    passes = [p for p in passes if p.name not in skipped] if skipped else passes
-    if not PLACED:
-        return passes
+    passes = [p for p in passes if p.name not in processor().tuning.skipped_passes]
     of_gpu = any(p.level == "gpu" for p in passes)
     added = [p for p in REGISTERED.values() if p.after and (of_gpu or p.level != "gpu")]
     return [p for one in passes for p in (one, *(a for a in added if a.after == one.name))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -36,10 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not tiers.everything:
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="slow: needs --all"))
+    if tiers.everything:
+        return
+    sampled: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: needs --all"))
+        elif (sample := item.get_closest_marker("sample")) is not None:
+            sampled.setdefault((item.nodeid.partition("[")[0], sample.args[0]), []).append(item)
+    for (_, count), found in sampled.items():
+        for item in random.Random(0).sample(found, max(0, len(found) - count)):  # alike in every process
+            item.add_marker(pytest.mark.skip(reason="not of the sample: needs --all"))
 
 
 @pytest.fixture

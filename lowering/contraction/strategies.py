@@ -52,13 +52,12 @@ class Choice:
 def candidates_of(problem: Problem) -> list[Choice]:
     """Every strategy by the vectors that suit it best, in the order of the table."""
     found: list[Choice] = []
-    factors = dict(processor().tuning.strategy_costs)
+    scale = dict(processor().tuning.strategy_costs)
     for described in processor().by_tile_width:
         with compiling_for(described):
             own = replace(problem)  # what it knows of panels depends on their width
-            reasons = [(s, "left out" if factors.get(s.name) == inf else s.applies(own)) for s in STRATEGIES]
-            costs = [inf if why else s.cost(own) * factors.get(s.name, 1) for s, why in reasons]
-            new = [Choice(s, described, why, cost) for (s, why), cost in zip(reasons, costs, strict=True)]
+            reasons = [(s, "left out" if scale.get(s.name) == inf else s.applies(own)) for s in STRATEGIES]
+            new = [Choice(s, described, why, inf if why else s.cost(own) * scale.get(s.name, 1)) for s, why in reasons]
         found = [min(pair, key=lambda choice: choice.cost) for pair in zip(found or new, new, strict=True)]
     return found
 
@@ -130,7 +129,7 @@ def _versions(problem: Problem, order: Sequence[Choice], candidates: list[Choice
 
 
 def _after_magnitudes(sizes: OperandMagnitudes | None, lowered: LoweredContraction) -> LoweredContraction:
-    """Kernels, after those that find how large factors are, if anything depends on it."""
+    """Kernels, after those that find how large scale are, if anything depends on it."""
     needed = {r.tensor for e in lowered.where.values() for r in walk(e) if isinstance(r, Read)}
     needed.update(p for k in lowered.kernels for p in k.parameters)
     return lowered if sizes is None or sizes.found not in needed else LoweredContraction(sizes.kernels).beside(lowered)

@@ -81,6 +81,7 @@ def test_the_example_is_the_skeleton(tmp_path: Path) -> None:
     assert text == "4 passed\n"
 
 
+@pytest.mark.slow
 def test_by_entry_points(package: Path) -> None:
     """Operators, passes, targets and importers are found without being named."""
     assert "4 passed" in said(PYTEST, package, 0, None, PYTHONPATH=f"{ROOT}:{package}")
@@ -110,6 +111,7 @@ def test_by_load(package: Path) -> None:
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("was", "becomes", "text"),
     [
@@ -137,6 +139,7 @@ def test_mistakes_name_operator_file_and_line(package: Path, was: str, becomes: 
         )
 
 
+@pytest.mark.slow
 def test_code_of_another_package_is_not_kept(package: Path) -> None:
     """An operator may compute something else while the program's text stays."""
     file = package / "my_dialect" / "operators.py"
@@ -179,6 +182,7 @@ def swapped(kernel: Kernel) -> Kernel:
 LAYER = "func @main(%x: tensor<4xi32>) {\n  %y = cvm.relu %x\n  return %y\n}\n"
 
 
+@pytest.mark.slow
 def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
     (package / "p.cvm").write_text(LAYER)
     (package / "placed.py").write_text(PLACED.format(declared='after="collapse"'))
@@ -195,6 +199,7 @@ def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
     assert "swapped sees" in run(package, "lower", "--load", "gpu", "p.cvm", "--to", "cuda")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("level", "after"), [("loops", "colapse"), ("graph", "collapse"), ("loops", "fuse")])
 def test_a_pass_follows_one_of_its_level(package: Path, level: str, after: str) -> None:
     (package / "placed.py").write_text(PLACED.format(declared=f'"{level}", after="{after}"'))

@@ -70,6 +70,7 @@ def test_without_pytest(tmp_path: Path) -> None:
     use(command, [*command, "--bless"], copied("golden_project", tmp_path), ROOT)
 
 
+@pytest.mark.slow
 def test_colours_on_a_terminal(tmp_path: Path) -> None:
     folder = copied("golden_project", tmp_path)
     break_it(folder)

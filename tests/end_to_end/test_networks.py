@@ -112,6 +112,7 @@ def test_layers_by_other_means_give_what_the_reference_says(networks: ModuleType
     np.testing.assert_array_equal(evaluated(net, net.weights(), networks.image(64)), wanted)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "given", "strategy"),
     [

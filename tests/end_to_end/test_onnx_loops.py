@@ -38,6 +38,7 @@ def recurrent(op: str, steps: Any, direction: str = "forward", lengths: bool = F
     )
 
 
+@pytest.mark.slow
 def test_node_tests_as_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "UNROLLED", 0)
     found = list(results(node_tests(), "cpu", "lstm|gru|rnn|scan|loop"))
@@ -45,6 +46,7 @@ def test_node_tests_as_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(r.outcome == "right" for r in found) >= 20
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("lengths", [False, True], ids=["whole", "lengths"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])

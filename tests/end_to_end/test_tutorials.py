@@ -11,7 +11,11 @@ from pages import run_page
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorial").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=[p.stem for p in TUTORIALS])
+QUICK = ("first_program", "gpu")
+PAGES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mark.slow]) for p in TUTORIALS]
+
+
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_tutorial_shows_what_happens(page: Path, tmp_path: Path) -> None:
     if page.stem == "onnx_model":

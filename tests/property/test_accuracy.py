@@ -31,6 +31,7 @@ def judged(function: str, *operands: np.ndarray) -> np.ndarray:
     return ulps(run(function, *operands), in_mpmath(function, *(o.astype(np.float64) for o in operands)))
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize(("function", "element"), EVERY, ids=str)
 def test_what_was_measured_is_what_there_is(function: str, element: ElementType) -> None:
     row = FOUND[function][str(element)]
@@ -42,6 +43,7 @@ def test_what_was_measured_is_what_there_is(function: str, element: ElementType)
     assert judged(function, *worst_one)[0] == pytest.approx(row["ulps"], abs=0.003), again
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize(("function", "element"), EVERY, ids=str)
 def test_no_other_argument_is_worse(function: str, element: ElementType) -> None:
     quick = element is not F64 or (LONG and function in NUMPY)

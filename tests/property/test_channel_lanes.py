@@ -25,6 +25,7 @@ def taken(program: str) -> bool:
     return any("taken" in line and "channel_lanes" in line for line in found.splitlines())
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_depthwise_convolutions(seed: int, processor: str, compile_for: Callable[..., None]) -> None:
@@ -50,6 +51,7 @@ def test_depthwise_convolutions(seed: int, processor: str, compile_for: Callable
         same_bits(cvm.compile(known)(x, b), cvm.compile(program, optimize=0)(x, np.full_like(w, 1.5), b))
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("function", POOLS)

@@ -106,6 +106,7 @@ def test_functions_with_rare_branches_are_by_packs(size: str) -> None:
     assert "Pack<float, 4>" in f.lower("cuda") and excess(memory) == (1, 1)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(
     ("sizes", "shape", "order"),
     [
@@ -169,6 +170,7 @@ def test_transposes_of_odd_sizes(shape: tuple[int, int]) -> None:
             assert conflicts(memory) == 0
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)])
 @pytest.mark.parametrize("element", ["f32", "f64", "i32", "i64"])
 @pytest.mark.parametrize("known", [True, False])
@@ -252,6 +254,7 @@ def test_two_writers_of_one_place_are_found() -> None:
 # Contractions
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(64, 64, 16), (70, 33, 100), (16, 130, 1000)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_dense_layers_by_tiles(shape: tuple[int, int, int], bias: bool) -> None:
@@ -272,6 +275,7 @@ def test_convolutions_by_tiles(attributes: str) -> None:
     assert "__shared__" in f.lower("cuda")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize(
     "attributes",
@@ -291,6 +295,7 @@ def test_convolutions_of_floats_by_tiles(element: str, attributes: str) -> None:
     assert np.isfinite(y[:, 4]).any() == bool(attributes) and np.signbit(y[1, 7][y[1, 7] == 0]).any()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("element", ["f32", "i32", "i8"])
 @pytest.mark.parametrize("width", [7, 16])
 def test_convolutions_in_groups_by_tiles(element: str, width: int) -> None:
@@ -334,6 +339,7 @@ def small(*shape: int) -> np.ndarray:
     return RANDOM.integers(-128, 128, shape, np.int32)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(64, 64, 64), (70, 33, 100), (20, 16, 200)])
 @pytest.mark.parametrize("known", [True, False])
 def test_dense_layers_on_tensor_cores(shape: tuple[int, int, int], known: bool) -> None:
@@ -352,6 +358,7 @@ def test_dense_layers_on_tensor_cores(shape: tuple[int, int, int], known: bool) 
     assert on_tensor_cores(f) and len(f.plan.kernels) == (2 if known else 3)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
 @pytest.mark.parametrize("channels", [16, 20])
 def test_convolutions_on_tensor_cores(attributes: str, channels: int) -> None:
@@ -365,6 +372,7 @@ def test_convolutions_on_tensor_cores(attributes: str, channels: int) -> None:
 BYTES = {"s8": (-128, 127), "u8": (0, 255), "both": (0, 127)}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("a", "b"), [("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("both", "u8"), ("both", "both")])
 @pytest.mark.parametrize("known", [True, False])
 def test_unsigned_bytes_on_tensor_cores(a: str, b: str, known: bool) -> None:
@@ -462,6 +470,7 @@ def test_products_of_unknown_sizes(declared: str, count: int) -> None:
     assert on_tensor_cores(f) == bool(declared) and "__shared__" in f.lower("cuda")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("element", ["i32", "i8", "f32"])
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 64, 100])
 def test_products_of_unknown_depth(element: str, count: int) -> None:
@@ -491,6 +500,7 @@ def test_convolutions_of_unknown_sizes() -> None:
     assert on_tensor_cores(f)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("element", ["i8", "ui8", "i16", "i32", "ui32", "i64"])
 @pytest.mark.parametrize("operands", ["add %x, %y", "sub %x, %y", "mul %x, %y", "neg %x", "xor %x, %y"])
 def test_negated_operations(element: str, operands: str) -> None:
@@ -508,6 +518,7 @@ def test_negated_operations(element: str, operands: str) -> None:
         np.testing.assert_array_equal(found, wanted, strict=True)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("size", [4096, 4095])
 @pytest.mark.parametrize("element", ["i8", "ui8"])
 @pytest.mark.parametrize("operator", ["add", "sub", "mul"])
@@ -527,6 +538,7 @@ def test_bytes_that_are_computed_and_compared(operator: str, element: str, size:
         np.testing.assert_array_equal(one, other, strict=True)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("element", ["i8", "f16", "f32", "f64"])
 @pytest.mark.parametrize(
     ("shape", "begin", "end"),

@@ -65,6 +65,7 @@ def weights(shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("ends", RANGES)
 def test_constant_weights(name: str, ends: str, processor: Processor) -> None:
@@ -74,6 +75,7 @@ def test_constant_weights(name: str, ends: str, processor: Processor) -> None:
     assert "quaddot_us" in lowered and ("^" in lowered) == (low < 0)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ["dense", "strided", "groups", "7x7 pixels"])
 def test_ranges_found_when_called(name: str, processor: Processor) -> None:
     _, image, kernel = PROGRAMS[name]
@@ -92,6 +94,7 @@ def test_the_weights_may_be_those_without_a_sign(processor: Processor) -> None:
     assert "^" not in agreed(program, processor, *images(PROGRAMS["1x1"][1], -128, 127))
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("ends", RANGES)
 @pytest.mark.parametrize("size, window, step, edge", [(7, 3, 1, 1), (8, 5, 2, 2), (9, 2, 1, 3), (14, 3, 2, 1)])
 def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edge: int, processor: Processor) -> None:
@@ -112,6 +115,7 @@ def test_larger_numbers_go_another_way(processor: Processor) -> None:
     assert "quaddot_us" not in agreed(program, processor, *images(PROGRAMS["dense"][1], -1, 128))
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", SHAPES)
 def test_windows_of_one_array_for_each_channel(name: str, processor: Processor) -> None:
     image, kernel, _ = SHAPES[name]

@@ -23,6 +23,7 @@ SHIFTS = [
 MULTIPLIERS = [[1 << 30, 1518500250, (1 << 31) - 1], [-(1 << 31), -1, 0]]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("rounding", ["single", "tosa_double", "tflite_double", "shift_half_up"])
 @pytest.mark.parametrize("bound", [(1 << 31) - 1, 1 << 24, 127])
 def test_requantisation_by_constant_shifts(rounding: str, bound: int) -> None:

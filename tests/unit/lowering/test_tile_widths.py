@@ -30,6 +30,7 @@ def described(width: int, registers: int) -> Processor:
     return replace(host_processor(), **more)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (40, 300, 130), (9, 2500, 65), (50, 64, 7)])
 @pytest.mark.parametrize("transposed", [False, True])
@@ -47,6 +48,7 @@ def test_float_sums(sizes: tuple[int, int, int], dtype: str, transposed: bool) -
         np.testing.assert_array_equal(other, found[0], strict=True)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("ends", [(0, 127), (-128, 127), (0, 255), (-3000, 3000)])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(name: str, ends: tuple[int, int]) -> None:

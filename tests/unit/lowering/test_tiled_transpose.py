@@ -31,6 +31,7 @@ def numbers(shape: tuple[int, ...], element: str) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 120, shape).astype(TYPES[element])
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(32, 16), (33, 35), (64, 100), (300, 129), (130, 1100)])
 @pytest.mark.parametrize("known", [True, False])
@@ -49,6 +50,7 @@ def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], co
     np.testing.assert_array_equal(f(x), x.T)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(32, 32), (41, 41), (97, 100), (200, 33), (33, 200), (129, 64)])
 @pytest.mark.parametrize("known", [True, False])
@@ -62,6 +64,7 @@ def test_as_small_tiles_as_may_be(
     np.testing.assert_array_equal(tiled(x, element, (1, 0), known)(x), x.T)
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(300, 128), (333, 70), (1100, 40), (272, 257), (1200, 16)])
 @pytest.mark.parametrize("offset", [0, 3, 64])
@@ -174,6 +177,7 @@ def test_an_array_that_is_overwritten_is_not_turned() -> None:
     np.testing.assert_array_equal(z, x.T + x)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("element", ["i8", "ui16", "i1"])
 @pytest.mark.parametrize("shape", [(300, 192), (333, 320), (70, 1024)])
 @pytest.mark.parametrize("offset", [0, 1, 16, 48, 63])

@@ -56,6 +56,7 @@ def values(name: str, x: int, w: int, seed: int = 0) -> tuple[np.ndarray, np.nda
     return tuple(random.integers(-n, n, s, endpoint=True).astype(np.int32) for n, s in ((x, image), (w, weights)))  # type: ignore[return-value]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(
     "sizes", [(127, 127), (8191, 300), (8192, 300), (300, 3639), (300, 3641), (2**31 - 1, 2**31 - 1)]
@@ -64,6 +65,7 @@ def test_whatever_the_factors_are(name: str, sizes: tuple[int, int]) -> None:
     both(program(name), *values(name, *sizes))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SHAPES)
 def test_constant_weights_are_turned_beforehand(name: str) -> None:
     x, w = values(name, 127, 127)
@@ -111,6 +113,7 @@ def test_sums_of_any_threads_are_the_same() -> None:
         cvm.set_num_threads(1)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("attributes", ["padding = [1, 1]", "", "padding = [2, 3]"])
 @pytest.mark.parametrize("how", ["weights of each call", "known weights", "groups", "declared"])
 def test_images_of_any_size(attributes: str, how: str) -> None:
@@ -170,6 +173,7 @@ def larger(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SHAPES, name, shapes)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", LARGER)
 @pytest.mark.parametrize("most", [127, 326, 327, 8191, 8192, 2**31 - 1])
 def test_larger_tiles_whatever_the_factors_are(larger: None, name: str, most: int) -> None:
@@ -177,6 +181,7 @@ def test_larger_tiles_whatever_the_factors_are(larger: None, name: str, most: in
     by_four(program(name, weights=w), x)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("x, w", [(-327, -128), (326, -128), (-128, -227), (127, 227), (326, 227), (-327, -227)])
 def test_larger_tiles_at_the_ends_of_what_is_taken(larger: None, x: int, w: int) -> None:
     image, weights, _ = LARGER["odd"]
@@ -202,6 +207,7 @@ def test_sums_too_large_to_be_divided_by_64() -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", LARGER)
 def test_what_follows_larger_tiles_is_done_once_for_each_element(larger: None, name: str) -> None:
     """With another array of the same shape, and a value that is used twice."""
@@ -243,6 +249,7 @@ SMALL = {  # as few tiles, rows and channels as there may be
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("transform", ["winograd_2x2", "winograd_4x4"])
