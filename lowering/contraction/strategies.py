@@ -129,7 +129,7 @@ def _versions(problem: Problem, order: Sequence[Choice], candidates: list[Choice
 
 
 def _after_magnitudes(sizes: OperandMagnitudes | None, lowered: LoweredContraction) -> LoweredContraction:
-    """Kernels, after those that find how large scale are, if anything depends on it."""
+    """Kernels, after those that find how large factors are, if anything depends on it."""
     needed = {r.tensor for e in lowered.where.values() for r in walk(e) if isinstance(r, Read)}
     needed.update(p for k in lowered.kernels for p in k.parameters)
     return lowered if sizes is None or sizes.found not in needed else LoweredContraction(sizes.kernels).beside(lowered)
