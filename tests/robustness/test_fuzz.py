@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from cvm.dialect.program.module import Module
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.fuzz import differential  # noqa: E402
 from tests.fuzz.attacks import ATTACKS  # noqa: E402
 from tests.fuzz.mutate import mutate_bytes, mutate_text  # noqa: E402
 
@@ -73,3 +75,19 @@ def test_mutations_are_repeatable_and_change_something() -> None:
         found = [mutate(data, random.Random(n)) for n in range(200)]
         assert found == [mutate(data, random.Random(n)) for n in range(200)]
         assert sum(f != data for f in found) > 150 and len(set(found)) > 100
+
+
+def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all differ, have several operations, and some chain them, have unknown sizes or derivatives."""
+    found: list[Module] = []
+    monkeypatch.setattr(differential, "same", lambda module, *_: found.append(module))
+    monkeypatch.setattr(differential, "clocked", lambda *_: None)
+    for number in range(60):
+        differential.compare(number, "cpu")
+    texts = {str(m) for m in found}
+    operations = [o for m in found for f in m.functions.values() for o in f.operations]
+    assert len(texts) > 45 and len(operations) > 4 * len(texts)
+    assert len({o.operator.name for o in operations}) > 60
+    assert any("func @back" in t for t in texts) and any("<?x" in t for t in texts)
+    chained = [o for o in operations if any(v.name.startswith("v") for _, v in o.operator.operands())]
+    assert len(chained) > len(operations) // 8
