@@ -8,7 +8,7 @@ do not are refused. By the rules of the dali dialect, a few follow its operators
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import Parameter, Signature, signature
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from .trace import TracedArray, apply, element_of, fail, into, tracer_of, ufunc_
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
+SUBSCRIPTS = "subscripts are integers, slices, ..., None and arrays of integers"
 
 
 def whole_number(value: Any, what: str) -> int:
@@ -306,7 +307,7 @@ def _places(part: Any) -> Any:
                 fail("a mask that is known while compiling has one dimension, or use np.where")
             part = np.flatnonzero(part)
     if part.dtype.kind not in "iu":
-        fail(f"subscripts are integers, slices, ..., None and arrays of integers, got {_kind(part)} of {part.dtype}")
+        fail(f"{SUBSCRIPTS}, got {_kind(part)} of {part.dtype}")
     return part
 
 
@@ -322,10 +323,7 @@ class _Range(NamedTuple):
 def _range(part: Any, size: Any) -> _Range:
     if not isinstance(part, slice):
         if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
-            fail(
-                f"subscripts are integers, slices, ..., None and arrays of integers, got {_kind(part)}: use np.where for "
-                "elements that meet a condition"
-            )
+            fail(f"{SUBSCRIPTS}, got {_kind(part)}: use np.where for elements that meet a condition")
         at = int(part)
         if isinstance(size, int) and not -size <= at < size:
             fail(f"the axis has {size} elements, got the subscript {at}")
@@ -364,11 +362,9 @@ def matmul(x: Any, y: Any) -> Any:
     columns = (*range(b.ndim - 2), "x", b.ndim - 2, b.ndim - 1) if b.ndim > 1 else ("x", 0, "x")
     left, right = apply("theano.dimshuffle", a, new_order=rows), apply("theano.dimshuffle", b, new_order=columns)
     products = apply("theano.elemwise", left, right, scalar_op="mul")
-    wide = {"acc_dtype": F32 if element is F16 else element, "dtype": element}
     truths = element.kind == "bool"
-    found = apply(
-        "theano.any" if truths else "theano.sum", products, axis=(products.ndim - 2,), **({} if truths else wide)
-    )
+    wide = {} if truths else {"acc_dtype": F32 if element is F16 else element, "dtype": element}
+    found = apply("theano.any" if truths else "theano.sum", products, axis=(products.ndim - 2,), **wide)
     dropped = (found.ndim - 2,) * (a.ndim == 1) + (found.ndim - 1,) * (b.ndim == 1)
     return apply("cvm.squeeze", found, axes=dropped) if dropped else found
 
@@ -461,6 +457,10 @@ UFUNC_REDUCTIONS = {
 }  # fmt: skip
 
 
+def _reduced(name: str, x: Any, axis: Axes = 0, keepdims: bool = False) -> Any:
+    return REDUCTIONS[name](x, axis, keepdims=keepdims)
+
+
 MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's that do not change what is computed
 
 
@@ -501,7 +501,7 @@ def _in_own_words(
         return [*args], {o: v for o, v in options.items() if v is not None or o in own}, None
     positional, named, out = [], {}, None
     names = [*own]
-    for n, (word, value) in enumerate(numpys.bind(*args, **options).arguments.items()):
+    for word, value in numpys.bind(*args, **options).arguments.items():
         place = [*numpys.parameters].index(word)
         if (parameter := numpys.parameters[word]).kind is parameter.VAR_POSITIONAL:
             positional += value
@@ -511,7 +511,7 @@ def _in_own_words(
             continue
         elif word in own or (place < len(own) and names[place] not in numpys.parameters):
             taken = word if word in own else names[place]
-            if n == len(positional) and own[taken].kind is not Parameter.KEYWORD_ONLY and names[n] == taken:
+            if own[taken].kind is Parameter.POSITIONAL_ONLY:
                 positional.append(value)
             else:
                 named[taken] = value
@@ -529,14 +529,9 @@ TracedArray.__getitem__ = _subscript  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__imatmul__ = lambda self, other: into(self, matmul(self, other))  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
-trace.NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
-trace.NUMPY_FUNCTIONS["reshape"] = checked(
-    "np.reshape", _view(lambda x, shape, order="C": reshape(x, shape, order=order))
-)
-trace.NUMPY_FUNCTIONS["transpose"] = checked("np.transpose", _view(lambda x, axes=None: transpose(x, *(axes or ()))))
-trace.NUMPY_FUNCTIONS |= {
-    f"{n}.reduce": checked(
-        f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims)
-    )
-    for n, m in UFUNC_REDUCTIONS.items()
+NUMPYS = {  # functions that take other arguments than the methods of their names, and reductions by ufuncs
+    "reshape": _view(lambda x, shape, order="C": reshape(x, shape, order=order)),
+    "transpose": _view(lambda x, axes=None: transpose(x, *(axes or ()))),
+    **{f"{ufunc}.reduce": partial(_reduced, name) for ufunc, name in UFUNC_REDUCTIONS.items()},
 }
+trace.NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in {**FUNCTIONS, **NUMPYS}.items()}

@@ -44,10 +44,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
-MODULES = {  # of commands that are functions of another module than that of their name
-    "cache": "doctor", "completion": "editor", "import": "importing", "lower": "show", "lsp": "editor", "verify": "check",
-    "viz": "show",
-}  # fmt: skip
+# commands that are functions of another module than that of their name
+MODULES = {"cache": "doctor", "import": "importing", "lower": "show", "verify": "check", "viz": "show"}
+MODULES |= dict.fromkeys(("completion", "lsp"), "editor")
 Argument = tuple[list[str], dict[str, Any]]
 
 

@@ -21,6 +21,7 @@ from .numpy_or_dali_ufuncs import PYTHON_NUMBERS
 from .trace import TracedArray, Tracer, caller, fail, running_tracer, tracer_of
 from .traced_function import as_array, flatten_results, traced, unflatten
 
+Arrays = Sequence[TracedArray]
 MOST_TRACES = 4  # of a body, until the types of Python numbers that it carries are settled
 
 
@@ -124,7 +125,7 @@ class _Body:
         loop: str,
         init: Any,
         types: Sequence[TensorType],
-        step: Callable[[Any, Sequence[TracedArray]], tuple[Any, Any]],
+        step: Callable[[Any, Arrays], tuple[Any, Any]],
         condition: Callable[[Any], TracedArray] | None = None,
     ) -> None:
         self.tracer, self.name, self.span = tracer, loop, caller()
@@ -167,17 +168,14 @@ class _Body:
         self.carried[n].weak = found.weak
         return False
 
-    def loop(
-        self, slices: Sequence[TracedArray], made: Callable[[tuple[Value, ...], Symbol], Loop[Value]]
-    ) -> tuple[list[TracedArray], list[TracedArray]]:
-        """The last carried values and what is collected, by the loop that `made` gives for operands and the callee."""
+    def loop(self, slices: Sequence[TracedArray], operator_of: Callable[..., Loop[Value]]) -> tuple[Arrays, Arrays]:
+        """The last carried values and what is collected, by the loop that `operator_of` gives for operands and the callee."""
         tracer, function = self.tracer, self.inner.function(self.results)
         tracer.functions[function.name] = function
         operands = [tracer.operand(x, tracer.rules, self.span) for x in (*self.carried, *slices)]
-        operator = made((*operands, *self.inner.captured), Symbol(function.name))
+        operator = operator_of((*operands, *self.inner.captured), Symbol(function.name))
         types = [v.known_type for v in function.results]
         found = tracer.add(operator.with_signature(function.argument_types, types), self.span)
-        count = len(self.carried)
         for result, carried in zip(found, self.carried, strict=False):
             result.weak = carried.weak
-        return list(found[:count]), list(found[count:])
+        return found[: len(self.carried)], found[len(self.carried) :]

@@ -45,9 +45,7 @@ class Tracer:
     The body of a loop has a tracer of its own inside of another; it takes what it uses of the `outer` ones as arguments.
     """
 
-    def __init__(
-        self, name: str, rules: str = "numpy", notes_differences: bool = False, outer: Tracer | None = None
-    ) -> None:
+    def __init__(self, name: str, rules: str, notes_differences: bool = False, outer: Tracer | None = None) -> None:
         self.name = name
         self.rules = rules
         self.outer = outer
@@ -371,10 +369,8 @@ class TracedArray:
         raise NoSuchAttribute(Diagnostic(message, caller(), "trace"))
 
     def _number(self) -> NoReturn:
-        fail(
-            "the elements of an array are not known while compiling, so they cannot become Python numbers, nor elements of NumPy's "
-            "arrays: make those of traced ones, as by np.zeros_like"
-        )
+        why = "so they cannot become Python numbers, nor elements of NumPy's arrays: make those of traced ones"
+        fail(f"the elements of an array are not known while compiling, {why}, as by np.zeros_like")
 
     __int__ = __float__ = __index__ = __complex__ = _number
 
@@ -385,10 +381,8 @@ class TracedArray:
         fail("Python's round gives a number, and elements are not known while compiling: use np.rint")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        fail(
-            "NumPy cannot compute with an array that is not known while compiling; use cvm's functions or NumPy's ufuncs on "
-            "it, and use np.stack for several of them"
-        )
+        how = "use cvm's functions or NumPy's ufuncs on it, and use np.stack for several of them"
+        fail(f"NumPy cannot compute with an array that is not known while compiling; {how}")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__":

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, update_wrapper
 from html import escape
 from types import MethodType
@@ -38,6 +38,7 @@ from .trace import PYTHON_NUMBERS, RULES, TracedArray, Tracer, caller
 P = ParamSpec("P")
 R = TypeVar("R")
 Signature = tuple[Any, ...]
+Trace = tuple[CompiledFunction, Any]  # with the structure of the results
 METHODS = "compiled methods"  # the attribute of an instance that holds them
 MANY_SHAPES = 8  # signatures of one structure after which sizes are compiled as unknown
 
@@ -89,7 +90,7 @@ class TracedFunction(Generic[P, R]):
         self.rules = options.rules or "numpy"
         self._warns = options.rules is None
         self._parameters = signature_of(function)
-        self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
+        self._traces: dict[Signature, Trace] = {}
         self._shapes = Counter[Signature]()
         positional = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in self._parameters.parameters.values())
         self._names = tuple(self._parameters.parameters) if positional else ()
@@ -227,10 +228,8 @@ class TracedFunction(Generic[P, R]):
         bound.apply_defaults()
         return bound.arguments
 
-    def _compiled(
-        self, structure: Any, arrays: list[np.ndarray], unknown: bool = False
-    ) -> tuple[CompiledFunction, Any]:
-        """The compiled function for a signature, and the structure of its results."""
+    def _compiled(self, structure: Any, arrays: list[np.ndarray], unknown: bool = False) -> Trace:
+        """The compiled function for a signature."""
         dtypes = tuple(a.dtype.str for a in arrays)
         shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
         signature: Signature = structure, dtypes, tuple(shapes)
@@ -245,9 +244,7 @@ class TracedFunction(Generic[P, R]):
         self._last = found[0]
         return found
 
-    def _trace(
-        self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]
-    ) -> tuple[CompiledFunction, Any]:
+    def _trace(self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]) -> Trace:
         importlib.import_module(".numpy_functions", __package__)  # gives traced arrays their methods
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
         tracer = Tracer(name, self.rules, self._warns)
@@ -274,12 +271,12 @@ class TracedFunction(Generic[P, R]):
         return compile_function(tracer.finish(results), name, self.target, self.options.compile), form
 
 
+@dataclass(eq=False)
 class _Methods:
     """The compiled methods of one instance, which lie in its `__dict__`; a copy of it, and one unpickled, has its own."""
 
-    def __init__(self, instance: int = 0) -> None:
-        self.instance = instance
-        self.functions: dict[TracedFunction, TracedFunction] = {}
+    instance: int = 0
+    functions: dict[TracedFunction, TracedFunction] = field(default_factory=dict[TracedFunction, TracedFunction])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Methods, ()
@@ -287,19 +284,17 @@ class _Methods:
 
 def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> TracedFunction:
     """The function, compiled for each signature it is called with."""
-    is_direct = options.target in TARGETS and TARGETS[options.target].is_direct
-    direct = is_direct and options.compile.optimize > 0 and fastcall.usable()
-    kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
-    return kind(function, options)
+    target = TARGETS.get(options.target)
+    direct = target is not None and target.is_direct and options.compile.optimize > 0 and fastcall.usable()
+    return (fastcall.direct(TracedFunction) if direct else TracedFunction)(function, options)
 
 
 def difference_text(name: str, differences: Sequence[tuple[str, Span]]) -> str:
     """The warning that names, once for a function, where NumPy's rules and the dali dialect's differ."""
     places = ", ".join(f"np.{ufunc} in line {span.line}" for ufunc, span in differences)
-    return (
-        f"{name} means what NumPy means, which differs from the dali dialect's rules that traced functions had before: "
-        f'{places}. @cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
-    )
+    rules = "the dali dialect's rules that traced functions had before"
+    how = '@cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
+    return f"{name} means what NumPy means, which differs from {rules}: {places}. {how}"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

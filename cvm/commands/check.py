@@ -49,9 +49,8 @@ def check(options: Namespace) -> int:
         try:
             if not isinstance(program := read_level(name), Module):
                 formulas = isinstance(program, Formulas)
-                parts = [
-                    counted(len(program.steps), "formula") if formulas else counted(len(program.kernels), "kernel")
-                ]
+                count = len(program.steps) if formulas else len(program.kernels)
+                parts = [counted(count, "formula" if formulas else "kernel")]
             elif not program.functions:
                 raise cvm.Error(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
             elif options.exact_as:
@@ -103,13 +102,8 @@ def certificate(module: Module, name: str, reference: str) -> bytes:
     """The certificate of a model, made on this machine's processor."""
     from cvm.jit.host_processor import host_name, llvm_version
 
-    made = {
-        "cvm": cvm.__version__,
-        "numpy": np.__version__,
-        "llvm": llvm_version(),
-        "python": platform.python_version(),
-    }
-    made |= {"target": "cpu", "processor": host_name()}
+    made = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
+    made |= {"python": platform.python_version(), "target": "cpu", "processor": host_name()}
     return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.array_files import load as load_arrays
 from cvm.commands.display import shown
 from cvm.commands.inputs import inputs, random_arrays
+from cvm.commands.inputs import load as load_arrays
 from cvm.commands.levels import Level, compiled, entries, read_level, signature
 from cvm.commands.opt import text_after
 from cvm.dialect.builtin import Const
@@ -140,7 +140,7 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     results = [v.name for v in a.function.results if v.name in names]
     chosen = filter(
         None, (names, results, *([n] for n in names))
-    )  # a value may be right where it is shown, wrong in fused code
+    )  # a value that is shown may be right, wrong in fused code
     return next(filter(None, (_explain(a, b, some, arrays, ulps) for some in chosen)), "")
 
 

@@ -71,12 +71,9 @@ def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) 
 
     def archived(function: str, operation: Operation) -> Operation:
         operator = operation.operator
-        if (
-            archive is None
-            or not isinstance(operator, Const)
-            or operator.data.array.size <= INLINE
-            or operator.data.splat
-        ):
+        if archive is None or not isinstance(operator, Const):
+            return operation
+        if operator.data.array.size <= INLINE or operator.data.splat:
             return operation
         name = operation.results[0].name if function == "main" else f"{function}.{operation.results[0].name}"
         constants[name] = operator.data.array

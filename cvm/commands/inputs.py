@@ -1,21 +1,32 @@
-"""Arguments of a function from the command line: from files and literals, or random."""
+"""Arguments of a function from the command line: from files and literals, or random; and arrays in files.
+
+Literals, .npy, .npz, .csv and pictures are read; results are written as the same kinds of files.
+"""
 
 from __future__ import annotations
 
+import ast
+import io
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cvm.cli import Usage
-from cvm.commands.array_files import load, read_array
+from cvm.commands.io import write
 from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import Type
 from cvm.dialect.program.function import Function, Value
 
 UNKNOWN = 4  # the value of an unknown size for random inputs
 MAGNITUDE = 100  # bound of random integers without a declared range
+PICTURES = (".png", ".jpg", ".jpeg")
+LITERAL = "+-0123456789.[("
+WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
@@ -109,3 +120,135 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
     if element.kind == "complex":
         found = found + 1j * random.uniform(low, high, shape)
     return np.asarray(found).astype(element.dtype)
+
+
+# Arrays in files
+
+
+def read_array(text: str, type: Type | None) -> np.ndarray:
+    """The array of a literal such as 3 or [[1, 2], [3, 4]], or of a file; of the type's element where that holds it.
+
+    A file of text or a picture and a literal have no element type of their own; that of an .npy or .npz file is kept.
+    """
+    suffix = Path(text).suffix.lower()
+    if text in WORDS or (text[0] in LITERAL and suffix not in (".npy", ".npz", ".csv", *PICTURES)):
+        return _fitting(_literal(text), type, text)
+    if suffix == ".csv" or suffix in PICTURES:
+        return _fitting(_table(text, type) if suffix == ".csv" else _picture(text), type, text)
+    if not isinstance(found := load(text), np.ndarray):
+        raise Usage(f"{text} holds several arrays: give it with --inputs")
+    return found
+
+
+def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
+    """The array of an .npy file, or the arrays of an .npz; nothing is unpickled."""
+    try:
+        with open(path, "rb") as file:
+            if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
+                raise OSError
+        found: Any = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found as archive:
+            return {name: archive[name] for name in archive.files}
+    except OSError as e:
+        raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
+    except Exception as e:  # a damaged file raises any error of NumPy or zipfile
+        raise Usage(f"{path} cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from None
+
+
+def _literal(text: str) -> np.ndarray:
+    try:
+        if (found := np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))).dtype.kind not in "biufc":
+            raise ValueError("expected numbers")
+        return found
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as e:
+        said = re.split(r" \(|\. The", str(e))[0] if isinstance(e, ValueError) else "expected numbers in lists"
+        raise Usage(f"{text[:60]} is no array: {said}") from None
+
+
+def _table(path: str, type: Type | None) -> np.ndarray:
+    """The numbers of a file with commas between columns; a single row or column for an argument of rank 1."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = [line.split(",") for line in file.read().splitlines() if line.strip()]
+        found = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
+        if found.dtype.kind not in "biufc":
+            raise ValueError("expected numbers")
+    except OSError as e:
+        raise Usage(f"{path} cannot be read: {(e.strerror or str(e)).lower()}") from None
+    except (ValueError, SyntaxError, UnicodeError) as e:
+        why = "rows differ in length" if "inhomogeneous" in str(e) else "expected numbers with commas between them"
+        raise Usage(f"{path} cannot be read: {why}") from None
+    return found.reshape(-1) if type is not None and len(type.array_shape) == 1 and 1 in found.shape else found
+
+
+def _picture(path: str) -> np.ndarray:
+    """The pixels: ui8, of shape H x W, or H x W x C."""
+    try:
+        with _pillow().open(path) as picture:
+            return np.asarray(picture if picture.mode in ("L", "RGB", "RGBA") else picture.convert("RGB"))
+    except Usage:
+        raise
+    except Exception as e:  # Pillow raises many kinds for damaged files
+        raise Usage(f"{path} cannot be read: {(getattr(e, 'strerror', None) or 'not a picture').lower()}") from None
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+
+        return Image
+    except ImportError:
+        raise Usage("pictures need Pillow: pip install 'cvm-lang[images]'") from None
+
+
+def _fitting(found: np.ndarray, type: Type | None, text: str) -> np.ndarray:
+    """The array with the type's elements, if these hold it exactly (floats: rounded once)."""
+    if type is None:
+        return found.astype(np.complex64 if found.dtype.kind == "c" else np.float32)
+    element = type.element
+    with np.errstate(all="ignore"):
+        made = found.astype(element.dtype)
+    if element.is_integer or element.name == "i1":
+        if found.dtype.kind == "c" or not np.array_equal(made.astype(found.dtype), found):
+            raise Usage(f"{text[:60]} holds what {element} does not: give an .npy of another type, or other numbers")
+    elif found.dtype.kind == "c" and element.kind != "complex":
+        raise Usage(f"{text[:60]} is complex, but the elements are {element}")
+    return made
+
+
+def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:
+    """Write results to a file whose suffix says how; standard output takes an .npz."""
+    suffix = ".npz" if path == "-" else Path(path).suffix.lower()
+    if suffix not in (".npz", *WRITERS):
+        raise Usage(f"--output {path}: the name ends with .npz, {', '.join(WRITERS)}, which says how it is written")
+    if suffix != ".npz" and len(results) != 1:
+        raise Usage(f"--output {path}: {suffix} holds one array, but there are {len(results)} results; .npz holds all")
+    file = io.BytesIO()
+    if suffix == ".npz":
+        np.savez(file, **results)  # type: ignore[arg-type]
+    else:
+        WRITERS[suffix](file, next(iter(results.values())), path)
+    write(path, file.getvalue())
+
+
+def _save_table(file: io.BytesIO, array: np.ndarray, path: str) -> None:
+    if array.ndim > 2:
+        raise Usage(f"--output {path}: .csv holds at most 2 dimensions, got {array.ndim}")
+    for row in np.atleast_2d(array).tolist():
+        file.write((",".join(map(repr, row)) + "\n").encode())
+
+
+def _save_picture(file: io.BytesIO, array: np.ndarray, path: str) -> None:
+    if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
+        got = f"{array.dtype} {'x'.join(map(str, array.shape))}"
+        raise Usage(f"--output {path}: a picture is ui8 of shape H x W, H x W x 3 or H x W x 4, got {got}")
+    _pillow().fromarray(array).save(file, "PNG")
+
+
+WRITERS: dict[str, Callable[[io.BytesIO, np.ndarray, str], object]] = {
+    ".npy": lambda file, array, _: np.save(file, array),
+    ".csv": _save_table,
+    ".png": _save_picture,
+}  # of one array each

@@ -105,15 +105,12 @@ def compiled(
     from cvm.jit.functions.kernel_function import KernelFunction
     from cvm.lowering.loops.link_kernels import check_names
 
+    runs = "formulas run on the targets cpu and reference"
     if isinstance(program, Plan):
         check_names(program)
+        runs = "kernels run on the target cpu"
     if target not in ("cpu", "reference"):
-        what = (
-            "kernels run on the target cpu"
-            if isinstance(program, Plan)
-            else "formulas run on the targets cpu and reference"
-        )
-        raise cvm.TargetError(f"{what}, not on {target}")
+        raise cvm.TargetError(f"{runs}, not on {target}")
     if isinstance(program, Plan):
         return KernelFunction(program, options)
     return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)

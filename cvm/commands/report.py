@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import cvm
-from cvm.commands.cost import as_json
+from cvm.commands.cost import Point, as_json, roofline, svg
 from cvm.commands.inputs import random_arrays
 from cvm.commands.io import load, page, suffix_of, write
 from cvm.commands.levels import bind_sizes, parsed_sizes
@@ -33,7 +33,6 @@ from cvm.lowering.formulas.overflow_warnings import Analysis
 from cvm.lowering.formulas.printer import formula_lines
 from cvm.lowering.pipeline import lower_for_gpu, to_formulas, unscheduled
 from cvm.lowering.processor import compiling_for
-from cvm.roofline import Point, roofline, svg
 
 LONGEST = 20_000  # lines of a stage that are shown
 HEADS = re.compile(r"^(?:define .*@|.* )?(?:kernel_(\d+)|entry)\b.*[({:]")  # of functions, in code of any kind
@@ -69,6 +68,8 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
     analysis.function(function)
     arrays = [] if clocked else random_arrays(function, 0)
     sizes = {} if clocked else {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
+    spent = () if clocked else profile(f, arrays)
+    times = ((s.kernel, s.seconds, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in spent)
     spans = ((v.known_type, f"%{v.name}", r) for v, r in analysis.ranges.items())
     return {
         "stages": {name: paned(lines) for name, lines in stages(module, function, lowered, f, plan)},
@@ -78,15 +79,7 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
         "ranges": [(name, str(type), r.low, r.high, type.element.limits) for type, name, r in spans],
         "costs": {by: as_json(f.cost(by, **sizes)) for by in ("operation", "kernel")},
         "sizes": sizes,
-        "times": [
-            {
-                "kernel": s.kernel,
-                "seconds": s.seconds,
-                "rate": s.cost.operations / s.seconds,
-                "bytes": s.cost.bytes / s.seconds,
-            }
-            for s in (() if clocked else profile(f, arrays))
-        ],
+        "times": [dict(zip(("kernel", "seconds", "rate", "bytes"), time, strict=True)) for time in times],
         "tick": tick_seconds(f) if clocked else None,
     }
 

@@ -17,9 +17,8 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.array_files import write_arrays
 from cvm.commands.display import columns, digest, duration, shown, waiting
-from cvm.commands.inputs import arrays_by_name, inputs
+from cvm.commands.inputs import arrays_by_name, inputs, write_arrays
 from cvm.commands.levels import compiled, read_level, signature
 from cvm.diagnostic_output import counted
 from cvm.dialect.cog.clocked import Sensor
@@ -85,9 +84,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def write_outputs(
-    options: Namespace, readings: Mapping[str, Sequence[np.ndarray]], times: Sequence[int] = (0,)
-) -> None:
+def write_outputs(options: Namespace, readings: Mapping[str, list[np.ndarray]], times: Sequence[int] = (0,)) -> None:
     """Write results, or the readings of a graph, and a picture of them."""
     if options.output is not None:
         whole = options.every is not None

@@ -154,9 +154,15 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
 
 @numpy_function
 def var(
-    x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, where: Any = True,
-    mean: Any = None, correction: float | None = None,
-) -> Any:  # fmt: skip
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = True,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     if x.dtype.kind == "c" and dtype is not None and np.dtype(dtype).kind != "c":
         fail("np.var and np.std of complex numbers take a complex dtype, or none")
     if dtype is not None or x.dtype.kind in "biu":

@@ -16,7 +16,7 @@ from cvm.dialect.program.function import Graph
 from cvm.dialect.spec.op import Operator
 from cvm.jit.targets import TARGETS
 
-from .run_lines import difference
+from .lines import difference
 
 SEEDS = 8
 

@@ -34,9 +34,8 @@ from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import context_of
 from cvm.lowering.processor import compiling_for
 
-from .check_lines import check_text
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
-from .run_lines import Call, as_array, difference, read_call
+from .lines import Call, as_array, check_text, difference, read_call
 
 OPTIONS = {"target": ("run", "digest", "opt"), "seed": ("digest",), "cpu": ()}  # by whom each is taken; () is all
 SEED = 0

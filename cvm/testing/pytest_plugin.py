@@ -84,13 +84,8 @@ class Comments(Item):
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    diffs = [
-        text
-        for report in terminalreporter.stats.get("passed", ())
-        for name, text in getattr(report, "user_properties", ())
-        if name == BLESSED
-    ]
-    if diffs:
+    properties = [p for r in terminalreporter.stats.get("passed", ()) for p in getattr(r, "user_properties", ())]
+    if diffs := [text for name, text in properties if name == BLESSED]:
         terminalreporter.section("golden lines written")
         for text in diffs:
             for line in coloured(text.splitlines(), terminalreporter._tw.hasmarkup):

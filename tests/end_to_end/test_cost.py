@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cvm import cli
-from cvm.roofline import Point, Roofline, svg
+from cvm.commands.cost import Point, Roofline, svg
 
 PROGRAM = """func @main(%x: tensor<?N x 8 x f32>, %w: tensor<5x8xf32>) -> tensor<?N x 5 x f32> {
   %h = cvm.dense %x, %w

@@ -24,7 +24,7 @@ MAY_IMPORT = {
 ALSO = {
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
-    "cvm/commands/array_files.py": "PIL",
+    "cvm/commands/inputs.py": "PIL",
     "cvm/commands/editor.py": "shtab",
     "cvm/highlight.py": "pygments",
     "cvm/language_server/server.py": "lsprotocol pygls",

@@ -1,4 +1,4 @@
-"""Compare text with `check:` lines, as LLVM's FileCheck does.
+"""The calls and literals of `run:` lines, and text compared with `check:` lines, as LLVM's FileCheck does.
 
     check: T        T occurs after what was found before            check-next: T   on the line after that
     check-not: T    T does not occur before the next match          check-dag: T    with its neighbours, in any order
@@ -8,15 +8,81 @@ Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whos
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .filetest import Check, Failure
 
 SHOWN = 12  # lines of text where a check fails
 _PART = re.compile(r"\{\{(.+?)\}\}|\[\[([A-Za-z_]\w*)(?::(.+?))?\]\](?!\])")
+_JSON = {"(": '{"":[', ")": "]}", "nan": "NaN", "-nan": "NaN", "inf": "Infinity", "": "0"}
+
+
+class Call(NamedTuple):
+    """`@function(arguments) relation results`: `==` exactly, `~=` within 2.4e-7, or `error: code: message`."""
+
+    function: str
+    arguments: list[Any]
+    relation: str
+    results: list[Any]
+    error: str = ""
+
+
+def read_call(text: str) -> Call:
+    """A `run:` line, without its `// run:`."""
+    if (head := re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL)) is None:
+        raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
+    function, arguments, relation, rest = head.groups()
+    if relation == "error:":
+        return Call(function, _values(arguments), relation, [], rest)
+    return Call(function, _values(arguments), relation, _values(rest))
+
+
+def _values(text: str) -> list[Any]:
+    """Values between commas: numbers and words, lists in brackets, and complex numbers, pairs in parentheses, by way of JSON."""
+    written = re.sub(r"-?nan|inf|[()]|(?<=\d\.)(?!\d)", lambda m: _JSON[m[0]], text)
+    try:
+        return json.loads(f"[{written}]", object_hook=lambda pair: complex(*pair[""]))
+    except json.JSONDecodeError:
+        raise ValueError(f"expected numbers, true, false, nan or inf between commas, got {text!r}") from None
+
+
+def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
+    """A literal as an array of this type; `[]` takes the shape where that holds no elements."""
+    if (exact := np.array(value, object)).size == 0 and any(n == 0 for n in shape if isinstance(n, int)):
+        return np.empty([n if isinstance(n, int) else 0 for n in shape], dtype)
+    with np.errstate(all="ignore"):
+        array = exact.astype(dtype)
+    if dtype.kind in "iub" and array.astype(object).tolist() != exact.tolist():
+        raise ValueError(f"{value} does not fit {dtype}")
+    return array
+
+
+def difference(got: np.ndarray, wanted: np.ndarray, relation: str) -> str | None:
+    """The first difference of two arrays of one type, in words; NaN equals NaN, and 0.0 differs from -0.0."""
+    if got.shape != wanted.shape:
+        return f"the shape is {got.shape}, not {wanted.shape}"
+    if relation == "~=":
+        with np.errstate(all="ignore"):
+            same = np.isclose(got, wanted, rtol=2.4e-7, atol=0, equal_nan=True)
+    elif got.dtype.kind in "fc":
+        same = ((got == wanted) & (_signs(got) == _signs(wanted))) | (np.isnan(got) & np.isnan(wanted))
+    else:
+        same = got == wanted
+    if np.all(same):
+        return None
+    at = tuple(int(i) for i in np.argwhere(~same)[0])
+    return f"at {list(at)} it is {got[at].item()!r}, not {wanted[at].item()!r}; all of it is {got.tolist()}"
+
+
+def _signs(array: Any) -> np.ndarray:
+    return np.signbit(array.real) + 2 * np.signbit(array.imag)
 
 
 def check_text(text: str, checks: Sequence[Check], path: Path) -> None:
