@@ -150,9 +150,9 @@ class _Batch:
         """The results of the operation on one element after the other."""
         order = sorted([v for v in operands if not isinstance(v, Literal)], key=lambda v: v not in self.stacked)
         copies = {v: Value(f"a{n}", v.known_type, self.span) for n, v in enumerate(order)}
-        made: Operator[Value] = operation.operator.map(lambda v: copies.get(v, v))
+        copied: Operator[Value] = operation.operator.map(lambda v: copies.get(v, v))
         name, results = f"{self.tracer.name}.each{len(self.tracer.functions)}", operation.results
-        each = Function(name, tuple(copies.values()), (replace(operation, operator=made),), results, span=self.span)
+        each = Function(name, tuple(copies.values()), (replace(operation, operator=copied),), results, span=self.span)
         self.tracer.functions[name] = each
         scan = Scan(tuple(map(self._now, order)), Symbol(name), 0, sum(v in self.stacked for v in order))
         return self._add(scan.with_signature(each.argument_types, [r.known_type for r in results]), lambda v: v)

@@ -183,8 +183,8 @@ def _of_program(function: CompiledFunction, derivative: Any, wrt: Wrt, value: bo
     calls.append((derivative(tuple(arguments), Symbol(source.name), wrt=places), results))
     operations = []
     for n, (operator, many) in enumerate(calls):
-        made = tuple(Value(f"r{n}_{k}", None, source.span) for k in range(many))
-        operations.append(Operation(operator, made, source.span, spans={"op": source.span}))
+        values = tuple(Value(f"r{n}_{k}", None, source.span) for k in range(many))
+        operations.append(Operation(operator, values, source.span, spans={"op": source.span}))
     returned = tuple(r for o in operations for r in o.results)
     derived = Function(name, tuple(arguments), tuple(operations), returned, span=source.span)
     module = verify(Module({**module.functions, name: derived}, module.filename))

@@ -102,9 +102,9 @@ def certificate(module: Module, name: str, reference: str) -> bytes:
     """The certificate of a model, made on this machine's processor."""
     from cvm.jit.host_processor import host_name, llvm_version
 
-    made = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
-    made |= {"python": platform.python_version(), "target": "cpu", "processor": host_name()}
-    return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
+    origin = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
+    origin |= {"python": platform.python_version(), "target": "cpu", "processor": host_name()}
+    return json.dumps({**statement(module, name, reference, "cpu"), "made": origin}, indent=1).encode() + b"\n"
 
 
 def statement(module: Module, name: str, reference: str, target: Any) -> dict[str, Any]:

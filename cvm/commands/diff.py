@@ -54,8 +54,8 @@ class Side:
     def values(self) -> dict[str, Value]:
         """The values that can be compared, by name, in the order of the operations: of kernels, the arrays they write."""
         function = self.function
-        made = [r for o in function.operations if not isinstance(o.operator, Const) for r in o.results]
-        return {v.name: v for v in made or function.results}
+        computed = [r for o in function.operations if not isinstance(o.operator, Const) for r in o.results]
+        return {v.name: v for v in computed or function.results}
 
     def evaluate(self, names: Sequence[str]) -> Evaluate:
         """A function from the arguments to these values."""

@@ -103,8 +103,8 @@ def _comment(name: str | None) -> str:
 def _size(text: str) -> tuple[str, int | list[int]]:
     name, equals, value = text.rpartition("=")
     try:
-        first, *others = [int(n) for n in value.split(",") if equals]
-        return name, [first, *others] if others else first
+        first, *rest = [int(n) for n in value.split(",") if equals]
+        return name, [first, *rest] if rest else first
     except ValueError:
         raise Usage(f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}") from None
 
@@ -124,10 +124,10 @@ def _constant(text: str) -> tuple[str, np.ndarray]:
 
 def _archive(constants: Mapping[str, np.ndarray]) -> bytes:
     """An .npz of the constants, each in its narrowest type: the language widens what it reads."""
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
         for name, array in constants.items():
             narrow = array.astype(np.int8) if array.dtype == np.int32 else array
             with archive.open(f"{name}.npy", "w") as member:
                 write_array(member, narrow if np.array_equal(narrow, array) else array, allow_pickle=False)
-    return held.getvalue()
+    return file.getvalue()

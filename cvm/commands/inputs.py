@@ -209,13 +209,13 @@ def _fitting(found: np.ndarray, type: Type | None, text: str) -> np.ndarray:
         return found.astype(np.complex64 if found.dtype.kind == "c" else np.float32)
     element = type.element
     with np.errstate(all="ignore"):
-        made = found.astype(element.dtype)
+        converted = found.astype(element.dtype)
     if element.is_integer or element.name == "i1":
-        if found.dtype.kind == "c" or not np.array_equal(made.astype(found.dtype), found):
+        if found.dtype.kind == "c" or not np.array_equal(converted.astype(found.dtype), found):
             raise Usage(f"{text[:60]} holds what {element} does not: give an .npy of another type, or other numbers")
     elif found.dtype.kind == "c" and element.kind != "complex":
         raise Usage(f"{text[:60]} is complex, but the elements are {element}")
-    return made
+    return converted
 
 
 def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:

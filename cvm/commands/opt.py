@@ -121,17 +121,17 @@ def all_passes() -> dict[str, Pass]:
     return {**PASSES, **REGISTERED}
 
 
-def _known(name: str, *others: str) -> None:
+def _known(name: str, *extra: str) -> None:
     names = (*all_passes(), *PIPELINES)
-    if name not in (*names, *others):
+    if name not in (*names, *extra):
         raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
 
 
 def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     """The passes of a pipeline such as `fuse,unroll{factor=4}`. One that differs between targets is that of the given target,
     by default that of the passes beside it: for a GPU, or for the tick of a clocked program."""
-    asked = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
-    names = [part.partition("{")[0].strip() for part in asked]
+    parts = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
+    names = [part.partition("{")[0].strip() for part in parts]
     for name in names:
         _known(name)
     variant: Sequence[Pass] = PIPELINES["step"] if "pack_state" in names else ()
@@ -140,7 +140,7 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     elif any(p.level == "gpu" for name, p in all_passes().items() if name in names):
         variant = TARGETS["cuda"]
     known = {**all_passes(), **{p.name: p for p in variant}}
-    for name, part in zip(names, asked, strict=True):
+    for name, part in zip(names, parts, strict=True):
         given = part.partition("{")[2].rpartition("}")[0]
         if name in known:
             yield known[name].with_options(**_options(known[name], given)) if given else known[name]
@@ -171,13 +171,13 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     found: list[Pass] = []
     packed, ticks = False, any(p.name == "pack_state" for p in passes)
     for p in passes:
-        if FORMS.index(wanted := FORM_OF[p.unit]) < FORMS.index(form):
+        if FORMS.index(required := FORM_OF[p.unit]) < FORMS.index(form):
             where = f"after {found[-1].name} there are only {form}" if found else f"the program holds {form}"
-            raise Usage(f"{p.name} works on the {wanted}, but {where}")
+            raise Usage(f"{p.name} works on the {required}, but {where}")
         if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):
             raise Usage(f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}")
         packed = packed or p.name == "pack_state"
-        while form != wanted:
+        while form != required:
             found += (DOWN_TO_TICK if ticks else DOWN)[form]
             form = FORMS[FORMS.index(form) + 1]
         found.append(p)
@@ -191,13 +191,13 @@ def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Wa
     step = PIPELINES["step"] if target == "cpu" else passes if any(p.name == "pack_state" for p in passes) else ()
     for function in module.functions.values():
         if not isinstance(function, Graph):
-            made = watch.over(passes, function.name)
-            yield text_of(run_passes(made, function, context_of(module, function)))
+            watched = watch.over(passes, function.name)
+            yield text_of(run_passes(watched, function, context_of(module, function)))
             continue
         clocked = split_step_and_observe(module, function)
         if step and clocked.advance.results:
-            made = watch.over(step, function.name)
-            yield text_of(run_passes(made, clocked.advance, step_context(module, clocked)))
+            watched = watch.over(step, function.name)
+            yield text_of(run_passes(watched, clocked.advance, step_context(module, clocked)))
         for f in (clocked.advance, clocked.observe):
             if f.results and not (step and (f is clocked.advance or step is passes)):
                 yield text_of(run_passes(watch.over(passes, function.name), f, context_of(module, f)))

@@ -100,10 +100,10 @@ def _functions(f: Function) -> Iterator[Function]:
     used = {v for o in f.operations for _, v in o.operator.operands()} | set(f.results)
     for operation in reversed(f.operations):
         rest = tuple(o for o in f.operations if o is not operation)
-        wanted = tuple(r for r in operation.results if r in used)
-        if wanted == f.results and (operands := [v for _, v in operation.operator.operands() if v in used]):
+        results = tuple(r for r in operation.results if r in used)
+        if results == f.results and (operands := [v for _, v in operation.operator.operands() if v in used]):
             yield replace(f, operations=rest, results=tuple(operands[:1]))
-        yield replace(f, operations=rest, arguments=(*f.arguments, *wanted))
+        yield replace(f, operations=rest, arguments=(*f.arguments, *results))
     for argument in f.arguments:
         if argument not in used:
             yield replace(f, arguments=tuple(a for a in f.arguments if a is not argument))

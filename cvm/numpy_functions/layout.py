@@ -17,9 +17,9 @@ from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_fun
 
 @numpy_function
 def broadcast_to(x: Any, shape: Any) -> Any:
-    if x.shape == (wanted := (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
+    if x.shape == (sizes := (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
         return x
-    return apply("theano.elemwise", np.zeros(wanted, np.bool_), x, scalar_op="second")
+    return apply("theano.elemwise", np.zeros(sizes, np.bool_), x, scalar_op="second")
 
 
 @numpy_function

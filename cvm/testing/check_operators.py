@@ -52,9 +52,9 @@ def _checked(op: type[Operator[Any]]) -> str:
     for seed in range(SEEDS):
         arrays = random_arrays(module.functions[entry], seed)
         results = {t: f(*[a.copy() for a in arrays]) for t, f in functions.items()}
-        wanted = results.pop("reference")
+        reference = results.pop("reference")
         for target, found in results.items():
-            for got, want in zip(_tuple(found), _tuple(wanted), strict=True):
+            for got, want in zip(_tuple(found), _tuple(reference), strict=True):
                 if said := difference(got, want, "==" if got.dtype.kind in "iub" else "~="):
                     formula = getattr(op, "nest" if op.has_nest() else "element")
                     given = ", ".join(str(a.tolist()) for a in arrays)

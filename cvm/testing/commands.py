@@ -45,37 +45,37 @@ class Skipped(Exception):
     """A command cannot run here; the message says why."""
 
 
-def perform(test: Filetest, command: str, update: bool = False) -> list[str]:
+def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     """Run one command of a file, and raise Failure where the program is not as the file says. `update` writes its golden lines
     in place of comparing them, and gives the diff of the file."""
-    asked = test.command(command)
-    at = f"{test.path}:{asked.line}"
-    if asked.name not in names():
-        near = did_you_mean(asked.name, names())
-        raise Failure(f"{at}: unknown command {asked.name!r}{near}; the commands are {', '.join(names())}")
+    command = test.command(text)
+    at = f"{test.path}:{command.line}"
+    if command.name not in names():
+        near = did_you_mean(command.name, names())
+        raise Failure(f"{at}: unknown command {command.name!r}{near}; the commands are {', '.join(names())}")
     try:
-        with compiling_for(resolve(asked.options["cpu"])) if "cpu" in asked.options else nullcontext():
-            for name in OPTIONS.keys() & asked.options.keys():
-                if OPTIONS[name] and asked.name not in OPTIONS[name]:
+        with compiling_for(resolve(command.options["cpu"])) if "cpu" in command.options else nullcontext():
+            for name in OPTIONS.keys() & command.options.keys():
+                if OPTIONS[name] and command.name not in OPTIONS[name]:
                     raise Usage(f"{name}= is for {', '.join(OPTIONS[name])}")
-            if asked.name != "opt" and len(asked.words) > 1:
-                raise Usage(f"expected options such as cpu=x86-64-v3, got {asked.words[1]!r}")
-            printed = _COMMANDS.get(asked.name, _text)(test, asked)
+            if command.name != "opt" and len(command.words) > 1:
+                raise Usage(f"expected options such as cpu=x86-64-v3, got {command.words[1]!r}")
+            printed = _COMMANDS.get(command.name, _text)(test, command)
     except (Usage, cvm.Error) as e:
-        raise Failure(f"{at}: `// test {command}`: {e}") from None
+        raise Failure(f"{at}: `// test {text}`: {e}") from None
     if printed is None:
         return []
-    if checks := test.checks.get(command):
+    if checks := test.checks.get(text):
         check_text("\n".join(line for lines in printed.values() for line in lines), checks, test.path)
         return []
-    if asked.name in CHECK_ONLY:
-        raise Failure(f"{at}: there is no `// check:` line after `// test {command}`")
+    if command.name in CHECK_ONLY:
+        raise Failure(f"{at}: there is no `// check:` line after `// test {text}`")
     if update:
-        return bless(test.path, command, printed)
-    written = test.golden(command)
+        return bless(test.path, text, printed)
+    written = test.golden(text)
     for name in dict.fromkeys((*printed, *written)):
         if printed.get(name, []) != written.get(name, []):
-            raise _differs(test, command, name, written.get(name, []), printed.get(name, []))
+            raise _differs(test, text, name, written.get(name, []), printed.get(name, []))
     return []
 
 
@@ -91,17 +91,17 @@ def _differs(test: Filetest, command: str, name: str, written: list[str], printe
     return Failure(said, [re.sub(r"^@@ -(\d+)(.*)", shifted, d) for d in diff])
 
 
-def _program(test: Filetest, asked: Command) -> Level:
+def _program(test: Filetest, command: Command) -> Level:
     """The program of the file, with the sizes that the command names."""
-    sizes = {name: value for name, value in asked.options.items() if name not in OPTIONS}
+    sizes = {name: value for name, value in command.options.items() if name not in OPTIONS}
     if not all(map(str.isdigit, sizes.values())):
         raise Usage(f"expected {', '.join(f'{o}=' for o in OPTIONS)} or a size, NAME=number")
     program = read_level(str(test.path), test.text.encode())
     return bind_sizes(program, {name: int(value) for name, value in sizes.items()}) if sizes else program
 
 
-def _module(test: Filetest, asked: Command) -> Module:
-    if not isinstance(program := _program(test, asked), Module):
+def _module(test: Filetest, command: Command) -> Module:
+    if not isinstance(program := _program(test, command), Module):
         raise Usage(f"it is for programs of functions, and the file holds {type(program).__name__.lower()}")
     return program
 
@@ -120,10 +120,10 @@ def passes() -> list[str]:
 # The commands that print text
 
 
-def _text(test: Filetest, asked: Command) -> Golden:
+def _text(test: Filetest, command: Command) -> Golden:
     """The text of a stage, or what a pass makes of the program."""
-    name: Any = asked.name
-    program = _program(test, asked)
+    name: Any = command.name
+    program = _program(test, command)
     if name in all_stages():
         found = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}
         return found if isinstance(program, Module) else _whole(test, found[program.name])
@@ -136,15 +136,15 @@ def _text(test: Filetest, asked: Command) -> Golden:
     return _whole(test, _lines(text_after(program, name)))
 
 
-def opt(test: Filetest, asked: Command) -> Golden:
+def opt(test: Filetest, command: Command) -> Golden:
     """The whole file after a pipeline of `cvm opt`, after its last function."""
-    pipeline = " ".join(asked.words[1:])
-    return _whole(test, _lines(text_after(_program(test, asked), pipeline, asked.options.get("target"))))
+    pipeline = " ".join(command.words[1:])
+    return _whole(test, _lines(text_after(_program(test, command), pipeline, command.options.get("target"))))
 
 
-def graph(test: Filetest, asked: Command) -> Golden:
+def graph(test: Filetest, command: Command) -> Golden:
     """The text of each function, for `ranges` with its ranges; it reads back as the same program."""
-    module, show = _module(test, asked), print_ranges if asked.name == "ranges" else print_module
+    module, show = _module(test, command), print_ranges if command.name == "ranges" else print_module
     if "file(" not in (printed := show(module)):
         _reads_back(printed, show(cvm.parse(printed)))
     if show is print_ranges:
@@ -164,7 +164,7 @@ def _whole(test: Filetest, lines: list[str]) -> Golden:
     return {[*test.functions][-1]: lines}
 
 
-def fmt(test: Filetest, asked: Command) -> Golden:
+def fmt(test: Filetest, command: Command) -> Golden:
     from cvm.parser.format import format_text
 
     found = {}
@@ -175,13 +175,13 @@ def fmt(test: Filetest, asked: Command) -> Golden:
     return found
 
 
-def digest(test: Filetest, asked: Command) -> Golden:
+def digest(test: Filetest, command: Command) -> Golden:
     """The SHA-256 of each result of every function, for random arguments that a seed gives."""
-    if not (seed := asked.options.get("seed", str(SEED))).isdigit():
+    if not (seed := command.options.get("seed", str(SEED))).isdigit():
         raise Usage(f"expected seed=number, got {seed}")
-    program, found = _program(test, asked), {}
+    program, found = _program(test, command), {}
     for entry in entries(program):
-        for target in _targets(asked, ["cpu"]):
+        for target in _targets(command, ["cpu"]):
             f: Any = compiled(program, entry, target)
             if isinstance(f, CompiledGraph):
                 raise Usage(f"@{entry} is a graph; digests are of functions")
@@ -200,19 +200,19 @@ def _lines(text: str) -> list[str]:
 # The commands that print none
 
 
-def check(test: Filetest, asked: Command) -> None:
+def check(test: Filetest, command: Command) -> None:
     """The mistakes of the program are those that the file expects, as a set."""
     found: Iterable[cvm.Diagnostic] = ()
     try:
-        _program(test, asked)
+        _program(test, command)
     except cvm.Error as e:
         found = e.diagnostics
     _same_set(test, test.expected("error"), found)
 
 
-def overflow(test: Filetest, asked: Command) -> None:
+def overflow(test: Filetest, command: Command) -> None:
     """The overflows that are possible are those that the file warns of, as a set."""
-    _same_set(test, test.expected("warning"), possible_overflows(_module(test, asked)))
+    _same_set(test, test.expected("warning"), possible_overflows(_module(test, command)))
 
 
 def _same_set(test: Filetest, missing: list[Expected], found: Iterable[cvm.Diagnostic]) -> None:
@@ -227,14 +227,14 @@ def _same_set(test: Filetest, missing: list[Expected], found: Iterable[cvm.Diagn
         raise Failure("\n".join(lines))
 
 
-def run(test: Filetest, asked: Command) -> None:
+def run(test: Filetest, command: Command) -> None:
     """Every call gives what the file says, on every target that can run here."""
     if not (calls := list(calls_of(test))):
-        raise Failure(f"{test.path}:{asked.line}: there is no `// run:` line")
-    program, wrong = _program(test, asked), []
+        raise Failure(f"{test.path}:{command.line}: there is no `// run:` line")
+    program, wrong = _program(test, command), []
     ready = [t for t in TARGETS if not TARGETS[t].missing()] if isinstance(program, Module) else ["cpu"]
     ready += ["reference"] * isinstance(program, Formulas)
-    for target in _targets(asked, ready):
+    for target in _targets(command, ready):
         for line, text, call in calls:
             try:
                 said = _call(program, call, target)
@@ -246,9 +246,9 @@ def run(test: Filetest, asked: Command) -> None:
         raise Failure("\n".join(wrong))
 
 
-def _targets(asked: Command, default: list[str]) -> list[str]:
+def _targets(command: Command, default: list[str]) -> list[str]:
     """The targets that the command names, or these; Skipped where one cannot run here."""
-    chosen = asked.options["target"].split(",") if "target" in asked.options else default
+    chosen = command.options["target"].split(",") if "target" in command.options else default
     for name in chosen:
         try:
             lacking = find_target(name).missing()

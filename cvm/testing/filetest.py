@@ -195,8 +195,8 @@ class Filetest:
             of = f"of {accounted[stale]}, which" if accounted.get(stale) else "that"
             yield stale, f"golden line {of} no command of this file has written; blessing removes it"
         for n, line in enumerate(self.lines, 1):
-            if (wanted := _near_miss(line)) is not None:
-                yield n, f"expected `{wanted}`, got `{line[line.index('//') :].strip()[:60]}`"
+            if (expectation := _near_miss(line)) is not None:
+                yield n, f"expected `{expectation}`, got `{line[line.index('//') :].strip()[:60]}`"
 
 
 def _near_miss(line: str) -> str | None:
@@ -215,9 +215,9 @@ def _near_miss(line: str) -> str | None:
     return None
 
 
-def _near(word: str, wanted: str) -> bool:
+def _near(word: str, mark: str) -> bool:
     """Test whether a word is another one but for case, one letter, or two letters in turned order."""
-    a, b = sorted((word.lower().replace("_", "-"), wanted), key=len)
+    a, b = sorted((word.lower().replace("_", "-"), mark), key=len)
     if len(a) == len(b):
         apart = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
         return len(apart) < 2 or (len(apart) == 2 and apart[0] == apart[1][::-1])

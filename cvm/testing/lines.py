@@ -64,21 +64,21 @@ def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
     return array
 
 
-def difference(got: np.ndarray, wanted: np.ndarray, relation: str) -> str | None:
+def difference(got: np.ndarray, expected: np.ndarray, relation: str) -> str | None:
     """The first difference of two arrays of one type, in words; NaN equals NaN, and 0.0 differs from -0.0."""
-    if got.shape != wanted.shape:
-        return f"the shape is {got.shape}, not {wanted.shape}"
+    if got.shape != expected.shape:
+        return f"the shape is {got.shape}, not {expected.shape}"
     if relation == "~=":
         with np.errstate(all="ignore"):
-            same = np.isclose(got, wanted, rtol=2.4e-7, atol=0, equal_nan=True)
+            same = np.isclose(got, expected, rtol=2.4e-7, atol=0, equal_nan=True)
     elif got.dtype.kind in "fc":
-        same = ((got == wanted) & (_signs(got) == _signs(wanted))) | (np.isnan(got) & np.isnan(wanted))
+        same = ((got == expected) & (_signs(got) == _signs(expected))) | (np.isnan(got) & np.isnan(expected))
     else:
-        same = got == wanted
+        same = got == expected
     if np.all(same):
         return None
     at = tuple(int(i) for i in np.argwhere(~same)[0])
-    return f"at {list(at)} it is {got[at].item()!r}, not {wanted[at].item()!r}; all of it is {got.tolist()}"
+    return f"at {list(at)} it is {got[at].item()!r}, not {expected[at].item()!r}; all of it is {got.tolist()}"
 
 
 def _signs(array: Any) -> np.ndarray:
