@@ -158,11 +158,10 @@ class TracedFunction(Generic[P, R]):
     def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
         several = form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)}
-        numbers = any(kind for part in structure for _, kind in leaves(part, ""))  # machine code takes arrays
-        if numbers or not (several or form == ("array",)):
+        if not (several or form == ("array",)) or not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
-        if not isinstance(compiled, NativeFunction) or compiled.table is None:
-            return
+        if any(kind for part in structure for _, kind in leaves(part, "")):
+            return  # machine code takes arrays, which a Python number is not by its type
         if len(self._direct) >= 2 * MANY_SHAPES:
             self._direct.clear()
             self._way = self._fallback
@@ -206,11 +205,9 @@ class TracedFunction(Generic[P, R]):
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
         arrays: list[np.ndarray] = []
-        leaf, parts = partial(argument_leaf, arrays, self.rules == "numpy"), []
-        for name, value in self._bind(args, kwargs).items():
-            fixed, requirement = name in self._static, f"argument {name} is static, so it has to be hashable"
-            parts.append((name, static(value, requirement) if fixed else flatten(value, leaf, name)))
-        return tuple(parts), arrays
+        leaf, fixed = partial(argument_leaf, arrays, self.rules == "numpy"), self._static
+        given = self._bind(args, kwargs).items()
+        return tuple([(n, static(v, n) if n in fixed else flatten(v, leaf, n)) for n, v in given]), arrays
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of each parameter."""
@@ -344,12 +341,12 @@ def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
 # Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
 
 
-def static(value: Any, requirement: str) -> Any:
-    """The structure of a value that is part of the signature."""
+def static(value: Any, name: str, requirement: str = " is static, so it has to be hashable") -> Any:
+    """The structure of an argument that is part of the signature."""
     try:
         hash(value)
     except TypeError:
-        raise CallError(f"{requirement}, got {type(value).__name__}") from None
+        raise CallError(f"argument {name}{requirement}, got {type(value).__name__}") from None
     return "static", value
 
 
@@ -372,15 +369,15 @@ def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -
         except OverflowError:
             raise CallError(f"argument {name}: a Python integer is an i64 here, got {value}") from None
         return "weak", type(value)
-    requirement = f"argument {name}: expected arrays, numbers or hashable values"
+    requirement = ": expected arrays, numbers or hashable values"
     try:
         array = as_array(value)
     except CallError:
         raise
     except Exception as e:  # raised by the value's own conversion to an array
-        raise CallError(f"{requirement}, got {type(value).__name__} ({e})") from None
+        raise CallError(f"argument {name}{requirement}, got {type(value).__name__} ({e})") from None
     if array is None:
-        return static(value, requirement)
+        return static(value, name, requirement)
     if array.dtype not in BY_DTYPE:
         raise CallError(f"argument {name}: no element type holds {array.dtype}")
     arrays.append(array)
