@@ -378,18 +378,14 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     return x if high is None else minimum(x, high)
 
 
-def _larger_or_smaller(ufunc: str, operator: str) -> Callable[[Any, Any], Any]:
+def _larger_or_smaller(ufunc: str, operator: str, x: Any, y: Any) -> Any:
     """The larger or smaller one, NaN where one of them is."""
-
-    def choose(x: Any, y: Any) -> Any:
-        if not by_dali(x, y):
-            return ufunc_of_trace(ufunc, x, y)
-        if not isinstance(x, TracedArray):
-            x, y = y, x
-        found = apply(operator, x, y)  # y if an operand is NaN
-        return apply("dali.where", apply("dali.ne", x, x), x, found) if found.dtype.kind == "f" else found
-
-    return choose
+    if not by_dali(x, y):
+        return ufunc_of_trace(ufunc, x, y)
+    if not isinstance(x, TracedArray):
+        x, y = y, x
+    found = apply(operator, x, y)  # y if an operand is NaN
+    return apply("dali.where", apply("dali.ne", x, x), x, found) if found.dtype.kind == "f" else found
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -429,7 +425,7 @@ def _has_arrays(parts: Sequence[Any]) -> bool:
     return any(isinstance(p, (TracedArray, np.ndarray, list)) for p in parts)
 
 
-maximum, minimum = _larger_or_smaller("maximum", "dali.max"), _larger_or_smaller("minimum", "dali.min")
+maximum, minimum = (partial(_larger_or_smaller, f"{m}imum", f"dali.{m}") for m in ("max", "min"))
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     **{n: _reduction(n) for n in ("sum", "prod")},
     "mean": mean,

@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 # commands that are functions of another module than that of their name
 MODULES = {"cache": "doctor", "import": "importing", "lower": "show", "verify": "check", "viz": "show"}
-MODULES |= dict.fromkeys(("completion", "lsp"), "editor")
+MODULES |= {"completion": "editor", "explain": "ops", "lsp": "editor"}
 Argument = tuple[list[str], dict[str, Any]]
 
 

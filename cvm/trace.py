@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partialmethod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -426,15 +427,10 @@ def _operator(name: str, *operands: Any) -> Any:
     return found
 
 
-def _binary(name: str) -> Callable[..., Any]:
-    def operate(self: TracedArray, other: Any, *modulus: Any) -> Any:
-        if modulus:
-            fail("arrays have no powers modulo a number")
-        if name == "power" and self.tracer.rules == "numpy":
-            return _power(self, other)
-        return _operator(name, self, other)
-
-    return operate
+def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
+    if modulus:
+        fail("arrays have no powers modulo a number")
+    return _power(self, other) if name == "power" and self.tracer.rules == "numpy" else _operator(name, self, other)
 
 
 def _power(x: TracedArray, y: Any) -> Any:
@@ -447,17 +443,13 @@ def _power(x: TracedArray, y: Any) -> Any:
     return _operator("power", x, y)
 
 
-def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:
-    return lambda self, other: _operator(name, other, self)
+def _reflected(self: TracedArray, name: str, other: Any) -> Any:
+    return _operator(name, other, self)
 
 
-def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
-
-    def operate(self: TracedArray, other: Any) -> Any:
-        self.change_in_place(f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements")
-        return into(self, _binary(name)(self, other))
-
-    return operate
+def _in_place(self: TracedArray, name: str, other: Any) -> Any:
+    self.change_in_place(f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements")
+    return into(self, _binary(self, name, other))
 
 
 _BINARY = {
@@ -466,12 +458,12 @@ _BINARY = {
 }  # fmt: skip
 SIGNS = dict(zip(_BINARY.values(), ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"], strict=True))
 for _python, _ufunc in _BINARY.items():
-    setattr(TracedArray, f"__{_python}__", _binary(_ufunc))
-    setattr(TracedArray, f"__r{_python}__", _reflected(_ufunc))
-    setattr(TracedArray, f"__i{_python}__", _in_place(_ufunc))
+    setattr(TracedArray, f"__{_python}__", partialmethod(_binary, _ufunc))
+    setattr(TracedArray, f"__r{_python}__", partialmethod(_reflected, _ufunc))
+    setattr(TracedArray, f"__i{_python}__", partialmethod(_in_place, _ufunc))
 for _python, _ufunc in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():  # fmt: skip
-    setattr(TracedArray, f"__{_python}__", _binary(_ufunc))
+    setattr(TracedArray, f"__{_python}__", partialmethod(_binary, _ufunc))
 for _python, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
     setattr(TracedArray, f"__{_python}__", lambda self, name=_ufunc: _operator(name, self))
-TracedArray.__divmod__ = _binary("divmod")  # type: ignore[attr-defined]
-TracedArray.__rdivmod__ = _reflected("divmod")  # type: ignore[attr-defined]
+TracedArray.__divmod__ = partialmethod(_binary, "divmod")  # type: ignore[attr-defined]
+TracedArray.__rdivmod__ = partialmethod(_reflected, "divmod")  # type: ignore[attr-defined]

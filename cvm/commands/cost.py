@@ -9,7 +9,7 @@ import math
 import re
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -54,7 +54,7 @@ def cost(options: Namespace) -> int:
 
 def counted(program: Level, entry: str, options: CompileOptions, sizes: Mapping[str, int]) -> dict[str, Cost]:
     """The cost of a call by operation, where there are operations, and by kernel; of a graph that of a tick."""
-    f: Any = compiled(program, entry, "cpu", options)
+    f = compiled(program, entry, "cpu", options)
     return {by: f.cost(by, **sizes) for by in (("operation", "kernel") if isinstance(program, Module) else ("kernel",))}
 
 
@@ -138,7 +138,7 @@ def roofline() -> Roofline:
 
 def _fastest(kernel: str, x: np.ndarray) -> float:
     """The seconds of a kernel's fastest run."""
-    run: Callable[..., np.ndarray] = compiled(read_kernels(kernel, "roofline.loops"), "kernels", "cpu")
+    run = compiled(read_kernels(kernel, "roofline.loops"), "kernels", "cpu")
     out, times = run(x), []
     for _ in range(ROUNDS):
         began = time.perf_counter()

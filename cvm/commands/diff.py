@@ -20,6 +20,7 @@ from cvm.commands.inputs import inputs, random_arrays
 from cvm.commands.inputs import load as load_arrays
 from cvm.commands.levels import Level, compiled, entries, read_level, signature
 from cvm.commands.opt import text_after
+from cvm.commands.run import named
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.plan import Plan
@@ -28,7 +29,8 @@ from cvm.dialect.program.module import Module
 
 TRIES = 400  # calls that making the arguments small may take
 Arrays = list[np.ndarray]
-Evaluate = Callable[[Arrays], dict[str, np.ndarray]]
+Values = Mapping[str, np.ndarray]
+Evaluate = Callable[[Arrays], Values]
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Side:
     entry: str = "main"
     program: Level | None = None
     target: str = "cpu"
-    saved: Mapping[str, np.ndarray] | None = None
+    saved: Values | None = None
 
     @property
     def function(self) -> Function:
@@ -67,14 +69,8 @@ class Side:
         if isinstance(program, Module):
             tapped = replace(function, results=tuple(self.values()[n] for n in names), declared=None, return_spans=())
             program = program.with_functions({**program.functions, self.entry: tapped})
-        f: Any = compiled(program, self.entry, self.target)
-        results = [v.name for v in f.function.results]
-
-        def call(arrays: Arrays) -> dict[str, np.ndarray]:
-            found = f(*[a.copy() for a in arrays])
-            return dict(zip(results, found if isinstance(found, tuple) else (found,), strict=True))
-
-        return call
+        f = compiled(program, self.entry, self.target)
+        return lambda arrays: named(f, f(*[a.copy() for a in arrays]))
 
 
 @dataclass(frozen=True)
@@ -159,9 +155,7 @@ def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) 
     return "\n".join(_text(a, b, at(small) or found, small))
 
 
-def first_difference(
-    a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray], ulps: int = 0, kernels: bool = False
-) -> Difference | None:
+def first_difference(a: Values, b: Values, ulps: int = 0, kernels: bool = False) -> Difference | None:
     """The first value, in the order of the first side, with elements more than some units in the last place apart."""
     for name, x in a.items():
         if name not in b:

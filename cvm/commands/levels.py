@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import cvm
 from cvm.cli import Usage
@@ -21,8 +21,6 @@ from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.unused_values import unused_values
 from cvm.jit.compile import compile_program
-from cvm.jit.functions.clocked_program import CompiledGraph
-from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import DEFAULT, CompileOptions
 
 Level: TypeAlias = Module | Formulas | Plan
@@ -95,10 +93,8 @@ def entries(program: Level) -> list[str]:
     return [*program.functions] if isinstance(program, Module) else [program.name]
 
 
-def compiled(
-    program: Level, entry: str, target: str = "reference", options: CompileOptions = DEFAULT
-) -> CompiledFunction | CompiledGraph:
-    """A function, or the kernels, compiled for a target."""
+def compiled(program: Level, entry: str, target: str = "reference", options: CompileOptions = DEFAULT) -> Any:
+    """A function, or the kernels, compiled for a target; of a graph, an object with its state."""
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
     from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference
@@ -119,9 +115,7 @@ def compiled(
 def signature(program: Level) -> Function:
     """The arguments and results of kernels, as a function without operations."""
     assert not isinstance(program, Module)
-    found = compiled(program, program.name).function
-    assert isinstance(found, Function)
-    return found
+    return compiled(program, program.name).function
 
 
 def parsed_sizes(items: Sequence[str]) -> dict[str, int]:

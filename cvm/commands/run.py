@@ -61,9 +61,8 @@ def run(options: Namespace) -> int:
     arrays = [] if function is None else inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
-        f: Any = compiled(
-            program, options.entry, options.target, CompileOptions(options.optimize, sanitize=options.sanitize)
-        )
+        code_options = CompileOptions(options.optimize, sanitize=options.sanitize)
+        f = compiled(program, options.entry, options.target, code_options)
         compiling = time.perf_counter() - began
     with waiting("running"):
         began = time.perf_counter()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from cvm.cli import Usage
 from cvm.commands.io import load, page, suffix_of, write
@@ -26,7 +25,7 @@ def lower(options: Namespace) -> int:
     program = read_level(options.program)
     if options.ranges and not isinstance(program, Module):
         raise Usage("--ranges shows the ranges of a program's values, and this program is below them")
-    f: Any = compiled(program, options.entry, "reference", CompileOptions(options.optimize))
+    f = compiled(program, options.entry, "reference", CompileOptions(options.optimize))
     text = print_ranges(f.module) if options.ranges else f.lower(options.to)
     write(options.output, text.encode())
     return 0

@@ -182,7 +182,7 @@ def digest(test: Filetest, command: Command) -> Golden:
     program, found = _program(test, command), {}
     for entry in entries(program):
         for target in _targets(command, ["cpu"]):
-            f: Any = compiled(program, entry, target)
+            f = compiled(program, entry, target)
             if isinstance(f, CompiledGraph):
                 raise Usage(f"@{entry} is a graph; digests are of functions")
             returned = f(*random_arrays(f.function, int(seed)))
@@ -276,7 +276,7 @@ def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:
 
 
 def _call(program: Level, call: Call, target: str) -> str | None:
-    f: Any = compiled(program, call.function, target)
+    f = compiled(program, call.function, target)
     if len(declared := [a.known_type for a in f.function.arguments]) != len(call.arguments):
         return f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
     try:

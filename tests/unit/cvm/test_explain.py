@@ -12,7 +12,7 @@ from cvm.parser import check
 from cvm.parser.error_examples import snippets
 
 from cvm import cli
-from cvm.commands.explain import GENERAL, rule_of, rules, violations
+from cvm.commands.ops import GENERAL, rule_of, rules, violations
 
 ROOT = Path(__file__).parents[3]
 CODES = re.compile(r'"((?:parse|op|value|func|call|const|graph|limit|program)\.[a-z_]+)"')
