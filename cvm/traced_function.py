@@ -283,7 +283,8 @@ def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> Tra
     """The function, compiled for each signature it is called with."""
     target = TARGETS.get(options.target)
     direct = target is not None and target.is_direct and options.compile.optimize > 0 and fastcall.usable()
-    return (fastcall.direct(TracedFunction) if direct else TracedFunction)(function, options)
+    kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
+    return kind(function, options)
 
 
 def difference_text(name: str, differences: Sequence[tuple[str, Span]]) -> str:
