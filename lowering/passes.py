@@ -118,7 +118,6 @@ def run_passes(
     `ready` gets each kernel as soon as no kernel pass is left for it; `watch` gets each pass with what it transformed and
     what that became.
     """
-
     for of_kernels, found in groupby(passes, lambda p: p.unit is Kernel):
         for group in [[*found]] if of_kernels else [[p] for p in found]:
             item = _through(group, item, context, ready, watch)

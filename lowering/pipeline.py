@@ -95,13 +95,8 @@ LOOPS = (build_loops, fuse_kernels, in_place, split_complex)
 # CPU
 
 CPU_LOOPS = (narrow_storage, fuse_rows, place_buffers)
-VERSIONS = (  # one kernel to several
-    broadcast_versions,
-    reduction_versions,
-    lower_contraction,
-    partition_reduction,
-    split_reduction,
-)
+# one kernel to several
+VERSIONS = (broadcast_versions, reduction_versions, lower_contraction, partition_reduction, split_reduction)
 NESTS = (
     cache_row,
     inline_lets,

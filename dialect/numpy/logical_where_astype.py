@@ -83,11 +83,13 @@ def astype(element: ElementType) -> Ufunc:
 
 
 def in_range(element: ElementType) -> Ufunc:
-    """The conversion of a Python integer, which must be in the range of the element type (NEP 50)."""
-    low, high = element.limits if element.is_integer else (0, 1)
+    """The conversion of a Python integer, which must be in the range of an integer element type (NEP 50)."""
+    if not element.is_integer:
+        return astype(element)
+    low, high = element.limits
 
     def numpy(x: Any) -> np.ndarray:
-        if element.is_integer and ((x < low) | (x > high)).any():
+        if ((x < low) | (x > high)).any():
             raise OverflowError(DOES_NOT_FIT)
         return np.asarray(x).astype(element.dtype)
 

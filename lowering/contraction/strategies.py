@@ -79,8 +79,7 @@ def lower_by_strategy(
     c = match_contraction(kernel)
     problem = Problem(kernel, c, constants, ranges)
     if c is None and (cut := split_groups(kernel)) is not None and (groups := problem.reshaped(cut.kernel)) is not None:
-        lowered = lower_by_strategy(groups.kernel, groups.constants, groups.ranges, explained)
-        lowered = groups.viewed(lowered)
+        lowered = groups.viewed(lower_by_strategy(groups.kernel, groups.constants, groups.ranges, explained))
         if lowered is None or not isinstance(cut.whole, Expr):
             return lowered
         return lowered.or_else(cut.whole, _plain(kernel, "other"))
