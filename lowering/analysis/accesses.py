@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 
@@ -10,9 +11,10 @@ from ...dialect.ir.sizes import Dim
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor, Var
-from ...dialect.notation.traverse import children, walk
+from ...dialect.notation.traverse import children, rewrite, walk
 
-Accesses = dict[Tensor, list[tuple[Expr, ...]]]
+Indices = tuple[Expr, ...]
+Accesses = dict[Tensor, list[Indices]]
 
 
 @lru_cache(maxsize=256)
@@ -34,6 +36,27 @@ def accesses(block: ir.Block) -> tuple[Accesses, Accesses]:
     for s in stores(block):
         stored.setdefault(s.tensor, []).append(s.indices)
     return read, stored
+
+
+def redirect(block: ir.Block, target: Callable[[Tensor, Indices], tuple[Tensor, Indices] | None]) -> ir.Block:
+    """The block with its accesses at other elements of other tensors; an access without a target stays."""
+
+    def read(e: Expr) -> Expr | None:
+        found = target(e.tensor, e.indices) if isinstance(e, Read) else None
+        return None if found is None else Read(found[0], tuple(rewrite(i, read) for i in found[1]))
+
+    def store(s: ir.Statement) -> ir.Block | None:
+        found = target(s.tensor, s.indices) if isinstance(s, ir.Store) else None
+        return None if found is None else (replace(s, tensor=found[0], indices=found[1]),)
+
+    return ir.map_expressions(ir.rewrite_block(block, store), lambda e: rewrite(e, read))
+
+
+def with_tensors(kernel: ir.Kernel, body: ir.Block, moved: Callable[[Tensor], Tensor]) -> ir.Kernel:
+    """The kernel with this body and its parameters moved, those that it writes last, each once."""
+    written = tuple(dict.fromkeys(map(moved, kernel.outputs)))
+    read = tuple(dict.fromkeys(t for p in kernel.inputs if (t := moved(p)) not in written))
+    return replace(kernel, parameters=(*read, *written), body=body, results=len(written))
 
 
 def every_access(block: ir.Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:

@@ -10,34 +10,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Shape
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor
-from ...dialect.notation.loops import Kernel, map_expressions
-from ...dialect.notation.traverse import rewrite
-from ..analysis.accesses import reads, stores
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
+from ...dialect.notation.loops import Kernel
+from ..analysis.accesses import accesses, redirect
 
 
 def delinearize(kernel: Kernel) -> Kernel:
-    found: dict[Tensor, list[tuple[Expr, ...]]] = {}
-    for r in reads(kernel.body):
-        found.setdefault(r.tensor, []).append(r.indices)
-    for s in stores(kernel.body):
-        found.pop(s.tensor, None)
-    axes = {t: a for t, places in found.items() if t in kernel.parameters and (a := _axis(t.shape, places)) is not None}
+    read, stored = accesses(kernel.body)
+    only_read = {t: places for t, places in read.items() if t in kernel.parameters and t not in stored}
+    axes = {t: a for t, places in only_read.items() if (a := _axis(t.shape, places)) is not None}
     if not axes:
         return kernel
-    made = {t: replace(t, shape=_cut(t.shape, axis, *parts)) for t, (axis, parts) in axes.items()}
+    tensors = {t: replace(t, shape=_cut(t.shape, axis, *parts)) for t, (axis, parts) in axes.items()}
 
-    def change(e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.tensor in axes:
-            axis = axes[e.tensor][0]
-            at = tuple(rewrite(i, change) for i in e.indices)
-            pair = _pair(at[axis])
-            assert pair is not None
-            return made[e.tensor][_cut(at, axis, *pair)]
-        return None
+    def target(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]] | None:
+        if tensor not in axes:
+            return None
+        axis, _ = axes[tensor]
+        pair = _pair(at[axis])
+        assert pair is not None
+        return tensors[tensor], _cut(at, axis, *pair)
 
-    body = map_expressions(kernel.body, lambda e: rewrite(e, change))
-    return replace(kernel, body=body, parameters=tuple(made.get(p, p) for p in kernel.parameters))
+    parameters = tuple(tensors.get(p, p) for p in kernel.parameters)
+    return replace(kernel, body=redirect(kernel.body, target), parameters=parameters)
 
 
 def _axis(shape: Shape, places: list[tuple[Expr, ...]]) -> tuple[int, tuple[int, int]] | None:

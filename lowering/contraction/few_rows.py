@@ -22,7 +22,7 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, substitute_block, vector_loop
+from ...dialect.notation.loops import Alloc, Block, For, Let, Store, substitute_block, vector_loop
 from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
@@ -30,7 +30,7 @@ from ..processor import processor
 from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
 from .match import Contraction, LoweredContraction, SumOfProducts, stores_columns, sum_of_products
 from .pack_panels import SQUARE
-from .problem import Constants, Problem, matched_strategy
+from .problem import Problem, matched_strategy
 from .vnni_packing import extent_of, known_terms, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
@@ -76,9 +76,9 @@ class FewRows:
         return beside[0] if beside and (beside[0] is self.column or terms) else None
 
 
-def match_few_rows(kernel: Kernel, constants: Constants) -> FewRows | None:
+def match_few_rows(problem: Problem) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
-    nest = sum_of_products(kernel, 1)
+    nest = sum_of_products(problem.kernel, 1)
     if nest is None or nest.accumulator.element.kind != "float":
         return None
     column, axes = nest.loops[-1], nest.reduction_axes
@@ -89,7 +89,7 @@ def match_few_rows(kernel: Kernel, constants: Constants) -> FewRows | None:
         return None
     if depends(nest.a, {column}) or not stores_columns(nest.epilogue, column):
         return None
-    return FewRows(nest, known_terms(nest.b, constants, (column, *axes)))
+    return FewRows(nest, known_terms(nest.b, problem.constants, (column, *axes)))
 
 
 def why_not_few_rows(found: FewRows | None) -> str:
@@ -120,7 +120,7 @@ def few_rows_cost(found: FewRows) -> float:
     return (found.count or 1) * vectors * processor().fma_cycles
 
 
-def lower_few_rows(kernel: Kernel, found: FewRows, constants: Constants) -> LoweredContraction:
+def lower_few_rows(problem: Problem, found: FewRows) -> LoweredContraction:
     """The kernel that multiplies so, and its weights: a direct convolution whose pixels are the rows. Rows of unknown number go one
     after the other over a panel."""
     _, axes, guard, values, weights, accumulator, epilogue = found.nest
@@ -134,7 +134,7 @@ def lower_few_rows(kernel: Kernel, found: FewRows, constants: Constants) -> Lowe
     vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
     form = DirectConvolution if found.known is not None else _InPlace if found.along is found.column else _ByBlocks
     tile = Tile(count, min(vectors, -(-extent_of(found.column) // lanes_of(c))))
-    return form(Pixels(kernel, c, kernel, c), constants, tile).lowered()
+    return form(Pixels(problem.kernel, c, problem.kernel, c), problem.constants, tile).lowered()
 
 
 class _InPlace(DirectConvolution):
@@ -172,10 +172,4 @@ class _ByBlocks(_InPlace):
         return (Alloc(block), For(b, (Let(first, b * deep), For(self.v, (fill,)), steps)))
 
 
-def _build(problem: Problem, found: FewRows) -> LoweredContraction:
-    return lower_few_rows(problem.kernel, found, problem.constants)
-
-
-FEW_ROWS = matched_strategy(
-    "few_rows", lambda p: match_few_rows(p.kernel, p.constants), why_not_few_rows, few_rows_cost, _build
-)
+FEW_ROWS = matched_strategy("few_rows", match_few_rows, why_not_few_rows, few_rows_cost, lower_few_rows)

@@ -9,6 +9,7 @@ Legal where the nest is a contraction (`match`). Pays from `processor().packing_
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.plan import Kernels
@@ -28,10 +29,6 @@ def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     lowered = strategies.lower_by_strategy(plain, constants, ranges)
     if lowered is None:
         return None
-    kernels = (
-        replace(k, condition=kernel.condition, sum_order="terms", scheduled=k in lowered.ready).only(
-            lowered.where.get(k)
-        )
-        for k in lowered.kernels
-    )
-    return Kernels(tuple(kernels), {**views, **lowered.views}, lowered.constants)
+    own = partial(replace, condition=kernel.condition, sum_order="terms")
+    kernels = tuple(own(k, scheduled=k in lowered.ready).only(lowered.where.get(k)) for k in lowered.kernels)
+    return Kernels(kernels, {**views, **lowered.views}, lowered.constants)

@@ -60,11 +60,8 @@ class PanelTiling:
         """Panels go by so many, the groups in `turn`; `panel` is the one at hand. Each goes over so many shares of the rows,
         one after the other."""
         self.several, self.shares, self.share = several, shares, ex.Var("share", I64)
-        self.shape = (
-            *((shares,) if shares > 1 else ()),
-            *(i.extent for i in self.c.outer),
-            divided(self.panels, several),
-        )
+        outer = (*([shares] if shares > 1 else []), *(i.extent for i in self.c.outer))
+        self.shape = (*outer, divided(self.panels, several))
         self.flat = ex.Index("panel", product(self.shape))
         self.turn: ex.Expr = ex.Var("panel", I64) if len(self.shape) > 1 else self.flat
         self.panel: ex.Expr = self.turn if several == 1 else ex.Var("at", I64)
@@ -145,10 +142,8 @@ class PanelTiling:
         loop = replace(loop, start=part * each, stop=ex.minimum(part * each + each, count))
         waiting = ex.Tensor("held", (tile.extent * height, self.width), self.element, "stack")
         line = tile * height + r
-        load, save = (
-            ir.Store(sums, place, waiting[line, self.place]),
-            ir.Store(waiting, (line, self.place), sums[place]),
-        )
+        at = (line, self.place)
+        load, save = ir.Store(sums, place, waiting[at]), ir.Store(waiting, at, sums[place])
         n, c = ex.Index("n", tile.extent * height), ex.Index("c", self.width)
         clear = ir.vector_loop(c, ir.Store(waiting, (n, c), ex.constant(0, self.element)))
         add_part = (start, ir.Alloc(sums), self.each(r, load), loop, self.each(r, save))

@@ -20,20 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, Var, conjunction, unflatten
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Store,
-    map_expressions,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
@@ -54,7 +42,7 @@ class Contraction:
     a: Expr
     b: Expr
     accumulator: Tensor
-    epilogue: Block
+    epilogue: ir.Block
 
     @property
     def columns(self) -> tuple[Index, ...]:
@@ -65,13 +53,13 @@ class Contraction:
         """The indices but the outer ones whose extents only a call tells."""
         return {i for i in (self.row, *self.columns, *self.reduction_axes) if not isinstance(i.extent, int)}
 
-    def finish(self, sum: Expr, values: Mapping[Expr, Expr]) -> Block:
+    def finish(self, sum: Expr, values: Mapping[Expr, Expr]) -> ir.Block:
         """The epilogue of a sum, with values for the contraction's indices."""
 
         def of_sum(e: Expr) -> Expr | None:
             return sum if isinstance(e, Read) and e.tensor is self.accumulator else None
 
-        return substitute_block(map_expressions(self.epilogue, lambda e: rewrite(e, of_sum)), {**values})
+        return ir.substitute_block(ir.map_expressions(self.epilogue, lambda e: rewrite(e, of_sum)), {**values})
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +70,11 @@ class LoweredContraction:
     all together compute the contraction where `exact` holds.
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[ir.Kernel, ...]
     views: Mapping[Tensor, Tensor] = field(default_factory=dict)
     constants: Mapping[Tensor, np.ndarray] = field(default_factory=dict)
-    ready: frozenset[Kernel] = frozenset()
-    where: Mapping[Kernel, Expr] = field(default_factory=dict)
+    ready: frozenset[ir.Kernel] = frozenset()
+    where: Mapping[ir.Kernel, Expr] = field(default_factory=dict)
     exact: Expr | bool = True
 
     def only(self, condition: Expr) -> LoweredContraction:
@@ -109,22 +97,22 @@ class LoweredContraction:
         )
 
 
-def parallel_loop(name: str, places: Sequence[tuple[Var, Dim]], body: Block) -> For:
+def parallel_loop(name: str, places: Sequence[tuple[Var, Dim]], body: ir.Block) -> ir.For:
     """One parallel loop over all places, with a name for each of a place's indices."""
     shape = tuple(extent for _, extent in places)
     flat = Index(name, product(shape))
-    lets = [Let(var, e) for (var, _), e in zip(places, unflatten(flat, shape), strict=True)]
-    return For(flat, (*lets, *body), kind="parallel")
+    lets = [ir.Let(var, e) for (var, _), e in zip(places, unflatten(flat, shape), strict=True)]
+    return ir.For(flat, (*lets, *body), kind="parallel")
 
 
-def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
+def kernel_from_body(kernel: ir.Kernel, name: str, body: ir.Block, result: Sequence[Tensor]) -> ir.Kernel:
     """A kernel that takes part in another one's work."""
     own = {s.tensor for s in stores(body)}
     given = dict.fromkeys(
         r.tensor for r in reads(body)
     )  # in the order of their reads, which decides between equal names
     inputs = sorted_tensors([t for t in given if t not in own and t.space in ("argument", "constant", "heap")])
-    return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
+    return ir.Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
 
 class SumOfProducts(NamedTuple):
@@ -136,7 +124,7 @@ class SumOfProducts(NamedTuple):
     a: Expr
     b: Expr
     accumulator: Tensor
-    epilogue: Block
+    epilogue: ir.Block
 
     def with_b_along(self, indices: set[Expr]) -> SumOfProducts:
         """The same, its factors swapped unless b depends on the indices."""
@@ -149,7 +137,7 @@ class SumOfProducts(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def match_contraction(kernel: Kernel) -> Contraction | None:
+def match_contraction(kernel: ir.Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
     found = sum_of_products(kernel)
     if found is None or any(isinstance(i.extent, int) and i.extent < 1 for i in (*found.loops, *found.reduction_axes)):
@@ -169,7 +157,7 @@ def match_contraction(kernel: Kernel) -> Contraction | None:
     return Contraction(tuple(i for i in loops if i not in (row, window, column)), row, window, column, *found[1:])
 
 
-def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
+def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
     """The loop indices on which only one factor of a float sum of products depends, and those of the other."""
     found = sum_of_products(kernel)
     if found is None or found.accumulator.element.kind != "float":
@@ -178,7 +166,7 @@ def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
     return [i for i in of_a if i not in of_b], [i for i in of_b if i not in of_a]
 
 
-def windowed(kernel: Kernel) -> SumOfProducts | None:
+def windowed(kernel: ir.Kernel) -> SumOfProducts | None:
     """The sum of products by which a kernel moves a window, `a`, over an array, `b`, along its last two loops, all sizes known;
     None if it moves no window."""
     found = sum_of_products(kernel)
@@ -205,16 +193,16 @@ class Reduction:
     guard: tuple[Expr, ...]
     accumulator: Tensor
     start: Expr
-    update: Block
-    epilogue: Block
+    update: ir.Block
+    epilogue: ir.Block
 
 
 @lru_cache(maxsize=8)
-def match_reduction(kernel: Kernel, least_loops: int = 2) -> Reduction | None:
+def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None:
     """The reduction that a kernel is; None if it is none."""
     loops, block = _chain(kernel.body)
     match block:
-        case (Alloc(acc), Store(again, (), start), For() as loop, *epilogue) if again is acc:
+        case (ir.Alloc(acc), ir.Store(again, (), start), ir.For() as loop, *epilogue) if again is acc:
             reduction_axes, inner = _chain((loop,))
         case _:
             return None
@@ -224,7 +212,7 @@ def match_reduction(kernel: Kernel, least_loops: int = 2) -> Reduction | None:
     return Reduction(loops, reduction_axes, guard, acc, start, inner, tuple(epilogue))
 
 
-def sum_of_products(kernel: Kernel, least_loops: int = 2) -> SumOfProducts | None:
+def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | None:
     """The sum of products that a kernel is; None if it is none."""
     found = match_reduction(kernel, least_loops)
     factors = None if found is None else factors_of_update(found.update, found.accumulator)
@@ -233,48 +221,48 @@ def sum_of_products(kernel: Kernel, least_loops: int = 2) -> SumOfProducts | Non
     return SumOfProducts(found.loops, found.reduction_axes, found.guard, *factors, found.accumulator, found.epilogue)
 
 
-def _chain(block: Block) -> tuple[tuple[Index, ...], Block]:
+def _chain(block: ir.Block) -> tuple[tuple[Index, ...], ir.Block]:
     """The indices of loops that hold nothing but each other, and the innermost body."""
     found: list[Index] = []
-    while len(block) == 1 and isinstance(s := block[0], For) and is_whole(s):
+    while len(block) == 1 and isinstance(s := block[0], ir.For) and is_whole(s):
         found.append(s.index)
         block = s.body
     return tuple(found), block
 
 
-def _guard(block: Block) -> tuple[tuple[Expr, ...], Block]:
+def _guard(block: ir.Block) -> tuple[tuple[Expr, ...], ir.Block]:
     match block:
-        case (If(condition, then, ()),):
+        case (ir.If(condition, then, ()),):
             return tuple(conjunction(condition)), then
     return (), block
 
 
-def factors_of_update(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
+def factors_of_update(block: ir.Block, acc: Tensor) -> tuple[Expr, Expr] | None:
     """a and b of acc = acc + a * b, or acc = fma(a, b, acc)."""
     match block:
-        case (Store(tensor, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (
+        case (ir.Store(tensor, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (
             tensor is again is acc
         ):
             pass
-        case (Store(tensor, (), Apply("fma", (a, b, Read(again, ())), _)),) if tensor is again is acc:
+        case (ir.Store(tensor, (), Apply("fma", (a, b, Read(again, ())), _)),) if tensor is again is acc:
             pass
         case _:
             return None
     return None if any(isinstance(n, Read) and n.tensor is acc for e in (a, b) for n in walk(e)) else (a, b)
 
 
-def _is_plain(block: Block) -> bool:
+def _is_plain(block: ir.Block) -> bool:
     """Test whether the epilogue computes and stores values without reading an array that it writes."""
     written = {s.tensor for s in _results(block)}
-    requires = any(isinstance(s, Assert) for s in statements(block))
+    requires = any(isinstance(s, ir.Assert) for s in ir.statements(block))
     return is_straight(block) and bool(written) and not requires and not any(r.tensor in written for r in reads(block))
 
 
-def _results(epilogue: Block) -> list[Store]:
+def _results(epilogue: ir.Block) -> list[ir.Store]:
     """The stores to arrays other than the kernel's own buffers."""
     own = allocated(epilogue)
     return [s for s in stores(epilogue) if s.tensor not in own]
 
 
-def stores_columns(epilogue: Block, column: Index) -> bool:
+def stores_columns(epilogue: ir.Block, column: Index) -> bool:
     return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in _results(epilogue))

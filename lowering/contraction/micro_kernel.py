@@ -65,8 +65,8 @@ class MicroKernel:
     def steps_together(self, steps: Dim) -> int:
         """The steps that are unrolled: two, where registers have room for the columns of both, since LLVM loads early.
         Of one vector it would load the words of all rows."""
-        held = (self.rows + 2) * self.vectors + 1 + self.product.temporaries
-        fits = self.vectors > 1 and held <= processor().vector_registers + 1
+        registers = (self.rows + 2) * self.vectors + 1 + self.product.temporaries
+        fits = self.vectors > 1 and registers <= processor().vector_registers + 1
         return 2 if fits and is_multiple(steps, 2) else 1
 
     def cost(self, rows: Dim | None, blocks: Dim | None, more: float = 0) -> float:
@@ -85,11 +85,8 @@ def _best(
     """The micro-kernel of least cost for a processor, the one at hand."""
     least_rows = MIN_ORDERED if rows is None else rows
     least_blocks = inf if blocks is None else blocks
-    found = [
-        m
-        for m in product.shapes(along)
-        if m.rows <= least_rows and (m.vectors == fixed if fixed else m.vectors <= least_blocks)
-    ]
+    low_enough = (m for m in product.shapes(along) if m.rows <= least_rows)
+    found = [m for m in low_enough if (m.vectors == fixed if fixed else m.vectors <= least_blocks)]
     return min(found, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
 
 

@@ -11,20 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import TRUE, Expr, Index, Read, Tensor, Var, as_index, both, constant, minimum
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    nested,
-    substitute_block,
-    vector_loop,
-)
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
@@ -69,7 +57,7 @@ class PanelPacking:
         self.plain_read = (
             read if read is not None and is_plain(read) and not c.guard else None
         )  # columns that are read once
-        self.kernels: list[Kernel] = []
+        self.kernels: list[ir.Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
         self.row_bits: Expr | None = None  # the bits of their words that are flipped
@@ -88,7 +76,7 @@ class PanelPacking:
             tiles = rows // (tiling.height * processor().tuning.share_tiles)
             tiling.by_groups(1, max(1, min(-(-PIECES // count), tiles, most)))
 
-    def contracted(self, body: Block) -> LoweredContraction:
+    def contracted(self, body: ir.Block) -> LoweredContraction:
         tiles = self.tiling.each_panel(body)
         return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
@@ -114,13 +102,13 @@ class PanelPacking:
         known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
         return None if known is None else self.words.packed(known)
 
-    def squares(self, axis: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
+    def squares(self, axis: Index, lanes: ir.Block, placed: Callable[[ir.Block], ir.Block]) -> ir.Block:
         """The vectors of several steps along an index, so that squares of their loads are transposed in registers."""
         side = SQUARE // self.element.bytes
         t, u = Index("t", axis.extent // side), Index("u", side)
-        square = For(u, substitute_block(lanes, {axis: t * side + u}), kind="unrolled")
-        rest = For(axis, placed(lanes), as_index(t.extent * side))
-        return For(t, placed((square,))), *(() if is_multiple(axis.extent, side) else (rest,))
+        square = ir.For(u, ir.substitute_block(lanes, {axis: t * side + u}), kind="unrolled")
+        rest = ir.For(axis, placed(lanes), as_index(t.extent * side))
+        return ir.For(t, placed((square,))), *(() if is_multiple(axis.extent, side) else (rest,))
 
     def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
         """The words of a factor by a kernel, a line for each of these."""
@@ -130,7 +118,7 @@ class PanelPacking:
         self.views[flat] = words
         return flat
 
-    def columns(self) -> tuple[Block, Expr] | None:
+    def columns(self) -> tuple[ir.Block, Expr] | None:
         """The statements that fill a panel with words, and a word of it."""
         panels = self.panels_of(self.words, self.step)
         if panels is not None:
@@ -140,12 +128,12 @@ class PanelPacking:
             return None
         self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
         panel = self.buffer("panel", self.words.steps)
-        return (Alloc(panel), *self.of_image(image, panel)), self.in_panel(panel, self.step)
+        return (ir.Alloc(panel), *self.of_image(image, panel)), self.in_panel(panel, self.step)
 
-    def unpacked(self) -> tuple[Block, Expr]:
+    def unpacked(self) -> tuple[ir.Block, Expr]:
         """The statements that fill a panel with factors as they are, and the factor of a step."""
         panel = self.buffer("full", self.tiling.terms)
-        return (Alloc(panel), *self.of_factors(panel)), self.in_panel(panel, self.tiling.k)
+        return (ir.Alloc(panel), *self.of_factors(panel)), self.in_panel(panel, self.tiling.k)
 
     def buffer(self, name: str, steps: Dim) -> Tensor:
         """One panel."""
@@ -155,38 +143,37 @@ class PanelPacking:
     def in_panel(self, panel: Tensor, step: Expr) -> Read:
         return panel[(*self.tiling.own, step, self.tiling.place)]
 
-    def of_image(self, image: PackedInput, to: Tensor) -> Block:
+    def of_image(self, image: PackedInput, to: Tensor) -> ir.Block:
         """Fills a panel with words of an image."""
         tiling, words = self.tiling, self.words
         at = tuple(substitute(e, tiling.column(tiling.lane)) for e in image.at)
-        store = Store(to, self.in_panel(to, words.step).indices, flipped(image.words[at], self.column_bits))
+        store = ir.Store(to, self.in_panel(to, words.step).indices, flipped(image.words[at], self.column_bits))
         apart = stride(image.words, at, tiling.lane)
         if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
-            return (tiling.placed(nested(words.reduction_axes, (vector_loop(tiling.lane, store),))),)
-        return (tiling.placed((For(tiling.lane, nested(words.reduction_axes, (store,))),)),)
+            return (tiling.placed(ir.nested(words.reduction_axes, (ir.vector_loop(tiling.lane, store),))),)
+        return (tiling.placed((ir.For(tiling.lane, ir.nested(words.reduction_axes, (store,))),)),)
 
-    def of_factors(self, to: Tensor) -> Block:
+    def of_factors(self, to: Tensor) -> ir.Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
         c, tiling, lane = self.c, self.tiling, self.tiling.lane
         at, values = self.in_panel(to, tiling.k).indices, tiling.column(lane)
-        load, zero = Store(to, at, substitute(c.b, values)), Store(to, at, constant(0, to.element))
+        load, zero = ir.Store(to, at, substitute(c.b, values)), ir.Store(to, at, constant(0, to.element))
         tests = [substitute(g, values) for g in c.guard]
         if self.is_transposed(c.b):
-            inner: Block = (If(_all(tests), (load,)),) if tests else (load,)
-            alone = tiling.placed((For(lane, narrowed(nested(c.reduction_axes, inner))),))
-            return (*self._cleared(to), alone) if tests else (alone,)
-        step: Block = (vector_loop(lane, load),)
+            inner: ir.Block = (ir.If(_all(tests), (load,)),) if tests else (load,)
+            alone = tiling.placed((ir.For(lane, narrowed(ir.nested(c.reduction_axes, inner))),))
+            if not tests:
+                return (alone,)
+            k, column = Index("s", tiling.terms), Index("c", tiling.width)
+            clear = ir.Store(to, (*tiling.own, k, column), constant(0, to.element))
+            return ir.For(k, (ir.vector_loop(column, clear),)), alone
+        step: ir.Block = (ir.vector_loop(lane, load),)
         if tests:
             last = tiling.lanes - 1
             ends = [(g, end) for g in c.guard for end in ((0, last) if depends(g, {c.column}) else (0,))]
             inside = _all([substitute(g, tiling.column(as_index(end))) for g, end in ends])
-            step = (If(inside, step, (For(lane, (If(_all(tests), (load,), (zero,)),)),)),)
-        return (tiling.placed(nested(c.reduction_axes, step)),)
-
-    def _cleared(self, to: Tensor) -> Block:
-        step, column = Index("s", self.tiling.terms), Index("c", self.tiling.width)
-        zero = Store(to, (*self.tiling.own, step, column), constant(0, to.element))
-        return (For(step, (vector_loop(column, zero),)),)
+            step = (ir.If(inside, step, (ir.For(lane, (ir.If(_all(tests), (load,), (zero,)),)),)),)
+        return (tiling.placed(ir.nested(c.reduction_axes, step)),)
 
     def panels_of(self, terms: Terms, k: Expr) -> Expr | None:
         """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
@@ -223,7 +210,7 @@ class PanelPacking:
             value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
         lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
         if self.is_transposed(value) and len(terms.reduction_axes) == 1:
-            body = nested((*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed))
+            body = ir.nested((*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed))
         else:
             order = (*self.beside, *terms.reduction_axes, panel)
             body = by_words(terms, self.c.b if isinstance(terms, Words) else value, order, lambda e: placed(lanes(e)))
@@ -237,20 +224,20 @@ class PanelPacking:
 
     def into_panels(
         self, packed: Tensor, at: Sequence[Expr], terms: Terms, panel: Expr
-    ) -> tuple[Callable[[Expr], Block], Callable[[Block], Block]]:
+    ) -> tuple[Callable[[Expr], ir.Block], Callable[[ir.Block], ir.Block]]:
         """The vectors of a step that go to a panel, and what has them at each of the panel's blocks."""
         tiling = self.tiling
 
-        def lanes(value: Expr) -> Block:
+        def lanes(value: Expr) -> ir.Block:
             word = flipped(substitute(value, tiling.column(tiling.lane)), self.column_bits)
-            return (vector_loop(tiling.lane, Store(packed, (*at, terms.step, tiling.place), word)),)
+            return (ir.vector_loop(tiling.lane, ir.Store(packed, (*at, terms.step, tiling.place), word)),)
 
-        def placed(body: Block) -> Block:
-            return substitute_block((tiling.placed(body, unrolled=True),), {tiling.panel: panel})
+        def placed(body: ir.Block) -> ir.Block:
+            return ir.substitute_block((tiling.placed(body, unrolled=True),), {tiling.panel: panel})
 
         return lanes, placed
 
-    def some_panels(self, terms: Terms) -> tuple[Block, Expr] | None:
+    def some_panels(self, terms: Terms) -> tuple[ir.Block, Expr] | None:
         """The statements that fill several panels, and an element of the current one: rows of the array are read in
         longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
         for deep panels, and for so few that threads share the rows.
@@ -272,29 +259,26 @@ class PanelPacking:
         last = panel if is_multiple(count, tiling.several) else minimum(panel, count - 1)
         lanes, placed = self.into_panels(to, (m,), terms, last)
         if self.is_transposed(self.c.b) and len(terms.reduction_axes) == 1:
-            body = nested((m,), self.squares(terms.reduction_axes[0], lanes(self.c.b), placed))
+            body = ir.nested((m,), self.squares(terms.reduction_axes[0], lanes(self.c.b), placed))
         else:
             body = self.along_rows(terms, m, panel, lanes(self.c.b))
         at = tiling.panel - tiling.turn * tiling.several if tiling.several > 1 else as_index(0)
-        return (Alloc(to), *body), to[at, terms.step, tiling.place]
+        return (ir.Alloc(to), *body), to[at, terms.step, tiling.place]
 
-    def along_rows(self, terms: Terms, m: Index, panel: Expr, lanes: Block) -> Block:
+    def along_rows(self, terms: Terms, m: Index, panel: Expr, lanes: ir.Block) -> ir.Block:
         """Loops over the terms around the vectors of all blocks of some panels, with names for where these begin."""
-        lets: list[Let] = []
-        body: list[Statement] = []
+        lets: list[ir.Let] = []
+        body: list[ir.Statement] = []
         for n, v in np.ndindex(self.tiling.several, self.tiling.together):
             number = as_index(n)
-            at: dict[Expr, Expr] = {
-                self.tiling.panel: substitute(panel, {m: number}),
-                self.tiling.v: as_index(v),
-                m: number,
-            }
+            begin = substitute(panel, {m: number})
+            at: dict[Expr, Expr] = {self.tiling.panel: begin, self.tiling.v: as_index(v), m: number}
             names: dict[Expr, Expr] = {}
             for let in self.tiling.begins():
                 names[let.var] = var = Var(f"{let.var.name}{n}_{v}", let.var.type)
-                lets.append(Let(var, substitute(let.value, at)))
-            body += substitute_block(lanes, {**at, **names})
-        return *lets, *nested(terms.reduction_axes, tuple(body))
+                lets.append(ir.Let(var, substitute(let.value, at)))
+            body += ir.substitute_block(lanes, {**at, **names})
+        return *lets, *ir.nested(terms.reduction_axes, tuple(body))
 
 
 def _all(conditions: Sequence[Expr]) -> Expr:

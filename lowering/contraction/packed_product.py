@@ -173,16 +173,16 @@ def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
     rows, columns = (
         (interval(e, problem.ranges, problem.constants), m) for e, m in ((c.a, sizes.rows), (c.b, sizes.columns))
     )
-    for (values, unsigned), (others, signed), swapped in ((columns, rows, False), (rows, columns, True)):
-        others = others if isinstance(signed.size, int) else Interval(*I8.limits)
+    for (values, unsigned), (signed_values, signed), swapped in ((columns, rows, False), (rows, columns, True)):
+        signed_values = signed_values if isinstance(signed.size, int) else Interval(*I8.limits)
         limits = (values.high,) if isinstance(unsigned.size, int) else LIMITS
-        limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, others)), None)
+        limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed_values)), None)
         sign = unsigned.negative
-        if sign is not True and limit is not None and others.within(I8):
+        if sign is not True and limit is not None and signed_values.within(I8):
             no_sign = () if sign is False else (~sign,)
             exact = both(*no_sign, unsigned.size <= limit, signed.size <= I8.limits[1])
             packing = packing_of(problem, INT8_PAIR_PRODUCTS)
-            words = _words_per_widening(packing, limit, others, swapped)
+            words = _words_per_widening(packing, limit, signed_values, swapped)
             body = _words(packing, partial(_widened, swapped), words)
             return None if body is None else replace(packing.contracted(body), exact=exact)
     return None

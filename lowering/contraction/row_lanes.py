@@ -97,12 +97,8 @@ class _RowLanes(DirectConvolution):
         turns = self.columns_of(last)
         steps: ir.Block = (ir.For(last, (self.each(add),)),)
         if turns is not None:
-            each = [
-                ir.substitute_block((self.each(add, some),), {last: ex.as_index(k)})
-                for k, some in enumerate(turns)
-                if some
-            ]
-            steps = tuple(s for block in each for s in block)
+            each = [(k, self.each(add, some)) for k, some in enumerate(turns) if some]
+            steps = tuple(s for k, step in each for s in ir.substitute_block((step,), {last: ex.as_index(k)}))
         for axis in reversed(around):
             start, stop = (substitute(e, at) for e in self.inside(axis))
             steps = (ir.For(axis, steps, start, stop),)

@@ -42,12 +42,12 @@ def with_sign_offset(sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKer
             exact, sign = both(signed.size <= I8.limits[1], _is_byte(unsigned)), unsigned.negative
             if exact is False or plain != (sign is False):
                 continue
-            made = kernels(swapped)
-            if not plain and not made.offset(sign):
+            form = kernels(swapped)
+            if not plain and not form.offset(sign):
                 if not isinstance(sign, Expr):
                     continue
                 exact = both(exact, ~sign)
-            lowered = made.lower()
+            lowered = form.lower()
             return None if lowered is None else replace(lowered, exact=exact)
     return None
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, as_index, both
 from ...dialect.notation.traverse import children, rewrite
-from ..analysis.accesses import every_access
+from ..analysis.accesses import every_access, redirect
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ def split_groups(kernel: ir.Kernel) -> SplitGroups | None:
             divisors = {n for e in ir.nodes(kernel.body) if (n := _group(e, s.index)) is not None}
             count = _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None
             if count is not None:
-                return _Cut(s, *count).made(kernel)
+                return _Cut(s, *count).kernel(kernel)
     return None
 
 
@@ -63,32 +63,47 @@ class _Cut:
     def __init__(self, loop: ir.For, count: int, size: Dim) -> None:
         self.loop, self.old, self.count, self.size = loop, loop.index, count, size
         self.group, self.index = Index("g", count), Index(loop.index.name, size)
-        self.axes: dict[Tensor, tuple[int, Dim]] = {}  # that become two, the second of this size
-        self.tensors: dict[Tensor, Tensor] = {}
 
-    def made(self, kernel: ir.Kernel) -> SplitGroups | None:
+    def kernel(self, kernel: ir.Kernel) -> SplitGroups | None:
         """The kernel with the loop cut; None where its index is also used otherwise."""
         found: dict[Tensor, set[tuple[int, ...]]] = {}
+        axes: dict[Tensor, tuple[int, Dim]] = {}  # that become two, the second of this size
         for tensor, at in every_access(kernel.body):
-            found.setdefault(tensor, set()).add(tuple(n for n, i in enumerate(at) if self.part(i) is not None))
-            if any(i is not self.old and self.part(i) is None and self.otherwise(i) for i in at):
+            parts = {n: size for n, i in enumerate(at) if (size := self.part(i)) is not None}
+            found.setdefault(tensor, set()).add(tuple(parts))
+            if any(n not in parts and self.otherwise(i) for n, i in enumerate(at)):
                 return None
-            for n, i in enumerate(at):
-                if (size := self.part(i)) is not None:
-                    self.axes[tensor] = n, size
-        if any(len(places) > 1 or len(*places) > 1 for t in self.axes if (places := found[t])):
+            for part in parts.items():
+                axes[tensor] = part
+        if any(len(places) > 1 or len(*places) > 1 for t in axes if (places := found[t])):
             return None
+        tensors: dict[Tensor, Tensor] = {}
         tests: dict[object, Expr] = {}
-        for t, (n, size) in self.axes.items():
+        for t, (n, size) in axes.items():
             if not (isinstance(t.shape[n], int) and isinstance(size, int)):
                 tests[_written(t.shape[n]), _written(size)] = as_index(t.shape[n]).eq(as_index(size) * self.count)
             elif t.shape[n] != size * self.count:
                 return None
-            self.tensors[t] = replace(t, shape=(*t.shape[:n], self.count, size, *t.shape[n + 1 :]))
-        body = ir.map_expressions(ir.rewrite_block(kernel.body, self.cut), lambda e: rewrite(e, self.change))
+            tensors[t] = replace(t, shape=(*t.shape[:n], self.count, size, *t.shape[n + 1 :]))
+
+        def target(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]] | None:
+            if tensor not in axes:
+                return None
+            n, _ = axes[tensor]
+            inner = self.index if at[n] is self.old else children(at[n])[1]
+            return tensors[tensor], (*at[:n], self.group, inner, *at[n + 1 :])
+
+        def group(e: Expr) -> Expr | None:
+            return self.group if _group(e, self.old) is not None else None
+
+        def cut(s: ir.Statement) -> ir.Block | None:
+            return ir.nested((self.group, self.index), self.loop.body) if s is self.loop else None
+
+        body = redirect(ir.rewrite_block(kernel.body, cut), target)
+        body = ir.map_expressions(body, lambda e: rewrite(e, group))
         if any(e is self.old for e in ir.nodes(body)):
             return None
-        parameters = tuple(self.tensors.get(p, p) for p in kernel.parameters)
+        parameters = tuple(tensors.get(p, p) for p in kernel.parameters)
         return SplitGroups(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
 
     def part(self, e: Expr) -> Dim | None:
@@ -104,26 +119,6 @@ class _Cut:
     def otherwise(self, e: Expr) -> bool:
         """Test whether an expression uses the index other than by its group."""
         return e is self.old or (_group(e, self.old) is None and any(self.otherwise(c) for c in children(e)))
-
-    def placed(self, tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        n, _ = self.axes[tensor]
-        inner = self.index if at[n] is self.old else children(at[n])[1]
-        return (*at[:n], self.group, inner, *at[n + 1 :])
-
-    def change(self, e: Expr) -> Expr | None:
-        if _group(e, self.old) is not None:
-            return self.group
-        if isinstance(e, Read) and e.tensor in self.axes:
-            at = self.placed(e.tensor, e.indices)
-            return Read(self.tensors[e.tensor], tuple(rewrite(i, self.change) for i in at))
-        return None
-
-    def cut(self, s: ir.Statement) -> ir.Block | None:
-        if s is self.loop:
-            return (ir.For(self.group, (ir.For(self.index, ir.rewrite_block(self.loop.body, self.cut)),)),)
-        if isinstance(s, ir.Store) and s.tensor in self.axes:
-            return (replace(s, tensor=self.tensors[s.tensor], indices=self.placed(s.tensor, s.indices)),)
-        return None
 
 
 def _written(size: Dim) -> object:

@@ -68,13 +68,8 @@ def lower_by_strategy(
     ranges: Ranges = MappingProxyType({}),
     explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
-    """Replace a contraction by kernels that pack its operands and multiply them tile by tile.
-
-        for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = f(acc) } }
-        =>  kernels that pack a and b;  for panel { for tile { sums in registers; ...; y[r, q] = f(sums) } }
-
-    Legal for sums of products whose epilogue stores contiguous columns. Pays from processor().packing_products on; None
-    where no strategy applies. Constants are packed here, once. `explained` receives the candidates of every problem.
+    """The kernels of a contraction by the strategies of least cost; None where none applies or pays. Constants are packed here,
+    once. `explained` receives the candidates of every problem.
     """
     c = match_contraction(kernel)
     problem = Problem(kernel, c, constants, ranges)
@@ -98,11 +93,11 @@ def lower_by_strategy(
     lowered = _after_magnitudes(problem.magnitudes, lowered)
     if not isinstance(large, Expr):
         return lowered
-    small = _plain(kernel, "small")
-    rows = match_few_rows(small.kernels[0], constants)
-    if rows is not None and rows.known is not None and not why_not_weights(rows):
-        small = lower_few_rows(small.kernels[0], rows, constants)
-    return lowered.or_else(large, small)
+    plain = _plain(kernel, "small")
+    small = replace(problem, kernel=plain.kernels[0])
+    rows = match_few_rows(small)
+    few = rows is not None and rows.known is not None and not why_not_weights(rows)
+    return lowered.or_else(large, lower_few_rows(small, rows) if rows is not None and few else plain)
 
 
 def _plain(kernel: Kernel, name: str) -> LoweredContraction:

@@ -3,7 +3,7 @@
     rows[r, j, k] = a[r, 2 j, k] & 0xffff | a[r, 2 j + 1, k] << 16
     image[j, h, w] = x[2 j, h - 1, w - 1] & 0xffff | x[2 j + 1, h - 1, w - 1] << 16      zeros beyond the edges of x
 
-One index of the fold is taken two by two, or four by four; where its extent is no multiple, zeros go with the last. The
+One reduction axis is taken two by two, or four by four; where its extent is no multiple, zeros go with the last. The
 rows are a matrix with a line for each row. The image has the axes of the array that the columns are read from, as far as
 they are reached, so that reading it needs no guard. Constants are packed here.
 """
@@ -20,20 +20,8 @@ import numpy as np
 
 from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
+from ...dialect.notation import expressions as ex
 from ...dialect.notation.affine import Affine, affine, affine_conditions
-from ...dialect.notation.expressions import (
-    Cast,
-    Const,
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    as_index,
-    both,
-    constant,
-    flat_index,
-    minimum,
-)
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Block, For, If, Store, nested, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute, walk
@@ -45,7 +33,7 @@ WORD = 32  # bits
 class Terms:
     """The terms of a sum as they are, one in each step."""
 
-    reduction_axes: tuple[Index, ...]
+    reduction_axes: tuple[ex.Index, ...]
 
     @property
     def shape(self) -> Shape:
@@ -56,24 +44,24 @@ class Terms:
         return product(self.shape)
 
     @property
-    def step(self) -> Expr:
-        return flat_index(self.reduction_axes, self.shape)
+    def step(self) -> ex.Expr:
+        return ex.flat_index(self.reduction_axes, self.shape)
 
-    def value(self, e: Expr) -> Expr:
+    def value(self, e: ex.Expr) -> ex.Expr:
         """A step's value of a factor."""
         return e
 
     def packed(self, array: np.ndarray) -> np.ndarray:
-        """The same of known factors, whose last axes are the fold's."""
+        """The same of known factors, whose last axes are reduced."""
         return array.reshape(*array.shape[: array.ndim - len(self.reduction_axes)], -1)
 
 
 @dataclass(frozen=True, eq=False)
 class Words(Terms):
-    """The terms of a sum, one index of the fold `many` by `many`: `index` goes over those from `part` * many on."""
+    """The terms of a sum, one reduction axis `many` by `many`: `index` goes over those from `part` * many on."""
 
-    index: Index
-    part: Index
+    index: ex.Index
+    part: ex.Index
     many: int
 
     @property
@@ -81,7 +69,7 @@ class Words(Terms):
         """Test whether the last step may be partial."""
         return not is_multiple(self.index.extent, self.many)
 
-    def value(self, e: Expr) -> Expr:
+    def value(self, e: ex.Expr) -> ex.Expr:
         return word(self.each(e), self.many)
 
     def packed(self, array: np.ndarray) -> np.ndarray:
@@ -89,47 +77,45 @@ class Words(Terms):
             packed_words(array, self.reduction_axes.index(self.part) - len(self.reduction_axes), self.many)
         )
 
-    def each(self, e: Expr) -> list[Expr]:
+    def each(self, e: ex.Expr) -> list[ex.Expr]:
         """An expression at each of the terms of a word."""
         extent = self.index.extent
         count = min(self.many, extent) if isinstance(extent, int) else self.many
         return [substitute(e, {self.index: self.part * self.many + n}) for n in range(count)]
 
 
-def pack_k_axis(reduction_axes: Sequence[Index], many: int) -> Words:
+def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
     """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
     the one that needs the fewest zeros."""
     found = [i for i in reduction_axes if is_multiple(i.extent, many)] or [
         i for i in reduction_axes if not isinstance(i.extent, int)
     ]
-    index = (
-        found[0]
-        if found
-        else min(reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
-    )
+    if found:
+        return words_along(found[0], reduction_axes, many)
+    index = min(reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
     return words_along(index, reduction_axes, many)
 
 
-def words_along(index: Index, reduction_axes: Sequence[Index], many: int) -> Words:
+def words_along(index: ex.Index, reduction_axes: Sequence[ex.Index], many: int) -> Words:
     """This index taken by so many."""
-    part = Index(index.name, divided(index.extent, many))
+    part = ex.Index(index.name, divided(index.extent, many))
     return Words(tuple(part if i is index else i for i in reduction_axes), index, part, many)
 
 
-def extent_of(index: Index | None) -> int:
+def extent_of(index: ex.Index | None) -> int:
     """The extent of an index, where it is known."""
     extent = size_of(index)
     assert isinstance(extent, int)
     return extent
 
 
-def size_of(index: Index | None) -> Dim:
+def size_of(index: ex.Index | None) -> Dim:
     return 1 if index is None else index.extent
 
 
-def at_least(size: Dim, least: int) -> Expr | bool:
+def at_least(size: Dim, least: int) -> ex.Expr | bool:
     """Test whether a size is at least `least`; a run-time condition for an unknown size."""
-    return size >= least if isinstance(size, int) else as_index(size) >= least
+    return size >= least if isinstance(size, int) else ex.as_index(size) >= least
 
 
 def divided(size: Dim, by: int) -> Dim:
@@ -143,9 +129,9 @@ def is_multiple(size: Dim, of: int) -> bool:
     return isinstance(rest, int) and rest == 0
 
 
-def tile_start(tile: Expr, size: Dim, each: int) -> Expr:
+def tile_start(tile: ex.Expr, size: Dim, each: int) -> ex.Expr:
     """The first element of a tile; a last one that would reach beyond the end moves back."""
-    return tile * each if is_multiple(size, each) else minimum(tile * each, size - each)
+    return tile * each if is_multiple(size, each) else ex.minimum(tile * each, size - each)
 
 
 def tile_elements(size: int, tiles: int, each: int) -> np.ndarray:
@@ -153,17 +139,17 @@ def tile_elements(size: int, tiles: int, each: int) -> np.ndarray:
     return np.minimum(np.arange(tiles) * each, size - each)[:, None] + np.arange(each)
 
 
-def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
+def word(terms: Sequence[ex.Expr], many: int, first: int = 0) -> ex.Expr:
     """Terms beside each other in a word of so many, zeros in the other places."""
     bits = WORD // many
-    placed: list[Expr] = []
+    placed: list[ex.Expr] = []
     for n, term in enumerate(terms, first):
         term = term & ((1 << bits) - 1) if n < many - 1 else term
         placed.append(term << (bits * n) if n else term)
     return reduce(lambda a, b: a | b, placed)
 
 
-def flipped(word: Expr, bits: Expr | None) -> Expr:
+def flipped(word: ex.Expr, bits: ex.Expr | None) -> ex.Expr:
     """A word with these bits flipped."""
     return word if bits is None else word ^ bits
 
@@ -179,52 +165,54 @@ def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
 # what is read
 
 
-def only_read(e: Expr) -> Read | None:
+def only_read(e: ex.Expr) -> ex.Read | None:
     """The one array that a factor is a function of, the place of the read being all that indices have a part in."""
-    found = [n for n in walk(e) if isinstance(n, Read)]
+    found = [n for n in walk(e) if isinstance(n, ex.Read)]
     if len(found) != 1:
         return None
-    rest = rewrite(e, lambda n: constant(0, n.type) if n is found[0] else None)
-    return None if any(isinstance(n, Index) for n in walk(rest)) else found[0]
+    rest = rewrite(e, lambda n: ex.constant(0, n.type) if n is found[0] else None)
+    return None if any(isinstance(n, ex.Index) for n in walk(rest)) else found[0]
 
 
-def read_at(e: Expr, read: Read, at: Sequence[Expr]) -> Expr:
+def read_at(e: ex.Expr, read: ex.Read, at: Sequence[ex.Expr]) -> ex.Expr:
     """The factor with another place in the place of what it reads."""
-    return rewrite(e, lambda n: Read(read.tensor, tuple(at)) if n is read else None)
+    return rewrite(e, lambda n: ex.Read(read.tensor, tuple(at)) if n is read else None)
 
 
-def is_plain(read: Read) -> bool:
+def is_plain(read: ex.Read) -> bool:
     """Test whether an array is read along loop indices, each once."""
-    plain = [i for i in read.indices if isinstance(i, Index)]
-    return len(set(plain)) == len(plain) and all(isinstance(i, (Index, Const)) for i in read.indices)
+    plain = [i for i in read.indices if isinstance(i, ex.Index)]
+    return len(set(plain)) == len(plain) and all(isinstance(i, (ex.Index, ex.Const)) for i in read.indices)
 
 
-def known_terms(e: Expr, constants: Mapping[Tensor, np.ndarray], order: Sequence[Index]) -> np.ndarray | None:
+def known_terms(e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Sequence[ex.Index]) -> np.ndarray | None:
     """A constant factor's values, an axis for each of these indices."""
-    if isinstance(e, Cast) and e.type.is_integer and e.operand.type.is_integer and e.operand.type.bits < e.type.bits:
+    if isinstance(e, ex.Cast) and e.type.is_integer and e.operand.type.is_integer and e.operand.type.bits < e.type.bits:
         found = known_terms(e.operand, constants, order)
         return None if found is None else found.astype(e.type.dtype)
-    if not (isinstance(e, Read) and e.tensor in constants and is_plain(e)):
+    if not (isinstance(e, ex.Read) and e.tensor in constants and is_plain(e)):
         return None
     if not all(isinstance(i.extent, int) for i in order):
         return None
     array = constants[e.tensor].reshape([d for d in e.tensor.shape if isinstance(d, int)])
-    array = array[tuple(i.value if isinstance(i, Const) else slice(i.extent) for i in e.indices)]  # type: ignore[attr-defined]
-    plain = [i for i in e.indices if isinstance(i, Index)]
+    array = array[tuple(i.value if isinstance(i, ex.Const) else slice(i.extent) for i in e.indices)]  # type: ignore[attr-defined]
+    plain = [i for i in e.indices if isinstance(i, ex.Index)]
     return array.transpose([plain.index(i) for i in order]) if set(plain) == set(order) else None
 
 
 # rows
 
 
-def row_words(a: Expr, words: Words, rows: Sequence[Index], bits: Expr | None = None) -> tuple[Tensor, Block]:
+def row_words(
+    a: ex.Expr, words: Words, rows: Sequence[ex.Index], bits: ex.Expr | None = None
+) -> tuple[ex.Tensor, Block]:
     """The words of the rows, these bits flipped, and the loops that write them."""
-    packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
+    packed = ex.Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
     at = (*rows, *words.reduction_axes)
     return packed, by_words(words, a, at, lambda value: (Store(packed, at, flipped(value, bits)),))
 
 
-def by_words(words: Terms, e: Expr, order: Sequence[Index], store: Callable[[Expr], Block]) -> Block:
+def by_words(words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callable[[ex.Expr], Block]) -> Block:
     """Loops over indices around what is to be done with the word of a factor; the last of a `part` comes by itself where
     it may not be whole."""
     if not isinstance(words, Words) or not words.partial:
@@ -233,14 +221,14 @@ def by_words(words: Terms, e: Expr, order: Sequence[Index], store: Callable[[Exp
     last, rest = words.index.extent // words.many, words.index.extent % words.many
     n = order.index(words.part)
     before, after = order[:n], order[n + 1 :]
-    whole = Index(words.part.name, last)
+    whole = ex.Index(words.part.name, last)
     block = substitute_block(nested(after, store(word(terms, words.many))), {words.part: whole})
     body: Block = (For(whole, block),)
     for left in range(1, words.many) if not isinstance(rest, int) else (rest,):
-        inner = [Index(i.name, i.extent) for i in after]
-        values: dict[Expr, Expr] = {words.part: as_index(last), **dict(zip(after, inner, strict=True))}
+        inner = [ex.Index(i.name, i.extent) for i in after]
+        values: dict[ex.Expr, ex.Expr] = {words.part: ex.as_index(last), **dict(zip(after, inner, strict=True))}
         alone = nested(inner, substitute_block(store(word(terms[:left], words.many)), values))
-        body += alone if isinstance(rest, int) else (If(as_index(rest).eq(left), alone),)
+        body += alone if isinstance(rest, int) else (If(ex.as_index(rest).eq(left), alone),)
     return nested(before, body)
 
 
@@ -251,8 +239,8 @@ def by_words(words: Terms, e: Expr, order: Sequence[Index], store: Callable[[Exp
 class PackedInput:
     """The words of all that columns are read from; `at` gives the place of those of one step."""
 
-    words: Tensor
-    at: tuple[Expr, ...]
+    words: ex.Tensor
+    at: tuple[ex.Expr, ...]
     body: Block
 
 
@@ -261,11 +249,11 @@ class _Axis:
     """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a word's terms from each other
     (`between`)."""
 
-    index: Index
+    index: ex.Index
     low: int
     apart: int
     between: int
-    place: Expr  # of the words of a step
+    place: ex.Expr  # of the words of a step
     size: Dim  # of the array
 
     def within(self, term: int) -> tuple[int, Dim]:
@@ -277,18 +265,18 @@ class _Axis:
     def is_all(self, stop: Dim) -> bool:
         return same_size(stop, self.index.extent)
 
-    def read(self, term: int) -> Expr:
+    def read(self, term: int) -> ex.Expr:
         low = self.low + self.between * term
         return self.index * self.apart + low if low >= 0 else self.index * self.apart - -low
 
 
 def image_of(
-    b: Expr,
-    guard: Sequence[Expr],
+    b: ex.Expr,
+    guard: Sequence[ex.Expr],
     words: Words,
     inside: Collection[int] | None = None,
     space: str = "heap",
-    bits: Expr | None = None,
+    bits: ex.Expr | None = None,
 ) -> PackedInput | None:
     """The image of a factor that is read along sums of indices, with these of its axes, these bits flipped; None where it is
     read otherwise."""
@@ -301,11 +289,11 @@ def image_of(
     if len(axes) < len(found) or not axes:
         return None
 
-    def read_in(term: int) -> Expr:
+    def read_in(term: int) -> ex.Expr:
         at = [e if (a := found.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)]
         return read_at(b, read, at)
 
-    image = Tensor("image", tuple(a.index.extent for a in axes), I32, space)
+    image = ex.Tensor("image", tuple(a.index.extent for a in axes), I32, space)
     place = tuple(a.index for a in axes)
     terms = range(len(words.each(b)))
     within = [[a.within(n) for a in axes] for n in terms]
@@ -332,7 +320,7 @@ def image_of(
             body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
     around = len(_around(axes))
     if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
-        body = (*nested(place[around:], (Store(image, place, flipped(constant(0, I32), bits)),)), *body)
+        body = (*nested(place[around:], (Store(image, place, flipped(ex.constant(0, I32), bits)),)), *body)
     return PackedInput(image, tuple(a.place for a in axes), nested(place[:around], body))
 
 
@@ -355,9 +343,9 @@ def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
     return [(start, stop.key if isinstance(stop, Size) else stop) for start, stop in ranges]
 
 
-def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
+def _axis(e: ex.Expr, size: Dim, n: int, words: Words) -> _Axis | None:
     first, second, *_ = (affine(x) for x in words.each(e))
-    bounds = [(0, a.extent - 1) if isinstance(a, Index) else index_bounds(a) for a, _ in first.terms.values()]
+    bounds = [(0, a.extent - 1) if isinstance(a, ex.Index) else index_bounds(a) for a, _ in first.terms.values()]
     low = high = first.constant
     for (_, factor), (least, most) in zip(first.terms.values(), bounds, strict=True):
         if least is None or most is None:
@@ -366,18 +354,20 @@ def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
         high += factor * (most if factor > 0 else least)
     if (second - first).terms or not isinstance(low, int):
         return None
-    moving = {k: (a, f) for k, (a, f) in first.terms.items() if not isinstance(a, Index) or not same_size(a.extent, 1)}
+    moving = {
+        k: (a, f) for k, (a, f) in first.terms.items() if not isinstance(a, ex.Index) or not same_size(a.extent, 1)
+    }
     apart = reduce(gcd, (abs(f) for _, f in moving.values()), 0) or 1
     place = Affine({k: (a, f // apart) for k, (a, f) in moving.items()}, (first.constant - low) // apart)
-    index = Index(f"i{n}", (high - low) // apart + 1)
+    index = ex.Index(f"i{n}", (high - low) // apart + 1)
     return _Axis(index, low, apart, (second - first).constant, place.expression(), size)
 
 
-def is_edge(condition: Expr, read: Read) -> bool:
+def is_edge(condition: ex.Expr, read: ex.Read) -> bool:
     """Test whether a guard only keeps the read inside of its array."""
     sums = affine_conditions(condition)
     edges = [affine(e) for e in read.indices]
-    edges += [affine(as_index(d)).plus(-1) - affine(e) for e, d in zip(read.indices, read.tensor.shape, strict=True)]
+    edges += [affine(ex.as_index(d)).plus(-1) - affine(e) for e, d in zip(read.indices, read.tensor.shape, strict=True)]
     same = [[d for edge in edges if not (d := s - edge).terms and not d.constant] for s in sums or []]
     return bool(same) and all(same)
 
@@ -388,12 +378,12 @@ def _around(axes: Sequence[_Axis]) -> Sequence[_Axis]:
 
 
 def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()) -> Block:
-    """The parts of an image's axes for which something is wanted: branches in the loops that are around, or a loop."""
-    tests: list[Expr | bool] = []
+    """The parts of an image's axes that a body is for: branches in the loops that are around, or a loop."""
+    tests: list[ex.Expr | bool] = []
     for n, (a, (start, stop)) in enumerate(zip(axes, ranges, strict=True)):
         if n >= len(_around(axes)):
-            body = (For(a.index, body, as_index(start), None if a.is_all(stop) else as_index(stop)),)
+            body = (For(a.index, body, ex.as_index(start), None if a.is_all(stop) else ex.as_index(stop)),)
         else:
-            tests += [a.index >= start if start else True, True if a.is_all(stop) else a.index < as_index(stop)]
-    held = both(*tests)
-    return (If(held, body, otherwise),) if isinstance(held, Expr) else body
+            tests += [a.index >= start if start else True, True if a.is_all(stop) else a.index < ex.as_index(stop)]
+    inside = ex.both(*tests)
+    return (If(inside, body, otherwise),) if isinstance(inside, ex.Expr) else body

@@ -58,8 +58,8 @@ def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[
         sum = affine(e)
         k = next((k for k in reduction_axes if sum.factor(k) == 1 and extent_of(k) == 3), None)
         if k is not None and sum.factor(along) == 1 and len(sum.terms) == 2:
-            others = [i for n, i in enumerate(read.indices) if n != axis]
-            return None if any(depends(i, {k, along}) for i in others) else (axis, k)
+            alone = not any(depends(i, {k, along}) for n, i in enumerate(read.indices) if n != axis)
+            return (axis, k) if alone else None
     return None
 
 
@@ -154,12 +154,8 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
 
 
 def _strategy(name: str, transform: WinogradTransform) -> Strategy:
-    applies, cost, build = (
-        partial(why_not_winograd, transform),
-        partial(_cost, transform),
-        partial(lower_winograd, transform),
-    )
-    return Strategy(name, applies, cost, build)
+    why_not, cost = partial(why_not_winograd, transform), partial(_cost, transform)
+    return Strategy(name, why_not, cost, partial(lower_winograd, transform))
 
 
 WINOGRAD = _strategy("winograd_4x4", WINOGRAD_F4X4_3X3), _strategy("winograd_2x2", WINOGRAD_F2X2_3X3)

@@ -207,12 +207,8 @@ class WinogradKernels:
 
     def multiply(self, image: ex.Tensor, weights: ex.Tensor, tiled: bool) -> ir.Block:
         """The loop over panels: multiplied by those of all rows, and sums transformed back."""
-        panel, group, tile = (
-            ex.Index("panel", self.panels),
-            ex.Index("group", self.groups),
-            ex.Index("tile", self.tiles),
-        )
-        per = -(-self.tiles // self.groups)
+        panel, group = ex.Index("panel", self.panels), ex.Index("group", self.groups)
+        tile, per = ex.Index("tile", self.tiles), -(-self.tiles // self.groups)
         row = ir.Let(ex.Var("row", I64), tile_start(tile, extent_of(self.c.row), self.height))
 
         def weight(n: ex.Index, step: ex.Expr, r: ex.Index) -> ex.Expr:

@@ -17,27 +17,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...dialect.ir.sizes import product
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
 from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    map_expressions,
-    nodes,
-    rewrite_block,
-    statements,
-)
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..passes import scheduled_gpu_pass
 from ..reductions.lane_reduction import lane_reduction
+from .contraction_tiles import guarded
 
 WIDTHS = (8, 16, 32)
 
@@ -47,13 +35,13 @@ class _Unfit(Exception):
 
 
 @scheduled_gpu_pass
-def block_reduce(kernel: Kernel) -> Kernel | None:
+def block_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
     """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no order, get lanes first."""
     if is_mapped(kernel):
         return None
     kernel = kernel if reduces_floats(kernel) else lane_reduction(kernel)
     indices, block = independent_loops(kernel)
-    buffers = {s.tensor for s in statements(block) if isinstance(s, Alloc) and len(s.tensor.shape) == 1}
+    buffers = {s.tensor for s in ir.statements(block) if isinstance(s, ir.Alloc) and len(s.tensor.shape) == 1}
     widths = {t.shape[0] for t in buffers}
     if len(widths) != 1 or (width := widths.pop()) not in WIDTHS or not isinstance(width, int):
         return None
@@ -67,7 +55,9 @@ class _Team:
     def __init__(self, indices: list[Index], width: int) -> None:
         self.indices = indices
         self.width = width
-        self.held: dict[Tensor, Tensor] = {}  # the per-thread register of each register; of the sums, the current one
+        self.registers: dict[
+            Tensor, Tensor
+        ] = {}  # the per-thread register of each register; of the sums, the current one
         shape = tuple(i.extent for i in indices)
         count = product(shape)
         threads = block_size(count * width)
@@ -78,117 +68,116 @@ class _Team:
         self.places: dict[Expr, Expr] = dict(zip(indices, unflatten(number, shape), strict=True))
         self.valid = inside(number, count)
 
-    def blocks(self, block: Block) -> For:
-        return For(self.block_index, self.statements(block), kind="block")
+    def blocks(self, block: ir.Block) -> ir.For:
+        return ir.For(self.block_index, self.statements(block), kind="block")
 
-    def statements(self, block: Block) -> Block:
+    def statements(self, block: ir.Block) -> ir.Block:
         """A block's statements; those without lanes are grouped."""
-        made: list[Statement] = []
-        group: list[Statement] = []
+        done: list[ir.Statement] = []
+        group: list[ir.Statement] = []
         for n, s in enumerate(block):
-            if isinstance(s, Alloc):
-                made.append(Alloc(self.register(s.tensor)))
+            if isinstance(s, ir.Alloc):
+                done.append(ir.Alloc(self.register(s.tensor)))
             elif _has_lanes(s):
-                made += self.threads(group, block[n:])
+                done += self.threads(group, block[n:])
                 group = []
-                made += self.together(s)
+                done += self.together(s)
             else:
                 group.append(s)
-        return (*made, *self.threads(group, ()))
+        return (*done, *self.threads(group, ()))
 
     def register(self, tensor: Tensor) -> Tensor:
         if tensor.space != "register" or tensor.shape not in ((), (self.width,)):
             raise _Unfit
-        self.held[tensor] = Tensor(tensor.name, (self.thread.extent,), tensor.element, "register")
-        return self.held[tensor]
+        self.registers[tensor] = Tensor(tensor.name, (self.thread.extent,), tensor.element, "register")
+        return self.registers[tensor]
 
-    def threads(self, group: Sequence[Statement], later: Block) -> Block:
+    def threads(self, group: Sequence[ir.Statement], later: ir.Block) -> ir.Block:
         """Statements that every thread of a group executes."""
-        named = {s.var for s in group if isinstance(s, Let)}
-        if any(n in named for n in nodes(later) if isinstance(n, Var)):
+        named = {s.var for s in group if isinstance(s, ir.Let)}
+        if any(n in named for n in ir.nodes(later) if isinstance(n, Var)):
             raise _Unfit
         return (self.guarded(self.stores(tuple(group))),) if group else ()
 
-    def guarded(self, block: Block) -> For:
-        changed = map_expressions(block, lambda e: rewrite(e, self.change))
-        held: Block = (If(self.valid, changed),) if isinstance(self.valid, Expr) else changed
-        return For(self.thread, held, kind="thread")
+    def guarded(self, block: ir.Block) -> ir.For:
+        changed = ir.map_expressions(block, lambda e: rewrite(e, self.change))
+        return ir.For(self.thread, guarded(changed, self.valid), kind="thread")
 
     def change(self, e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.tensor in self.held:
-            return self.held[e.tensor][self.thread]
+        if isinstance(e, Read) and e.tensor in self.registers:
+            return self.registers[e.tensor][self.thread]
         return self.places.get(e)
 
-    def stores(self, block: Block) -> Block:
+    def stores(self, block: ir.Block) -> ir.Block:
         """The block with stores to per-thread registers, and array stores by the group's first thread only."""
 
-        def change(s: Statement) -> Block | None:
+        def change(s: ir.Statement) -> ir.Block | None:
             match s:
-                case Store(tensor, _, value) if tensor in self.held:
-                    return (Store(self.held[tensor], (self.thread,), value),)
-                case Store():
-                    return (If(self.lane.eq(0), (s,)),)
-                case Alloc():
+                case ir.Store(tensor, _, value) if tensor in self.registers:
+                    return (ir.Store(self.registers[tensor], (self.thread,), value),)
+                case ir.Store():
+                    return (ir.If(self.lane.eq(0), (s,)),)
+                case ir.Alloc():
                     raise _Unfit
-                case For() if s.kind != "serial":
+                case ir.For() if s.kind != "serial":
                     raise _Unfit
             return None
 
-        return rewrite_block(block, change)
+        return ir.rewrite_block(block, change)
 
-    def together(self, s: Statement) -> Block:
+    def together(self, s: ir.Statement) -> ir.Block:
         """A statement that the group executes by lanes."""
         match s:
-            case For(index, body, Const(0), _, "vector", self.width) if index.extent == self.width:
+            case ir.For(index, body, Const(0), _, "vector", self.width) if index.extent == self.width:
                 self.places[index] = self.lane
                 return (self.guarded(self.stores(body)),)
-            case For(index, (Store(tensor, (at,), value),)) if at is index and s.kind in ("vector", "unrolled"):
+            case ir.For(index, (ir.Store(tensor, (at,), value),)) if at is index and s.kind in ("vector", "unrolled"):
                 return self.halved(tensor, index, value)
-            case For(index, body, start, _, "serial"):
+            case ir.For(index, body, start, _, "serial"):
                 outer: set[Expr] = {*self.indices, *(i for i in self.places if isinstance(i, Index))}
                 if any(depends(e, outer) or not _plain(e) for e in (start, s.end)):
                     raise _Unfit
                 return self.within(replace(s, body=self.statements(body)))
-            case If(condition, then, otherwise) if _plain(condition) and not depends(condition, {*self.indices}):
-                return (If(condition, self.statements(then), self.statements(otherwise)),)
+            case ir.If(condition, then, otherwise) if _plain(condition) and not depends(condition, {*self.indices}):
+                return (ir.If(condition, self.statements(then), self.statements(otherwise)),)
         raise _Unfit
 
-    def within(self, s: For) -> Block:
+    def within(self, s: ir.For) -> ir.Block:
         """A serial loop inside of the thread loop, so that bounds are computed once per thread."""
         match s.body:
-            case (For(body=(If(condition, body, ()),), kind="thread") as every,) if condition is self.valid:
-                return (replace(every, body=(If(condition, (replace(s, body=body),)),)),)
-            case (For(kind="thread") as every,):
+            case (ir.For(body=(ir.If(condition, body, ()),), kind="thread") as every,) if condition is self.valid:
+                return (replace(every, body=(ir.If(condition, (replace(s, body=body),)),)),)
+            case (ir.For(kind="thread") as every,):
                 return (replace(every, body=(replace(s, body=every.body),)),)
         return (s,)
 
-    def halved(self, tensor: Tensor, index: Index, value: Expr) -> Block:
+    def halved(self, tensor: Tensor, index: Index, value: Expr) -> ir.Block:
         """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at distance n (butterfly)."""
         apart = index.extent
-        operands = list(reads((Store(tensor, (index,), value),)))
-        mine, other = self.held[tensor], Tensor("h", (self.thread.extent,), tensor.element, "register")
+        operands = list(reads((ir.Store(tensor, (index,), value),)))
+        own, combined = self.registers[tensor], Tensor("h", (self.thread.extent,), tensor.element, "register")
         if not isinstance(apart, int) or any(r.tensor is not tensor for r in operands):
             raise _Unfit
-        partner = mine[apply("xor", self.thread, as_index(apart))]
+        partner = own[apply("xor", self.thread, as_index(apart))]
 
         def change(e: Expr) -> Expr | None:
             if isinstance(e, Read):
-                return mine[self.thread] if e.indices[0] is index else partner
+                return own[self.thread] if e.indices[0] is index else partner
             return None
 
-        self.held[tensor] = other
-        step = Store(other, (self.thread,), rewrite(value, change))
-        return Alloc(other), For(self.thread, (step,), kind="thread")
+        self.registers[tensor] = combined
+        step = ir.Store(combined, (self.thread,), rewrite(value, change))
+        return ir.Alloc(combined), ir.For(self.thread, (step,), kind="thread")
 
 
-def _has_lanes(s: Statement) -> bool:
-    if not isinstance(s, (For, If)):
+def _has_lanes(s: ir.Statement) -> bool:
+    if not isinstance(s, (ir.For, ir.If)):
         return False
-    if isinstance(s, For) and s.kind == "unrolled" and s.index.extent == 1:
+    if isinstance(s, ir.For) and s.kind == "unrolled" and s.index.extent == 1:
         return True  # the last step of the butterfly
-    if isinstance(s, For) and s.kind == "vector":
+    if isinstance(s, ir.For) and s.kind == "vector":
         return True
-    return any(isinstance(i, For) and i.kind in ("vector", "unrolled") for i in statements((s,)))
+    return any(isinstance(i, ir.For) and i.kind in ("vector", "unrolled") for i in ir.statements((s,)))
 
 
 def _plain(e: Expr) -> bool:

@@ -11,12 +11,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from ...dialect.ir.sizes import Dim, larger, product
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, constant, unflatten
 from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, If, Statement, map_expressions, substitute_block
-from ...dialect.notation.traverse import rewrite, substitute
+from ...dialect.notation.loops import Alloc, Block, For, If, Statement, Store, nested
+from ...dialect.notation.traverse import substitute
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction
+from ..contraction.vnni_packing import divided
 from ..processor import processor
 
 LARGE, SMALL = (128, 64)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
@@ -46,11 +47,13 @@ class Tiles:
     """A kernel over tiles of `high` rows and `wide` columns, in steps along the reduced axis."""
 
     each: tuple[Index, ...]  # indices of a thread's sums
+    left: Tensor  # the buffer of the rows' factor
+    right: Tensor
+    acc: Tensor  # the sums, by thread
 
     def __init__(self, c: Contraction, steps: Dim) -> None:
         self.c = c
-        self.across = tuple(i for i in (c.window, c.column) if i is not None)
-        self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in self.across))
+        self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in c.columns))
         self.steps = larger(steps, 1)
         outer = tuple(i.extent for i in c.outer)
         large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), processor().gpu.multiprocessors)
@@ -66,19 +69,23 @@ class Tiles:
         return tuple(most if at_least(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
 
     def tiles(self, high: int, wide: int) -> tuple[Dim, Dim]:
-        return (self.rows + (high - 1)) // high, (self.columns + (wide - 1)) // wide
+        return divided(self.rows, high), divided(self.columns, wide)
 
-    @abstractmethod
     def buffers(self) -> Block:
         """The buffers of a block."""
+        return allocated(self.left, self.right, self.acc)
 
-    @abstractmethod
-    def clear(self) -> Block:
-        """The initialization of a thread's sums."""
+    def zero(self) -> Expr:
+        return constant(0, self.c.accumulator.element)
 
-    @abstractmethod
     def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
         """Loads of a step's factors into a thread's registers, and their stores to a half of the buffers."""
+        (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
+        return (*a, *b), (*left, *right)
+
+    @abstractmethod
+    def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
+        """The same of one factor, for its buffer."""
 
     @abstractmethod
     def products(self, half: Expr, last: bool) -> Block:
@@ -91,51 +98,43 @@ class Tiles:
     def block(self) -> For:
         step = Index("k", self.steps - 1)
         fetched, kept = self.fetch(as_index(0), as_index(0))
-        body: list[Statement] = [*self.buffers(), self.threads(self.clear()), self.threads((*fetched, *kept))]
+        clear = nested(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),), "unrolled")
+        body: list[Statement] = [*self.buffers(), self.threads(clear), self.threads((*fetched, *kept))]
         if at_least(self.steps, 2):
             half = step % 2
             fetched, kept = self.fetch(step + 1, 1 - half)
             body.append(For(step, (self.threads((*fetched, *self.products(half, False), *kept)),)))
         body.append(self.threads(self.products(as_index((self.steps - 1) % 2), True)))
-        body.append(self.threads(self.unrolled(self.each, self.finish())))
+        body.append(self.threads(nested(self.each, self.finish(), "unrolled")))
         return For(self.index, tuple(body), kind="block")
 
     def threads(self, body: Block) -> For:
         return For(self.thread, body, kind="thread")
-
-    @staticmethod
-    def unrolled(indices: Sequence[Index], body: Block) -> Block:
-        for i in reversed(indices):
-            body = (For(i, body, kind="unrolled"),)
-        return body
 
     def row_at(self, row: Expr) -> dict[Expr, Expr]:
         """The contraction's row index at a row of the tile."""
         return {self.c.row: self.row_tile * self.high + row}
 
     def column_at(self, column: Expr) -> dict[Expr, Expr]:
-        shape = tuple(i.extent for i in self.across)
-        return dict(zip(self.across, unflatten(self.column_tile * self.wide + column, shape), strict=True))
+        shape = tuple(i.extent for i in self.c.columns)
+        return dict(zip(self.c.columns, unflatten(self.column_tile * self.wide + column, shape), strict=True))
 
     def finish(self) -> Block:
         """The epilogue: the contraction's result from a sum."""
         found, row, column = self.sum()
         rows, columns = self.row_at(row), self.column_at(column)
-
-        def change(e: Expr) -> Expr | None:
-            return found if isinstance(e, Read) and e.tensor is self.c.accumulator else None
-
-        body = map_expressions(self.c.epilogue, lambda e: rewrite(e, change))
-        body = substitute_block(body, {**self.outer, **rows, **columns})
-        held = both(within(rows), within(columns))
-        return (If(held, body),) if isinstance(held, Expr) else body
+        return guarded(self.c.finish(found, {**self.outer, **rows, **columns}), both(within(rows), within(columns)))
 
     def placed(self, e: Expr, *places: dict[Expr, Expr]) -> Expr:
         """An expression of the contraction at values of its indices."""
-        values = dict(self.outer)
-        for p in places:
-            values.update(p)
-        return substitute(e, values)
+        return substitute(e, {**self.outer, **{i: value for place in places for i, value in place.items()}})
+
+
+def guarded(body: Block, *guards: Expr | bool, otherwise: Block = ()) -> Block:
+    """The body under each guard that is not known to hold, the last outermost."""
+    for guard in guards:
+        body = (If(guard, body, otherwise),) if isinstance(guard, Expr) else body
+    return body
 
 
 def allocated(*tensors: Tensor) -> Block:

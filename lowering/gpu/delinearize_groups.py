@@ -17,5 +17,5 @@ from ..passes import gpu_pass
 @gpu_pass
 def delinearize_groups(kernel: Kernel) -> Kernel:
     groups = split_groups(kernel)
-    made = delinearize(kernel if groups is None or groups.whole is not True else groups.kernel)
-    return made if match_contraction(kernel) is None and match_contraction(made) is not None else kernel
+    split = delinearize(kernel if groups is None or groups.whole is not True else groups.kernel)
+    return split if match_contraction(kernel) is None and match_contraction(split) is not None else kernel

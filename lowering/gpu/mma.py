@@ -31,7 +31,7 @@ from ...dialect.ir.types import I8, I32, UI8, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.interval import Interval
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, nested, vector_loop
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import accesses, depends
 from ..analysis.integer_ranges import interval
@@ -40,7 +40,7 @@ from ..contraction.match import Contraction, match_contraction
 from ..pass_context import Context
 from ..passes import gpu_pass
 from ..processor import processor
-from .contraction_tiles import Tiles, allocated, at_least, digits, within
+from .contraction_tiles import Tiles, at_least, digits, guarded, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms
@@ -60,16 +60,13 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
     a, b = (_byte(interval(e, context.ranges)) for e in (c.a, c.b))
     if a is None or b is None:
         return None
-    channel = next((i for i in sorted(c.reduction_axes, key=_largest_first) if _is_axis_of_both(i, c)), None)
-    across = tuple(i.extent for i in (c.window, c.column) if i is not None)
-    sizes = (c.row.extent, product(across), product(tuple(i.extent for i in c.reduction_axes)))
+    largest_first = sorted(c.reduction_axes, key=lambda i: -i.extent if isinstance(i.extent, int) else -(1 << 62))
+    unguarded = (i for i in largest_first if not any(depends(g, {i}) for g in c.guard))
+    channel = next((i for i in unguarded if all(_axis(e, i) is not None for e in (c.a, c.b))), None)
+    sizes = (c.row.extent, *(product(tuple(i.extent for i in axes)) for axes in (c.columns, c.reduction_axes)))
     if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
     return _Words(kernel, c, channel, (a, b), context.constants).contracted()
-
-
-def _largest_first(i: ex.Index) -> int:
-    return -i.extent if isinstance(i.extent, int) else -(1 << 62)
 
 
 def _byte(values: Interval) -> ElementType | None:
@@ -81,10 +78,6 @@ def _read(e: ex.Expr) -> ex.Read | None:
     """The read of a factor that is a plain array element."""
     e = e.operand if isinstance(e, ex.Cast) else e
     return e if isinstance(e, ex.Read) else None
-
-
-def _is_axis_of_both(i: ex.Index, c: Contraction) -> bool:
-    return not any(depends(g, {i}) for g in c.guard) and all(_axis(e, i) is not None for e in (c.a, c.b))
 
 
 def _axis(factor: ex.Expr, i: ex.Index) -> int | None:
@@ -160,25 +153,14 @@ class _Words(Tiles):
         at = ex.axes(packed.shape)
         *around, last = at
         size = self.channel.extent
-        body: Block = (Store(packed, at, ex.cast(of[(*around[:axis], last, *around[axis:])], packed.element)),)
-        if not same_size(packed.shape[-1], size):
-            body = (If(last < ex.as_index(size), body, (Store(packed, at, ex.constant(0, packed.element)),)),)
-        for i in reversed(at):
-            body = (For(i, body),)
+        inside = same_size(packed.shape[-1], size) or last < ex.as_index(size)
+        zero: Block = (Store(packed, at, ex.constant(0, packed.element)),)
+        copy = Store(packed, at, ex.cast(of[(*around[:axis], last, *around[axis:])], packed.element))
+        body = nested(at, guarded((copy,), inside, otherwise=zero))
         name = f"{self.kernel.name}.{packed.name}"
         return replace(self.kernel, name=name, parameters=(of, packed), body=body, results=1)
 
     # tiles
-
-    def buffers(self) -> Block:
-        return allocated(self.left, self.right, self.acc)
-
-    def clear(self) -> Block:
-        return self.unrolled(self.each, (Store(self.acc, (self.thread, *self.each), ex.constant(0, I32)),))
-
-    def fetch(self, step: ex.Expr, half: ex.Expr) -> tuple[Block, Block]:
-        (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
-        return (*a, *b), (*left, *right)
 
     def part(self, tile: ex.Tensor, step: ex.Expr, half: ex.Expr) -> tuple[Block, Block]:
         """The packs of one factor that a thread moves: four threads per row."""
@@ -189,36 +171,31 @@ class _Words(Tiles):
         around = [e for n, e in enumerate(read.indices) if n != axis]
         quarter = self.thread % 4
         extents = [i.extent for i in self.taps]
-        if isinstance(self.packs, int):
-            *tap, pack = digits(step * 4 + quarter, [*extents, self.packs])
-            inner = inside((*tap, pack)[0], (*extents, self.packs)[0])
-        else:  # the unknown size comes first
-            pack, *tap = digits(step * 4 + quarter, [self.packs, *extents])
-            inner = inside(pack, self.packs)
+        extents.insert(len(extents) if isinstance(self.packs, int) else 0, self.packs)  # an unknown size comes first
+        tap = digits(step * 4 + quarter, extents)
+        inner = inside(tap[0], extents[0])
+        pack = tap.pop(-1 if isinstance(self.packs, int) else 0)
         taps: dict[ex.Expr, ex.Expr] = dict(zip(self.taps, tap, strict=True))
         loads: list[Statement] = []
         stores: list[Statement] = []
         for first in range(0, self.high if rows else self.wide, THREADS // 4):
             place = self.thread // 4 + first
             there = self.row_at(place) if rows else self.column_at(place)
-            held, word = ex.Tensor("l" if rows else "r", (4,), I32, "pack"), ex.Index("w", 4)
+            loaded, word = ex.Tensor("l" if rows else "r", (4,), I32, "pack"), ex.Index("w", 4)
             at = (*(self.placed(e, taps, there) for e in around), pack * 4 + word)
-            load: Block = (For(word, (Store(held, (word,), words[at]),), kind="vector", width=4),)
-            zero: Block = (For(word, (Store(held, (word,), ex.constant(0, I32)),), kind="unrolled"),)
+            load: Block = (vector_loop(word, Store(loaded, (word,), words[at])),)
+            zero: Block = (For(word, (Store(loaded, (word,), self.zero()),), kind="unrolled"),)
             guards = () if rows else tuple(self.placed(g, taps, there) for g in self.c.guard)
-            for guard in (ex.both(*guards), ex.both(inner, within(there))):
-                if isinstance(guard, ex.Expr):
-                    load = (If(guard, load, zero),)
-            loads += [Alloc(held), *load]
-            kept = Store(tile, (half, place, quarter * 4 + word), held[word])
-            stores.append(For(word, (kept,), kind="vector", width=4))
+            load = guarded(load, ex.both(*guards), ex.both(inner, within(there)), otherwise=zero)
+            loads += [Alloc(loaded), *load]
+            stores.append(vector_loop(word, Store(tile, (half, place, quarter * 4 + word), loaded[word])))
         return tuple(loads), tuple(stores)
 
     def products(self, half: ex.Expr, last: bool) -> Block:
         k = ex.Index("k", WORDS)
         found, row, column = self.sum()
         value = found + ex.apply(self.function, self.left[half, row, k], self.right[half, column, k])
-        return (For(k, self.unrolled(self.each, (Store(self.acc, found.indices, value),)), kind="matrix"),)
+        return (For(k, nested(self.each, (Store(self.acc, found.indices, value),), "unrolled"), kind="matrix"),)
 
     def sum(self) -> tuple[ex.Read, ex.Expr, ex.Expr]:
         u, v, e = self.each

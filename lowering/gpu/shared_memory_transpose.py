@@ -25,18 +25,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialect.ir.sizes import Dim, product
+from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
 from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, vector_loop
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
 from ..analysis.linear_index import linear_index
 from ..analysis.parallel_loops import THREADS, independent_loops
+from ..contraction.vnni_packing import divided
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
-from .contraction_tiles import at_least
+from .contraction_tiles import at_least, guarded
 
 SMALLEST = 8  # elements along an axis that are worth a tile
 MOST = 4  # arrays read across, at most
@@ -49,22 +50,18 @@ def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
     indices, block = independent_loops(kernel)
     if len(indices) < 2 or len(block) != 1 or not isinstance(store := block[0], Store):
         return None
-    *others, last = indices
+    *around, last = indices
     if stride(store.tensor, store.indices, last) != 1:
         return None
     reads = [e for e in walk(store.value) if isinstance(e, Read)]
     far = [r for r in reads if stride(r.tensor, r.indices, last) not in (0, 1)]
-    partner = next((i for i in others if all(stride(r.tensor, r.indices, i) == 1 for r in far)), None)
-    if not far or len(far) > MOST or partner is None or any(_small(i.extent) for i in (partner, last)):
+    partner = next((i for i in around if all(stride(r.tensor, r.indices, i) == 1 for r in far)), None)
+    if not far or len(far) > MOST or partner is None or not all(at_least(i.extent, SMALLEST) for i in (partner, last)):
         return None
-    return kernel.with_body((_tiles(store, far, [i for i in others if i is not partner], partner, last),))
+    return kernel.with_body((_tiles(store, far, [i for i in around if i is not partner], partner, last),))
 
 
-def _small(extent: Dim) -> bool:
-    return isinstance(extent, int) and extent < SMALLEST
-
-
-def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> tuple[int, int]:
+def _tile(store: Store, far: list[Read], around: list[Index], partner: Index, last: Index) -> tuple[int, int]:
     """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as many."""
     sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
     width = min(WIDEST, processor().gpu.access_bytes // max(sizes))
@@ -76,14 +73,12 @@ def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, la
         width = 1
 
     def fits(side: int) -> bool:
-        return (
-            sum(_row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far)
-            <= processor().gpu.shared_bytes
-        )
+        tiles = sum(_row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far)
+        return tiles <= processor().gpu.shared_bytes
 
     if width > 1:
         return width, 32 if 16 * width * min(sizes) < processor().gpu.line_bytes and fits(32) else 16
-    tiles = product((*(i.extent for i in others), *(_ceil(i.extent, 64) for i in (partner, last))))
+    tiles = product((*(i.extent for i in around), *(divided(i.extent, 64) for i in (partner, last))))
     return width, 64 if at_least(tiles, processor().gpu.multiprocessors) and fits(64) else 32
 
 
@@ -98,17 +93,19 @@ def _row(side: int, width: int, tensor: Tensor) -> int:
     return side * width + max(width, processor().gpu.bank_bytes // tensor.element.bytes)
 
 
-def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> For:
-    width, side = _tile(store, far, others, partner, last)
-    shape = (*(i.extent for i in others), *(_ceil(i.extent, side * width) for i in (partner, last)))
+def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, last: Index) -> For:
+    width, side = _tile(store, far, around, partner, last)
+    shape = (*(i.extent for i in around), *(divided(i.extent, side * width) for i in (partner, last)))
     block = Index("b", product(shape))
     *outer, across, along = unflatten(block, shape)
     tiles = {r: Tensor("tile", (width, side, _row(side, width, r.tensor)), r.tensor.element, "shared") for r in far}
     packs = {r: [Tensor(f"x{n}", (width,), r.tensor.element, "pack") for n in range(width)] for r in far}
 
+    elements = [(n, r) for n in range(width) for r in far]
+
     def places(column: Expr, row: Expr) -> dict[Expr, Expr]:
         """The indices of an element at a column and a row of the tile."""
-        found: dict[Expr, Expr] = dict(zip(others, outer, strict=True))
+        found: dict[Expr, Expr] = dict(zip(around, outer, strict=True))
         return {**found, partner: across * (side * width) + column, last: along * (side * width) + row}
 
     def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
@@ -118,9 +115,8 @@ def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, l
         fast, slow = thread % side, thread // side if once == side else step * once + thread // side
         column, row = (slow, fast) if turned else (fast, slow)
         end = places(column * width + (width - 1), row * width + (width - 1))
-        held = both(*(inside(end[i], i.extent) for i in (partner, last)))
-        block = body(column, row)
-        block = (If(held, block),) if isinstance(held, Expr) else block
+        valid = both(*(inside(end[i], i.extent) for i in (partner, last)))
+        block = guarded(body(column, row), valid)
         return For(thread, block if once == side else (For(step, block, kind="unrolled"),), kind="thread")
 
     def value_of(read: dict[Read, Read], at: dict[Expr, Expr]) -> Expr:
@@ -132,17 +128,13 @@ def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, l
             at = places(column, row)
             return tuple(Store(tile, (as_index(0), row, column), substitute(r, at)) for r, tile in tiles.items())
         found: list[Statement] = []
-        for n in range(width):
-            for r, x in ((r, packs[r][n]) for r in far):
-                lane = Index("l", width)
-                found += [
-                    Alloc(x),
-                    _moved(lane, x[lane], substitute(r, places(column * width + lane, row * width + n))),
-                ]
-        for n in range(width):
-            for r, x in ((r, packs[r][n]) for r in far):
-                lane = Index("l", width)
-                found.append(_moved(lane, tiles[r][n, row, column * width + lane], x[lane]))
+        for n, r in elements:
+            lane, pack = Index("l", width), packs[r][n]
+            value = substitute(r, places(column * width + lane, row * width + n))
+            found += [Alloc(pack), _moved(lane, pack[lane], value)]
+        for n, r in elements:
+            lane = Index("l", width)
+            found.append(_moved(lane, tiles[r][n, row, column * width + lane], packs[r][n][lane]))
         return tuple(found)
 
     def write(column: Expr, row: Expr) -> Block:
@@ -151,27 +143,21 @@ def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, l
             value = value_of({r: tile[0, row, column] for r, tile in tiles.items()}, at)
             return (Store(store.tensor, tuple(substitute(i, at) for i in store.indices), value),)
         found: list[Statement] = []
-        for n in range(width):
-            for r, x in ((r, packs[r][n]) for r in far):
-                lane = Index("l", width)
-                found += [Alloc(x), _moved(lane, x[lane], tiles[r][n, row, column * width + lane])]
+        for n, r in elements:
+            lane, pack = Index("l", width), packs[r][n]
+            found += [Alloc(pack), _moved(lane, pack[lane], tiles[r][n, row, column * width + lane])]
         s, lane, y = Index("s", width), Index("l", width), Tensor("y", (width,), store.tensor.element, "pack")
-        made: list[Statement] = [Alloc(y)]
+        body: list[Statement] = [Alloc(y)]
         for n in range(width):
             value = value_of({r: packs[r][n][s] for r in far}, places(column * width + s, row * width + n))
-            made.append(Store(y, (as_index(n),), value))
+            body.append(Store(y, (as_index(n),), value))
         there = places(column * width + s, row * width + lane)
-        made.append(_moved(lane, store.tensor[tuple(substitute(i, there) for i in store.indices)], y[lane]))
-        return (*found, For(s, tuple(made), kind="unrolled"))
+        body.append(_moved(lane, store.tensor[tuple(substitute(i, there) for i in store.indices)], y[lane]))
+        return (*found, For(s, tuple(body), kind="unrolled"))
 
     return For(block, (*map(Alloc, tiles.values()), threads(False, load), threads(True, write)), kind="block")
 
 
 def _moved(lane: Index, to: Read, of: Expr) -> For:
     """The copy of a pack."""
-    assert isinstance(lane.extent, int)
-    return For(lane, (Store(to.tensor, to.indices, of),), kind="vector", width=lane.extent)
-
-
-def _ceil(extent: Dim, by: int) -> Dim:
-    return (extent + (by - 1)) // by
+    return vector_loop(lane, Store(to.tensor, to.indices, of))

@@ -26,13 +26,13 @@ from __future__ import annotations
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import F32, F64, I1
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, apply, as_index, both, constant, select
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, nested, vector_loop
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from ..passes import scheduled_gpu_pass
-from .contraction_tiles import Tiles, allocated, at_least, digits, within
+from .contraction_tiles import Tiles, allocated, at_least, digits, guarded, within
 
 DEPTH = 16  # terms of a step along the reduced axis
 ROW = 16  # threads side by side along a tile's columns
@@ -50,10 +50,10 @@ def tiled_product(kernel: Kernel) -> Kernel | None:
         return None
     if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
         return None
-    made = _Scalars(c)
-    if not all(at_least(n, SMALLEST) for n in (made.rows, made.columns, made.depth)):
+    tiles = _Scalars(c)
+    if not all(at_least(n, SMALLEST) for n in (tiles.rows, tiles.columns, tiles.depth)):
         return None
-    return kernel.with_body((made.block(),))
+    return kernel.with_body((tiles.block(),))
 
 
 class _Scalars(Tiles):
@@ -68,33 +68,21 @@ class _Scalars(Tiles):
         self.left = Tensor("left", (2, DEPTH, self.high + TOGETHER), element, "shared")
         self.right = Tensor("right", (2, DEPTH, self.wide + TOGETHER), element, "shared")
         self.acc = Tensor("acc", (THREADS, down, along), element, "register")
-        self.kept: Tensor | None = None  # the mask of the right buffer's columns inside guards
+        self.inside: Tensor | None = None  # the mask of the right buffer's columns inside guards
         if c.guard and not element.is_integer:
-            self.kept = Tensor("kept", (2, DEPTH, ROW, along), I1, "shared")
+            self.inside = Tensor("kept", (2, DEPTH, ROW, along), I1, "shared")
 
     def buffers(self) -> Block:
-        return (*allocated(self.left, self.right, self.acc), *(allocated(self.kept) if self.kept else ()))
-
-    def clear(self) -> Block:
-        return self.unrolled(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),))
-
-    def zero(self) -> Expr:
-        return constant(0, self.c.accumulator.element)
-
-    def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
-        (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
-        return (*a, *b), (*left, *right)
+        return (*super().buffers(), *(allocated(self.inside) if self.inside else ()))
 
     def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
         """The elements of one factor that a thread loads; neighbouring threads load neighbouring elements where
         possible.
         """
-        rows = tile is self.left
-        value = self.c.a if rows else self.c.b
-        side = self.high if rows else self.wide
+        rows, axes = tile is self.left, self.c.reduction_axes
+        value, beside, side = (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
         s = Index("s", side * DEPTH // THREADS)
-        held = Tensor("l" if rows else "r", (s.extent,), tile.element, "register")
-        beside = self.c.row if rows else self.c.column
+        loaded = Tensor("l" if rows else "r", (s.extent,), tile.element, "register")
         apart = [stride(r.tensor, r.indices, beside) for r in walk(value) if isinstance(r, Read)]
         if any(n is not None and 1 <= n <= NEAR for n in apart):
             deep, wide = s * (THREADS // side) + self.thread // side, self.thread % side
@@ -102,45 +90,36 @@ class _Scalars(Tiles):
             near, rest = SECTOR // tile.element.bytes, self.thread // (SECTOR // tile.element.bytes)
             deep = self.thread % near + rest // TOGETHER % (DEPTH // near) * near
             wide = s * (THREADS // DEPTH) + rest // (TOGETHER * DEPTH // near) * TOGETHER + rest % TOGETHER
-        extents = [i.extent for i in self.c.reduction_axes]
-        reduction_axes: dict[Expr, Expr] = dict(
-            zip(self.c.reduction_axes, digits(step * DEPTH + deep, extents), strict=True)
-        )
+        terms: dict[Expr, Expr] = dict(zip(axes, digits(step * DEPTH + deep, [i.extent for i in axes]), strict=True))
         there = self.row_at(wide) if rows else self.column_at(wide)
-        body: Block = (Store(held, (s,), self.placed(value, reduction_axes, there)),)
-        zero: Block = (Store(held, (s,), self.zero()),)
-        kept: Block = (Store(tile, (half, deep, wide), held[s]),)
-        buffers = allocated(held)
-        if not rows and self.kept is not None:
-            counts = Tensor("counts", (s.extent,), I1, "register")
-            buffers = (*buffers, *allocated(counts))
-            body = (*body, Store(counts, (s,), constant(True, I1)))
-            zero = (*zero, Store(counts, (s,), constant(False, I1)))
-            kept = (*kept, Store(self.kept, (half, deep, wide % ROW, wide // ROW), counts[s]))
-        guards = () if rows else tuple(self.placed(g, reduction_axes, there) for g in self.c.guard)
-        for guard in (both(*guards), both(within(reduction_axes), within(there))):
-            if isinstance(guard, Expr):
-                body = (If(guard, body, zero),)
-        return (*buffers, *self.unrolled((s,), body)), self.unrolled((s,), kept)
+        load: Block = (Store(loaded, (s,), self.placed(value, terms, there)),)
+        zero: Block = (Store(loaded, (s,), self.zero()),)
+        keep: Block = (Store(tile, (half, deep, wide), loaded[s]),)
+        buffers = allocated(loaded)
+        if not rows and self.inside is not None:
+            flags = Tensor("counts", (s.extent,), I1, "register")
+            buffers = (*buffers, *allocated(flags))
+            load = (*load, Store(flags, (s,), constant(True, I1)))
+            zero = (*zero, Store(flags, (s,), constant(False, I1)))
+            keep = (*keep, Store(self.inside, (half, deep, wide % ROW, wide // ROW), flags[s]))
+        guards = () if rows else tuple(self.placed(g, terms, there) for g in self.c.guard)
+        load = guarded(load, both(*guards), both(within(terms), within(there)), otherwise=zero)
+        return (*buffers, *nested((s,), load, "unrolled")), nested((s,), keep, "unrolled")
 
     def products(self, half: Expr, last: bool) -> Block:
         terms = self.depth - (self.steps - 1) * DEPTH if last else DEPTH
         k = Index("j", terms if isinstance(terms, int) else DEPTH)
         found, row, column = self.sum()
         a, b = self.left[half, k, row], self.right[half, k, column]
-        if self.c.accumulator.element.is_integer:
-            value = apply("add", found, apply("mul", a, b))
-        else:
-            value = apply("fma", a, b, found)
-        flags: Block = ()
-        if self.kept is not None:
-            along = self.wide // ROW
-            held, v = Tensor("flags", (along,), I1, "pack"), Index("v", along)
-            copy = Store(held, (v,), self.kept[half, k, self.thread % ROW, v])
-            flags = (Alloc(held), For(v, (copy,), kind="vector", width=along))
-            value = select(held[self.each[1]], value, found)
-        step: Statement = Store(self.acc, found.indices, value)
-        body = (*flags, *self.unrolled(self.each, (step,)))
+        integer = self.c.accumulator.element.is_integer
+        value = apply("add", found, apply("mul", a, b)) if integer else apply("fma", a, b, found)
+        load: Block = ()
+        if self.inside is not None:
+            v = Index("v", self.wide // ROW)
+            flags = Tensor("flags", (v.extent,), I1, "pack")
+            load = (Alloc(flags), vector_loop(v, Store(flags, (v,), self.inside[half, k, self.thread % ROW, v])))
+            value = select(flags[self.each[1]], value, found)
+        body = (*load, *nested(self.each, (Store(self.acc, found.indices, value),), "unrolled"))
         if isinstance(terms, int):
             return (For(k, body, kind="unrolled"),)
         return (For(k, body, stop=as_index(terms)),)

@@ -26,6 +26,7 @@ from ..analysis.accesses import accumulators, depends, is_straight, reads, strid
 from ..analysis.parallel_loops import independent_loops
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
+from .contraction_tiles import at_least
 
 MOST = 12  # arrays of a kernel, at most
 
@@ -49,17 +50,14 @@ def _along(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kerne
     if not all(_begins_packs(tensor, at, width) for tensor, at, _ in places):
         return None
     even = isinstance(last.extent, int) and last.extent % max(width, 1) == 0
-    if width < 2 or not (even or (not outer and _long(last.extent, width))):
+    if width < 2 or not (even or (not outer and at_least(last.extent, 4 * width))):
         return None
-    count: Dim = last.extent // width if even else (last.extent + (width - 1)) // width
-    shape = (*(i.extent for i in outer), count)
+    shape = (*(i.extent for i in outer), (last.extent + (width - 1)) // width)
     thread = Index("t", product(shape))
     *around, pack = unflatten(thread, shape)
-    body = _packed(block, places, width, lambda lane: {last: pack * width + lane})
-    if not even:
-        body = _held(block, body, pack * width, last.extent, width, lambda at: {last: at})
-    made = ir.substitute_block(body, dict(zip(outer, around, strict=True)))
-    return kernel.with_body((ir.For(thread, made, kind="parallel"),))
+    body = _packed(block, places, last.extent, width, pack * width, lambda at: {last: at})
+    body = ir.substitute_block(body, dict(zip(outer, around, strict=True)))
+    return kernel.with_body((ir.For(thread, body, kind="parallel"),))
 
 
 def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kernel | None:
@@ -69,17 +67,16 @@ def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Ker
     shape = tuple(i.extent for i in indices)
     places = _whole(block, indices)
     width, count = _width(places), product(shape)
-    if width < 2 or len(indices) < 2 or not _long(count, width):
+    if width < 2 or len(indices) < 2 or not at_least(count, 4 * width):
         return None
     thread = Index("t", (count + (width - 1)) // width)
 
     def place(at: Expr) -> dict[Expr, Expr]:
         return dict(zip(indices, unflatten(at, shape), strict=True))
 
-    body = _packed(block, places, width, lambda lane: place(thread * width + lane))
-    if not isinstance(count, int) or count % width:
-        body = _held(block, body, thread * width, count, width, place)
-    return kernel.with_body((ir.For(thread, body, kind="parallel"),))
+    return kernel.with_body(
+        (ir.For(thread, _packed(block, places, count, width, thread * width, place), kind="parallel"),)
+    )
 
 
 def _width(places: list[Place]) -> int:
@@ -95,36 +92,26 @@ def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
     )
 
 
-def _held(
-    block: ir.Block, body: ir.Block, first: Expr, count: Dim, width: int, place: Callable[[Expr], dict[Expr, Expr]]
-) -> ir.Block:
-    """A pack's body if all its elements exist; otherwise the existing elements, one by one."""
-    lane = Index("l", width)
-    one = (ir.If(first + lane < as_index(count), ir.substitute_block(block, place(first + lane))),)
-    return (ir.If(first + width <= as_index(count), body, (ir.For(lane, one),)),)
-
-
-def _long(extent: Dim, width: int) -> bool:
-    return not isinstance(extent, int) or extent >= 4 * width
+def _accesses(block: ir.Block) -> list[tuple[ir.Statement, list[Place]]] | None:
+    """The accesses of each statement to arrays; None if an array is read, or stored again, after it is stored."""
+    found: list[tuple[ir.Statement, list[Place]]] = []
+    own, stored = accumulators(block), set[Tensor]()
+    for s in block:
+        here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
+        if isinstance(s, ir.Store) and s.tensor not in own:
+            here.append((s.tensor, s.indices, True))
+        if any(tensor in stored for tensor, _, _ in here):
+            return None
+        stored.update(tensor for tensor, _, writes in here if writes)
+        found.append((s, here))
+    return found
 
 
 def _contiguous(block: ir.Block, last: Index) -> list[Place]:
     """The accesses that move with the index by one element; empty if any moves otherwise."""
     found: list[Place] = []
-    stored: set[Tensor] = set()
-    own = accumulators(block)
-    for s in block:
-        here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
-        if any(tensor in stored for tensor, _, _ in here):
-            return []
-        if ir.is_rare(s):
-            continue
-        if isinstance(s, ir.Store) and s.tensor not in own:
-            here.append((s.tensor, s.indices, True))
-            if s.tensor in stored:
-                return []
-            stored.add(s.tensor)
-        for tensor, at, writes in here:
+    for s, here in _accesses(block) or ():
+        for tensor, at, writes in () if ir.is_rare(s) else here:
             step = stride(tensor, at, last)
             if step not in (0, 1) or (writes and step == 0):
                 return []
@@ -140,22 +127,16 @@ def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
     too.
     """
     found: list[Place] = []
-    own = accumulators(block)
-    stored: set[Tensor] = set()
-    for s in block:
-        here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
-        if any(tensor in stored for tensor, _, _ in here):
+    for s, here in _accesses(block) or ():
+        whole = [p for p in here if _is_whole(p[0], p[1], indices)]
+        others = [p for p in here if p not in whole]
+        if any(writes for _, _, writes in others):
             return []
-        if isinstance(s, ir.Store) and s.tensor not in own:
-            if s.tensor in stored or not _is_whole(s.tensor, s.indices, indices):
-                return []
-            stored.add(s.tensor)
-            found.append((s.tensor, s.indices, True))
+        found += (p for p in whole if p[2])
         if not ir.is_rare(s):
-            whole = [p for p in here if _is_whole(p[0], p[1], indices)]
-            if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in here if p not in whole):
+            if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in others):
                 return []  # an array as large, with scattered reads
-            new = [p for p in whole if all(t is not p[0] or w for t, _, w in found)]
+            new = [p for p in whole if not p[2] and all(t is not p[0] or w for t, _, w in found)]
             found += {p[0]: p for p in new}.values()
     return found
 
@@ -170,31 +151,38 @@ def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     return all(key(x) == key(y) for x, y in zip(a, b, strict=True))
 
 
-def _packed(block: ir.Block, places: list[Place], width: int, place: Callable[[Expr], dict[Expr, Expr]]) -> ir.Block:
-    """Loads of packs, the computation of their elements at a position each, and stores of packs."""
-    held = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
+def _packed(
+    block: ir.Block, places: list[Place], count: Dim, width: int, first: Expr, place: Callable[[Expr], dict[Expr, Expr]]
+) -> ir.Block:
+    """Loads of packs, the computation of their elements at a position each, and stores of packs; of a last pack that is not
+    whole the existing elements, one by one."""
+    packs = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
     lane = Index("l", width)
 
-    def of(tensor: Tensor, at: tuple[Expr, ...], writes: bool) -> Tensor | None:
-        return next((h for (t, a, w), h in held if t is tensor and w == writes and _same(a, at)), None)
+    def pack_of(tensor: Tensor, at: tuple[Expr, ...], writes: bool) -> Tensor | None:
+        return next((x for (t, a, w), x in packs if t is tensor and w == writes and _same(a, at)), None)
 
     def change(e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.indices and (found := of(e.tensor, e.indices, False)) is not None:
-            return found[lane]
+        if isinstance(e, Read) and e.indices and (pack := pack_of(e.tensor, e.indices, False)) is not None:
+            return pack[lane]
         return None
 
     body: list[ir.Statement] = []
     for s in ir.map_expressions(block, lambda e: rewrite(e, change)):
-        if isinstance(s, ir.Store) and (found := of(s.tensor, s.indices, True)) is not None:
-            s = ir.Store(found, (lane,), s.value)
+        if isinstance(s, ir.Store) and (pack := pack_of(s.tensor, s.indices, True)) is not None:
+            s = ir.Store(pack, (lane,), s.value)
         body.append(s)
-    computed = ir.substitute_block(tuple(body), place(lane))
-    made: list[ir.Statement] = [ir.Alloc(h) for _, h in held]
+    computed = ir.For(lane, ir.substitute_block(tuple(body), place(first + lane)), kind="unrolled")
     copies: dict[bool, list[ir.Statement]] = {False: [], True: []}
-    for (tensor, at, writes), pack_of in held:
+    for (tensor, at, writes), pack in packs:
         by = Index("l", width)
-        values = place(by)
-        there = tuple(substitute(i, values) for i in at)
-        copy = ir.Store(tensor, there, pack_of[by]) if writes else ir.Store(pack_of, (by,), Read(tensor, there))
-        copies[writes].append(ir.For(by, (copy,), kind="vector", width=width))
-    return (*made, *copies[False], ir.For(lane, computed, kind="unrolled"), *copies[True])
+        values = place(first + by)
+        there = Read(tensor, tuple(substitute(i, values) for i in at))
+        to, value = (there, pack[by]) if writes else (pack[by], there)
+        copies[writes].append(ir.vector_loop(by, ir.Store(to.tensor, to.indices, value)))
+    whole = (*(ir.Alloc(pack) for _, pack in packs), *copies[False], computed, *copies[True])
+    if isinstance(count, int) and count % width == 0:
+        return whole
+    n = Index("l", width)
+    one = ir.If(first + n < as_index(count), ir.substitute_block(block, place(first + n)))
+    return (ir.If(first + width <= as_index(count), whole, (ir.For(n, (one,)),)),)

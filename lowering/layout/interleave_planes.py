@@ -16,26 +16,26 @@ from dataclasses import replace
 
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Tensor
-from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block
+from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block, vector_loop
 from ..analysis.accesses import reads, stores, stride
 from ..loops.collapse import Joined
 from ..loops.vectorize import independent, lanes
 
 
-def reads_planes(loop: For, made: Joined) -> bool:
+def reads_planes(loop: For, joined: Joined) -> bool:
     """Test whether stores move with the joined index, and reads with the outer index."""
-    steps = {stride(r.tensor, r.indices, made.outer) for r in reads(loop.body)}
-    found = tuple(s for s in stores(loop.body) if stride(s.tensor, s.indices, made.index) == 1)
+    steps = {stride(r.tensor, r.indices, joined.outer) for r in reads(loop.body)}
+    found = tuple(s for s in stores(loop.body) if stride(s.tensor, s.indices, joined.index) == 1)
     return independent(loop) and loop.body[-1:] == found and steps <= {0, 1} and 1 in steps
 
 
-class Deinterleaving:
+class Planes:
     """One block of iterations: a vector of every plane, then the shuffled result."""
 
     before: Block = ()
 
-    def __init__(self, made: Joined, loop: For, period: int) -> None:
-        self.made, self.period, self.width = made, period, lanes(loop)
+    def __init__(self, joined: Joined, loop: For, period: int) -> None:
+        self.joined, self.period, self.width = joined, period, lanes(loop)
         *self.names, store = loop.body
         assert isinstance(store, Store)
         self.store = store
@@ -43,15 +43,12 @@ class Deinterleaving:
 
     def at(self, row: Expr) -> Block:
         """The block that begins at a row."""
-        made, period, width, store = self.made, self.period, self.width, self.store
+        joined, period, width, store = self.joined, self.period, self.width, self.store
         plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
         element, begin = row + one, (affine(row) * period).expression()
-        of_one: dict[Expr, Expr] = {made.outer: element, made.inner: plane, made.index: element * period + plane}
-        of_all: dict[Expr, Expr] = {made.index: begin + lane}
+        of_one: dict[Expr, Expr] = {joined.outer: element, joined.inner: plane, joined.index: element * period + plane}
         part = substitute_block((*self.names, Store(self.planes, (plane, one), store.value)), of_one)
         value = self.planes[lane % period, lane // period]
-        return (
-            Alloc(self.planes),
-            For(plane, (For(one, part, kind="vector", width=width),), kind="unrolled"),
-            For(lane, substitute_block((replace(store, value=value),), of_all), kind="vector", width=width * period),
-        )
+        shuffled = substitute_block((replace(store, value=value),), {joined.index: begin + lane})
+        planes = For(plane, (vector_loop(one, *part),), kind="unrolled")
+        return Alloc(self.planes), planes, vector_loop(lane, *shuffled)

@@ -46,7 +46,7 @@ from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
 from ...dialect.notation.traverse import rewrite, substitute
-from ..analysis.accesses import alignment, allocated, reads, stores, stride
+from ..analysis.accesses import alignment, reads, stores, stride
 from ..loops.collapse import is_whole
 from ..loops.nontemporal_stores import is_large
 from ..loops.vectorize import independent
@@ -64,15 +64,15 @@ AHEAD = 1 << 14  # prefetch distance in bytes of tiles, at least two tiles
 @kernel_pass
 def tiled_transpose(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
-        case (ir.For() as loop,) if made := _tiles(loop, alone=True):
-            return kernel.with_body(made)
+        case (ir.For() as loop,) if tiles := _tiles(loop, alone=True):
+            return kernel.with_body(tiles)
     return kernel.with_body(ir.rewrite_block(kernel.body, _tiles))
 
 
 def _tiles(s: ir.Statement, alone: bool = False) -> ir.Block | None:
     if isinstance(s, ir.For) and s.kind in ("serial", "parallel"):
-        *others, inner = chain = list(_chain(s))
-        for outer in others:
+        *outer_loops, inner = chain = list(_chain(s))
+        for outer in outer_loops:
             if _crosses(outer, inner):
                 return _tiled(chain, outer, inner, alone)
     return None
@@ -88,18 +88,20 @@ def _chain(s: ir.For) -> Iterator[ir.For]:
 def _crosses(outer: ir.For, inner: ir.For) -> bool:
     """Test whether reads are contiguous along the outer loop, and stores along the inner one."""
     body = inner.body
-    if not (is_whole(outer) and is_whole(inner)) or any(isinstance(s, (ir.For, ir.If)) for s in ir.statements(body)):
+    if not (is_whole(outer) and is_whole(inner)) or any(
+        isinstance(s, (ir.For, ir.If, ir.Alloc)) for s in ir.statements(body)
+    ):
         return False
-    if allocated(body) or not isinstance(body[-1], ir.Store) or sum(1 for _ in stores(body)) > 1:
+    if not isinstance(body[-1], ir.Store) or sum(1 for _ in stores(body)) > 1:
         return False
     if not (independent(inner) and independent(outer)):
         return False
     far = _far(inner)
     if not far or any(stride(s.tensor, s.indices, inner.index) != 1 for s in stores(body)):
         return False
-    turned = all(stride(r.tensor, r.indices, outer.index) == 1 for r in far)
+    crosses = all(stride(r.tensor, r.indices, outer.index) == 1 for r in far)
     rows, lanes = _block(inner)
-    return turned and not _below(outer.index.extent, rows) and not _below(inner.index.extent, lanes)
+    return crosses and not _below(outer.index.extent, rows) and not _below(inner.index.extent, lanes)
 
 
 def _far(inner: ir.For) -> list[ex.Read]:
@@ -121,18 +123,15 @@ def _below(extent: Dim, least: int) -> bool:
 def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir.Block:
     """The chain of loops with the two that cross replaced by loops over tiles."""
     rows, lanes = _block(inner)
-    body, size = inner.body, processor().vector_bytes // lanes
-    store = body[-1]
+    size, tuning, store = processor().vector_bytes // lanes, processor().tuning, inner.body[-1]
     assert isinstance(store, ir.Store)
     shared = alone and len(chain) == 2  # tiles write disjoint elements, so they may run on different threads
     if is_large(store.tensor):
         block = _by_strips(outer, inner, rows, lanes, shared)
     else:
-        j, i = (
-            _Axis(inner.index, lanes, processor().tuning.tile_row_bytes // size),
-            _Axis(outer.index, rows, processor().tuning.tile_rows),
-        )
-        block = (ir.For(j.tile, _turned(body, i, j, rows, lanes)),)
+        j = _Axis(inner.index, lanes, tuning.tile_row_bytes // size)
+        i = _Axis(outer.index, rows, tuning.tile_rows)
+        block = (ir.For(j.tile, _squares(inner.body, i, j)),)
         if isinstance(fits := ex.both(i.fits, j.fits), ex.Expr):
             block = (ir.If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
         block = (ir.For(i.tile, block, kind="parallel" if shared else "serial"),)
@@ -142,11 +141,11 @@ def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir
     return block
 
 
-def _turned(body: ir.Block, i: _Axis, j: _Axis, rows: int, lanes: int, first: ir.Block = ()) -> ir.Block:
+def _squares(body: ir.Block, i: _Axis, j: _Axis, first: ir.Block = ()) -> ir.Block:
     """The squares of a tile."""
-    row, lane = ex.Index("u", rows), ex.Index("l", lanes)
+    row, lane = ex.Index("u", i.step), ex.Index("l", j.step)
     there: dict[ex.Expr, ex.Expr] = {i.index: i.begin + row, j.index: j.begin + lane}
-    square = ir.For(row, (ir.For(lane, ir.substitute_block(body, there), kind="vector", width=lanes),), kind="unrolled")
+    square = ir.For(row, (ir.vector_loop(lane, *ir.substitute_block(body, there)),), kind="unrolled")
     return (ir.For(j.part, (*first, ir.For(i.part, (square,), stop=i.stop)), stop=j.stop),)
 
 
@@ -154,47 +153,39 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
     """Strips of a result larger than the caches; each tile is transposed in a buffer."""
     store, far = inner.body[-1], _far(inner)
     assert isinstance(store, ir.Store)
+    tuning, line_bytes = processor().tuning, processor().line_bytes
     size, out = processor().vector_bytes // lanes, store.tensor.element.bytes
-    line, one = processor().line_bytes // out, len({key(r) for r in far}) == 1
+    line, one = line_bytes // out, len({key(r) for r in far}) == 1
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
-    short = _below(outer.index.extent, processor().tuning.short_row_bytes // size + 1)
+    short = _below(outer.index.extent, tuning.short_row_bytes // size + 1)
     lines = max(line, lanes)  # of a row: a tile owns whole cache lines and overlaps the next tile by one
-    whole = (
-        None
-        if short or _below(inner.index.extent, processor().tuning.tile_write_bytes // out)
-        else _skew(store, inner.index)
-    )
+    whole = None if short or _below(inner.index.extent, tuning.tile_write_bytes // out) else _skew(store, inner.index)
     if whole is None:
-        j = _Axis(
-            inner.index, lanes, -(-max(processor().tuning.tile_write_bytes // out, 1) // lines) * lines + lines, lines
-        )
-        across = (
-            processor().line_bytes
-            if not j.overlap
-            else processor().tuning.tile_copy_bytes
-            if many and skew is None
-            else processor().tuning.tile_read_bytes
-        )
+        side = -(-max(tuning.tile_write_bytes // out, 1) // lines) * lines + lines
+        j = _Axis(inner.index, lanes, side, lines)
+        copied = tuning.tile_copy_bytes if many and skew is None else tuning.tile_read_bytes
+        across = copied if j.overlap else line_bytes
     else:
         j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
         across = min(PIECE, processor().l1_bytes // 2 // j.side)
-    i = _Axis(outer.index, rows, (processor().tuning.short_row_bytes if short else across) // size, skew=skew)
-    named = (*i.named(), *j.named())
-    held = ex.Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
-    put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
+    i = _Axis(outer.index, rows, (tuning.short_row_bytes if short else across) // size, skew=skew)
+    lets = (*i.named(), *j.named())
+    tile = ex.Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
+    put = replace(store, tensor=tile, indices=(i.index - i.first, j.index - j.first))
     body, first = (*inner.body[:-1], put), ()
     if many:
-        near = ex.Tensor("near", (lanes, i.side + processor().line_bytes // size), far[0].tensor.element, "stack")
-        k, c, part = ex.Index("k", lanes), ex.Index("c", i.side), processor().line_bytes // size
-        value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
+        part = line_bytes // size
+        near = ex.Tensor("near", (lanes, i.side + part), far[0].tensor.element, "stack")
+        k, c = ex.Index("k", lanes), ex.Index("c", i.side)
+        value = substitute(far[0], {i.index: i.first + c, j.index: j.begin + k})
         piece = ir.For(c, (ir.Store(near, (k, c), value),))
         first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
-        body = _read_from(near[inner.index - j.begin, outer.index - i.first], key(far[0]), body)
+        body = _read_from(near[j.index - j.begin, i.index - i.first], key(far[0]), body)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
-    asking, asked = _asked([] if j.overlap else large, outer.index, inner.index, i, j)
-    written = _copied(store, held, asked, outer.index, inner.index, i, j)
-    block = (*named, ir.Alloc(held), *_turned(body, i, j, rows, lanes, first), *asking, written)
+    later, prefetches = _prefetches([] if j.overlap else large, i, j)
+    written = _copied(store, tile, prefetches, i, j)
+    block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, written)
     return (ir.For(j.tile, (ir.For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
 
 
@@ -205,40 +196,31 @@ def _skew(access: ex.Read | ir.Store, along: ex.Index) -> ex.Misalignment | None
 
 
 def _copied(
-    store: ir.Store,
-    held: ex.Tensor,
-    asked: Callable[[ex.Index], ir.Block],
-    outer: ex.Index,
-    inner: ex.Index,
-    i: _Axis,
-    j: _Axis,
+    store: ir.Store, tile: ex.Tensor, prefetches: Callable[[ex.Index], ir.Block], i: _Axis, j: _Axis
 ) -> ir.Statement:
     """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
-    width = processor().vector_bytes // held.element.bytes
+    width = processor().vector_bytes // tile.element.bytes
 
     def by_rows(along: ir.For, here: ex.Expr, there: ex.Expr) -> ir.For:
         r = ex.Index("r", i.side)
-        places: dict[ex.Expr, ex.Expr] = {outer: i.first + r, inner: there}
-        body = ir.substitute_block((replace(store, value=held[r, here]),), places)
-        return ir.For(r, (*asked(r), replace(along, body=body)))
+        body = ir.substitute_block((replace(store, value=tile[r, here]),), {i.index: i.first + r, j.index: there})
+        return ir.For(r, (*prefetches(r), replace(along, body=body)))
 
     if j.own is None and not j.overlap:
         c = ex.Index("c", j.side)
         return by_rows(ir.For(c, ()), c, j.first + c)
     start, stop = (j.first, j.end) if j.own is None else j.own
-    c = ex.Index("c", inner.extent)
+    c = ex.Index("c", j.index.extent)
     part = by_rows(ir.For(c, (), start, stop, "vector", width, j.overlap), c - j.first, c)
     if j.begins is None:
         return part
     c = ex.Index("c", j.side)
     whole = by_rows(ir.For(c, (), kind="vector", width=width), c, j.begins + c)
-    inside = (j.begins >= 0) & (j.begins <= inner.extent - j.side)
+    inside = (j.begins >= 0) & (j.begins <= j.index.extent - j.side)
     return ir.If(inside, (whole,), (part,))
 
 
-def _asked(
-    far: list[ex.Read], outer: ex.Index, inner: ex.Index, i: _Axis, j: _Axis
-) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:
+def _prefetches(far: list[ex.Read], i: _Axis, j: _Axis) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:
     """The tile to prefetch, and the prefetches of its cache lines per row written."""
     ends, strips = i.tile.extent, j.tile.extent
     size = i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)
@@ -250,19 +232,19 @@ def _asked(
     next_i = ex.as_index(0) if ends == 1 else ex.select(past, later - tiles, later)
     next_j = ex.minimum(j.tile + ahead if ends == 1 else ex.select(past, j.tile + 1, j.tile), strips - 1)
     along, row = ex.Var("along.next", I64), ex.Var("row.next", I64)
-    named = ir.Let(along, substitute(i.origin, {i.tile: next_i})), ir.Let(row, substitute(j.origin, {j.tile: next_j}))
+    lets = ir.Let(along, substitute(i.origin, {i.tile: next_i})), ir.Let(row, substitute(j.origin, {j.tile: next_j}))
 
     def lines_of(read: ex.Read, r: ex.Index) -> ir.For:
         part = processor().line_bytes // read.tensor.element.bytes
         lines = -(-i.side // part)  # of a row of the input
         each = ex.Index("k", -(-j.side * lines // i.side))
         line = r * each.extent + each
-        places: dict[ex.Expr, ex.Expr] = {outer: along + line % lines * part + (part - 1), inner: row + line // lines}
-        return ir.For(
-            each, (ir.Prefetch(read.tensor, tuple(substitute(e, places) for e in read.indices)),), kind="unrolled"
-        )
+        last = along + line % lines * part + (part - 1)
+        places: dict[ex.Expr, ex.Expr] = {i.index: last, j.index: row + line // lines}
+        prefetch = ir.Prefetch(read.tensor, tuple(substitute(e, places) for e in read.indices))
+        return ir.For(each, (prefetch,), kind="unrolled")
 
-    return named, lambda r: tuple(lines_of(read, r) for read in far)
+    return lets, lambda r: tuple(lines_of(read, r) for read in far)
 
 
 def _read_from(there: ex.Read, place: object, body: ir.Block) -> ir.Block:
@@ -285,7 +267,7 @@ class _Axis:
     ) -> None:
         n = index.extent
         known = isinstance(n, int)
-        self.index = index
+        self.index, self.step = index, step
         most = max(most, step)
         self.overlap = overlap if known and n >= most else 0
         self.side = (min(most, n) if known else most) // step * step
@@ -324,5 +306,5 @@ class _Axis:
         if self.begins is None:
             return ()
         self.first = ex.Var(f"{self.index.name}.first", I64)
-        self.begin, self.end = self.first + self.part * (self.side // self.part.extent), self.first + self.side
+        self.begin, self.end = self.first + self.part * self.step, self.first + self.side
         return (ir.Let(self.first, self.origin),)

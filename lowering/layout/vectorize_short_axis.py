@@ -18,19 +18,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Size
+from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.types import I1
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.traverse import rewrite, walk
-from ..analysis.accesses import allocated, depends, reads, stores, stride
+from ..analysis.accesses import depends, reads, stores, stride
 from ..analysis.vector_stores import overlaps
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes
 from ..passes import kernel_pass
 from ..processor import processor
-from .interleave_planes import Deinterleaving, reads_planes
+from .interleave_planes import Planes, reads_planes
 
 MAX_SHORT_AXIS = 7  # elements of the short axis, at most
 ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
@@ -38,77 +38,76 @@ ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 @kernel_pass
 def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
-    made = join(kernel)
-    if made is None or len(kernel.body) != 1:
+    joined = join(kernel)
+    if joined is None or len(kernel.body) != 1:
         return kernel
-    loop, *others = (s for s in ir.statements(made.kernel.body) if isinstance(s, ir.For) and s.index is made.index)
-    count, period = made.outer.extent, made.inner.extent
+    loop, *more = (s for s in ir.statements(joined.kernel.body) if isinstance(s, ir.For) and s.index is joined.index)
+    count, period = joined.outer.extent, joined.inner.extent
     if (
         not isinstance(period, int)
         or not 2 <= period <= MAX_SHORT_AXIS
         or (isinstance(count, int) and count < processor().tuning.short_axis_trips)
     ):
         return kernel
-    if others or any(isinstance(s, (ir.For, ir.If)) for s in ir.statements(loop.body)) or allocated(loop.body):
+    if more or any(isinstance(s, (ir.For, ir.If, ir.Alloc)) for s in ir.statements(loop.body)):
         return kernel
-    if _suits(loop, made.index):
-        turns = _Turns(made, loop, period)
-    elif reads_planes(loop, made):
-        turns = Deinterleaving(made, loop, period)
-    else:
+    form = _Periods if _suits(loop, joined.index) else Planes if reads_planes(loop, joined) else None
+    if form is None or not (isinstance(count, int) or overlaps(loop)):
         return kernel
-    left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
-    rest = replace(loop, body=ir.substitute_block(loop.body, left))
+    vectors = form(joined, loop, period)
+    scalars: dict[Expr, Expr] = {joined.outer: joined.index // period, joined.inner: joined.index % period}
+    rest = replace(loop, body=ir.substitute_block(loop.body, scalars))
+    alone = joined.kernel.body == (loop,)
     if isinstance(count, int):
-        whole = _counted(turns, rest, count, period, alone=made.kernel.body == (loop,))
-    elif overlaps(loop):
-        whole = _uncounted(turns, rest, count, alone=made.kernel.body == (loop,))
+        whole = _counted(vectors, rest, count, period, alone)
     else:
-        return kernel
-    return made.kernel.with_body(ir.rewrite_block(made.kernel.body, lambda s: whole if s is loop else None))
+        whole = _uncounted(vectors, rest, count, alone)
+    return joined.kernel.with_body(ir.rewrite_block(joined.kernel.body, lambda s: whole if s is loop else None))
 
 
-def _counted(turns: _Turns | Deinterleaving, rest: ir.For, count: int, period: int, alone: bool) -> ir.Block:
+def _counted(vectors: _Periods | Planes, rest: ir.For, count: int, period: int, alone: bool) -> ir.Block:
     """All blocks of iterations, and the remainder."""
-    n, over = divmod(count, turns.width)
-    turn = Index("b", n)
-    loop = ir.For(turn, turns.at(turn * turns.width))
+    n, over = divmod(count, vectors.width)
+    block = Index("b", n)
+    loop = ir.For(block, vectors.at(block * vectors.width))
     if over:
-        return *turns.before, loop, replace(rest, start=as_index((count - over) * period))
+        return *vectors.before, loop, replace(rest, start=as_index((count - over) * period))
     if not alone or count * period < 2 * processor().wake_operations:
-        return *turns.before, loop
-    if not turns.before:
+        return *vectors.before, loop
+    if not vectors.before:
         return (replace(loop, kind="parallel"),)
-    several = Index("s", -(-n // ITERATIONS_PER_TASK))
-    first = several * ITERATIONS_PER_TASK
-    loop = replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n)))
-    return (ir.For(several, (*turns.before, loop), kind="parallel"),)
+    task, loop = _task(loop, -(-n // ITERATIONS_PER_TASK))
+    return (ir.For(task, (*vectors.before, loop), kind="parallel"),)
 
 
-def _uncounted(turns: _Turns | Deinterleaving, rest: ir.For, count: Size, alone: bool) -> ir.Block:
+def _uncounted(vectors: _Periods | Planes, rest: ir.For, count: Size, alone: bool) -> ir.Block:
     """All blocks of iterations for an unknown trip count: the last block overlaps the one before, if at least one block
     fits.
     """
-    n = count // turns.width
-    turn, several = Index("b", n), Index("s", n // ITERATIONS_PER_TASK + 1)
-    first = several * ITERATIONS_PER_TASK
-    loop = ir.For(
-        turn, turns.at(turn * turns.width), start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n))
-    )
-    last = several.eq(as_index(n // ITERATIONS_PER_TASK)) & (as_index(count % turns.width) > 0)
-    tail = ir.If(last, turns.at(as_index(count - turns.width)))
-    body = ir.If(as_index(count) >= turns.width, (*turns.before, loop, tail), (rest,))
-    return (ir.For(several, (body,), kind="parallel" if alone else "serial"),)
+    n = count // vectors.width
+    block = Index("b", n)
+    task, loop = _task(ir.For(block, vectors.at(block * vectors.width)), n // ITERATIONS_PER_TASK + 1)
+    last = task.eq(as_index(n // ITERATIONS_PER_TASK)) & (as_index(count % vectors.width) > 0)
+    tail = ir.If(last, vectors.at(as_index(count - vectors.width)))
+    body = ir.If(as_index(count) >= vectors.width, (*vectors.before, loop, tail), (rest,))
+    return (ir.For(task, (body,), kind="parallel" if alone else "serial"),)
 
 
-class _Turns:
+def _task(loop: ir.For, tasks: Dim) -> tuple[Index, ir.For]:
+    """The index of tasks of a thread, and the iterations of one."""
+    task = Index("s", tasks)
+    first = task * ITERATIONS_PER_TASK
+    return task, replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(loop.index.extent)))
+
+
+class _Periods:
     """The vectors of one period, and the hoisted reads that all periods share."""
 
-    def __init__(self, made: Joined, loop: ir.For, period: int) -> None:
-        self.made, self.period, self.width = made, period, lanes(loop)
+    def __init__(self, joined: Joined, loop: ir.For, period: int) -> None:
+        self.joined, self.period, self.width = joined, period, lanes(loop)
         self.part, self.lane = Index("p", period), Index("l", self.width)
         self.place = self.part * self.width + self.lane
-        buffers, self.inside = _held(made, loop.body, self.width * period, self.place)
+        buffers, self.inside = _hoisted(joined, loop.body, self.width * period, self.place)
         before: list[ir.Statement] = []
         for buffer, value in buffers.items():
             before += [ir.Alloc(buffer), self.vectors((ir.Store(buffer, (self.place,), value),), ZERO)]
@@ -120,27 +119,26 @@ class _Turns:
 
     def vectors(self, body: ir.Block, row: Expr) -> ir.For:
         places: dict[Expr, Expr] = {
-            self.made.outer: row + self.place // self.period,
-            self.made.inner: self.place % self.period,
-            self.made.index: (affine(row) * self.period).expression() + self.place,
+            self.joined.outer: row + self.place // self.period,
+            self.joined.inner: self.place % self.period,
+            self.joined.index: (affine(row) * self.period).expression() + self.place,
         }
-        lanes = ir.For(self.lane, ir.substitute_block(body, places), kind="vector", width=self.width)
-        return ir.For(self.part, (lanes,), kind="unrolled")
+        return ir.For(self.part, (ir.vector_loop(self.lane, *ir.substitute_block(body, places)),), kind="unrolled")
 
 
-def _held(made: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], ir.Block]:
+def _hoisted(joined: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], ir.Block]:
     """The reads of a block that depend on the short axis alone, and the block with buffers in their place."""
-    changing: set[Expr] = {made.outer, made.index, *(s.var for s in ir.statements(block) if isinstance(s, ir.Let))}
+    changing: set[Expr] = {joined.outer, joined.index, *(s.var for s in ir.statements(block) if isinstance(s, ir.Let))}
     written = {s.tensor for s in stores(block)}
     buffers: dict[Tensor, Expr] = {}
     found: dict[Expr, Expr] = {}
 
-    def held(e: Expr) -> Expr | None:
+    def hoisted(e: Expr) -> Expr | None:
         if e in found:
             return found[e]
-        known = [n.tensor for n in walk(e) if isinstance(n, Read)]
-        along = depends(e, {made.inner}) and not depends(e, changing)
-        if known and along and written.isdisjoint(known) and e.type is not I1 and not isinstance(e, Var):
+        arrays = [n.tensor for n in walk(e) if isinstance(n, Read)]
+        along = depends(e, {joined.inner}) and not depends(e, changing)
+        if arrays and along and written.isdisjoint(arrays) and e.type is not I1 and not isinstance(e, Var):
             buffer = Tensor(f"held{len(buffers)}", (size,), e.type, "register")
             buffers[buffer] = e
             found[e] = buffer[at]
@@ -148,18 +146,12 @@ def _held(made: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict[Tens
         return e if isinstance(e, Read) else None
 
     def change(s: ir.Statement) -> ir.Block | None:
-        match s:
-            case ir.Let(var, value):
-                return (ir.Let(var, rewrite(value, held)),)
-            case ir.Store(_, _, value):
-                return (replace(s, value=rewrite(value, held)),)
-        return None
+        return (replace(s, value=rewrite(s.value, hoisted)),) if isinstance(s, (ir.Let, ir.Store)) else None
 
     return buffers, ir.rewrite_block(block, change)
 
 
 def _suits(loop: ir.For, index: Index) -> bool:
     """Test whether stores move with the joined index, and some read does too."""
-    written: list[ir.Store] = list(stores(loop.body))
-    contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in written)
+    contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in stores(loop.body))
     return contiguous and independent(loop) and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))

@@ -10,7 +10,7 @@ An element that is read at plain indices becomes an input of the operation; any 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -62,9 +62,8 @@ class _Writer:
             for axis, size in enumerate(tensor.shape):
                 if isinstance(size, Size) and size.is_atom and size.key not in self.sizes:
                     at = self.emit(f"arith.constant {axis} : index", "index")
-                    self.sizes[size.key] = self.emit(
-                        f"tensor.dim {self.names[tensor]}, {at} : {self.type(tensor)}", "index"
-                    )
+                    dim = f"tensor.dim {self.names[tensor]}, {at} : {self.type(tensor)}"
+                    self.sizes[size.key] = self.emit(dim, "index")
         for tensor, array in program.constants.items():
             self.names[tensor] = self.emit(f"arith.constant {_dense(array, tensor)} : {self.type(tensor)}", "")
         for step in program.steps:
@@ -125,10 +124,10 @@ class _Writer:
             self.sizes[dim.key] = total
         return total
 
-    def empty(self, shape: Sequence[Dim], element: ElementType) -> tuple[str, str]:
+    def empty(self, shape: tuple[Dim, ...], element: ElementType) -> tuple[str, str]:
         """A tensor without values: its name and type."""
         dynamic = [self.size(d) for d in shape if not isinstance(d, int)]
-        type = f"tensor<{''.join(f'{d}x' if isinstance(d, int) else '?x' for d in shape)}{mlir_type(element)}>"
+        type = self.type(ex.Tensor("", shape, element))
         return self.emit(f"tensor.empty({', '.join(dynamic)}) : {type}", type), type
 
     # formulas
@@ -165,7 +164,7 @@ class _Writer:
         covered = {i for r in inputs for i in r.indices} | set(over)
         operands = [(self.names[r.tensor], self.type(r.tensor), [place[i] for i in r.indices]) for r in inputs]  # type: ignore[index]
         if missing := [i for i in inner if i not in covered]:  # their extents come from a tensor that is not read
-            name, type = self.empty([i.extent for i in missing], I1)
+            name, type = self.empty(tuple(i.extent for i in missing), I1)
             operands.append((name, type, [place[i] for i in missing]))
         out, out_type = self.empty(tensor.shape, tensor.element)
         element = mlir_type(tensor.element)
@@ -176,9 +175,8 @@ class _Writer:
         maps = [*(at for _, _, at in operands), list(range(len(over)))]
         shown = ", ".join(f"affine_map<({dims}) -> ({', '.join(f'd{n}' for n in at)})>" for at in maps)
         kinds = ", ".join(['"parallel"'] * len(over) + ['"reduction"'] * len(inner))
-        ins = (
-            f" ins({', '.join(n for n, _, _ in operands)} : {', '.join(t for _, t, _ in operands)})" if operands else ""
-        )
+        values, value_types = (", ".join(each) for each in ([n for n, _, _ in operands], [t for _, t, _ in operands]))
+        ins = f" ins({values} : {value_types})" if operands else ""
         self.count += 1
         result = f"%{self.count}"
         head = f"{result} = linalg.generic {{indexing_maps = [{shown}], iterator_types = [{kinds}]}}{ins} outs({out} : {out_type}) {{"
@@ -282,10 +280,9 @@ def _reads(e: ex.Expr) -> list[ex.Read]:
     def walk(node: ex.Expr) -> None:
         if isinstance(node, ex.Read):
             found.setdefault((node.tensor, node.indices), node)
-        for child in (
-            (node.condition,) if isinstance(node, ex.When) else () if isinstance(node, ex.Reduce) else children(node)
-        ):
-            walk(child)
+        if not isinstance(node, ex.Reduce):
+            for child in (node.condition,) if isinstance(node, ex.When) else children(node):
+                walk(child)
 
     walk(e)
     return list(found.values())
@@ -303,14 +300,12 @@ def _indices(e: ex.Expr, given: set[tuple[ex.Tensor, tuple[ex.Expr, ...]]]) -> l
     """The indices that an expression computes with, besides those of the elements that are given."""
     found: dict[ex.Index, None] = {}
 
-    def walk(node: ex.Expr) -> None:
+    def visit(node: ex.Expr) -> ex.Expr | None:
         if isinstance(node, ex.Index):
             found[node] = None
-        elif not (isinstance(node, ex.Read) and (node.tensor, node.indices) in given):
-            for child in children(node):
-                walk(child)
+        return node if isinstance(node, ex.Read) and (node.tensor, node.indices) in given else None
 
-    walk(e)
+    rewrite(e, visit)
     return list(found)
 
 

@@ -9,32 +9,22 @@ from ...dialect.ir.types import F32, F64, I1, ElementType
 
 Emit: TypeAlias = Callable[[str, str], str]  # of an operation and its result's type: the result's name
 
+EXPONENTIALS = ("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "erf", "erfc")
+CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
+HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 NAMES: dict[str, dict[str, str]] = {  # by kind of element: signed, unsigned, bool, float
-    "add": {"int": "arith.addi", "uint": "arith.addi", "float": "arith.addf"},
-    "sub": {"int": "arith.subi", "uint": "arith.subi", "float": "arith.subf"},
-    "mul": {"int": "arith.muli", "uint": "arith.muli", "float": "arith.mulf"},
-    "div": {"int": "arith.divsi", "uint": "arith.divui", "float": "arith.divf"},
-    "rem": {"int": "arith.remsi", "uint": "arith.remui", "float": "arith.remf"},
+    **{n: {"int": f"arith.{n}i", "uint": f"arith.{n}i", "float": f"arith.{n}f"} for n in ("add", "sub", "mul")},
+    **{n: {"int": f"arith.{n}si", "uint": f"arith.{n}ui", "float": f"arith.{n}f"} for n in ("div", "rem")},
+    **{n: {"float": f"arith.{n}f"} for n in ("neg", "maximum", "minimum")},
+    **{n: dict.fromkeys(("int", "uint", "bool"), f"arith.{n}i") for n in ("and", "or", "xor")},
+    **{n: {"float": f"math.{n}"} for n in ("floor", "ceil", "trunc", "fma", *EXPONENTIALS, *CIRCULAR, *HYPERBOLIC)},
     "floordiv": {"int": "arith.floordivsi", "uint": "arith.divui"},
     "abs": {"float": "math.absf"},
-    "neg": {"float": "arith.negf"},
-    "maximum": {"float": "arith.maximumf"},
-    "minimum": {"float": "arith.minimumf"},
     "shl": {"int": "arith.shli", "uint": "arith.shli"},
     "shr": {"int": "arith.shrsi", "uint": "arith.shrui"},
     "clz": {"int": "math.ctlz", "uint": "math.ctlz"},
     "rint": {"float": "math.roundeven"},
     "pow": {"float": "math.powf"},
-    **{n: dict.fromkeys(("int", "uint", "bool"), f"arith.{n}i") for n in ("and", "or", "xor")},
-    **{
-        n: {"float": f"math.{n}"}
-        for n in ("sqrt", "floor", "ceil", "trunc", "fma", "cbrt", "exp", "exp2", "expm1", "log", "log2")
-    },
-    **{
-        n: {"float": f"math.{n}"}
-        for n in ("log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
-    },
-    **{n: {"float": f"math.{n}"} for n in ("asinh", "acosh", "atanh", "atan2", "erf", "erfc")},
 }
 COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}  # of signed integers
 
@@ -56,15 +46,13 @@ def literal(value: object, element: ElementType) -> str:
         return "true" if value else "false"
     if element.kind != "float":
         return str(int(value))  # type: ignore[call-overload]
-    bits = element.dtype.type(value).tobytes()[::-1].hex().upper()
-    return f"0x{bits}"
+    return f"0x{element.dtype.type(value).tobytes()[::-1].hex().upper()}"
 
 
 def constant(value: object, element: ElementType) -> str:
     """The operation that gives a constant."""
-    if element.kind == "bool":
-        return f"arith.constant {literal(value, element)}"
-    return f"arith.constant {literal(value, element)} : {mlir_type(element)}"
+    type = "" if element.kind == "bool" else f" : {mlir_type(element)}"
+    return f"arith.constant {literal(value, element)}{type}"
 
 
 def compare(function: str, a: str, b: str, element: ElementType, emit: Emit) -> str:
@@ -105,9 +93,8 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
             return emit(f"arith.xori {a}, {one(True if element is I1 else -1)} : {type}", type)
         case "abs", (a,) if element.kind == "int":
             negative = compare("lt", a, one(0), element, emit)
-            return emit(
-                f"arith.select {negative}, {emit(f'arith.subi {one(0)}, {a} : {type}', type)}, {a} : {type}", type
-            )
+            negated = emit(f"arith.subi {one(0)}, {a} : {type}", type)
+            return emit(f"arith.select {negative}, {negated}, {a} : {type}", type)
         case "abs", (a,):
             return a
         case "floormod", (a, b):

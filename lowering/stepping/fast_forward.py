@@ -37,6 +37,7 @@ def fast_forward(step: StepPlan) -> StepPlan | None:
 
 def leaping(kernel: Kernel) -> Kernel | None:
     """The kernel of one tick as one of `ticks_at_once`; None if it does more than count, or no such sum would be exact."""
+    ticks = processor().tuning.ticks_at_once
     exact: list[Expr] = []
     leaps: list[Store] = []
     values = {s.var: s.value for s in kernel.body if isinstance(s, Let)}
@@ -50,20 +51,17 @@ def leaping(kernel: Kernel) -> Kernel | None:
         if not conditions:
             return None
         exact += conditions
-        leaps.append(Store(s.tensor, s.indices, before + constant(processor().tuning.ticks_at_once * step, F32)))
+        leaps.append(Store(s.tensor, s.indices, before + constant(ticks * step, F32)))
     if not leaps:
         return None
-    one_by_one = For(Index("t", processor().tuning.ticks_at_once), kernel.body)
-    moving = reduce(or_, (_changes(s, values) for s in kernel.body if isinstance(s, Store)))
+    one_by_one = For(Index("t", ticks), kernel.body)
+    stores = (s for s in kernel.body if isinstance(s, Store))
+    moving = reduce(or_, (_value(s, values).ne(Read(s.tensor, s.indices)) for s in stores))
     return kernel.with_body((If(reduce(and_, exact), tuple(leaps), (If(moving, (one_by_one,)),)),))
 
 
 def _value(s: Store, values: Mapping[Var, Expr]) -> Expr:
     return values.get(s.value, s.value) if isinstance(s.value, Var) else s.value
-
-
-def _changes(s: Store, values: Mapping[Var, Expr]) -> Expr:
-    return _value(s, values).ne(Read(s.tensor, s.indices))
 
 
 def _step(s: Store, values: Mapping[Var, Expr]) -> float | None:

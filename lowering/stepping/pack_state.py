@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...dialect.ir.types import ElementType
-from ...dialect.notation.expressions import Expr, Read, Tensor, as_index
-from ...dialect.notation.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
+from ...dialect.notation.expressions import Const, Expr, Tensor, as_index
+from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import rewrite
+from ..analysis.accesses import redirect, with_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
 from ..step_plan import Group, StateSlot, StepPlan
@@ -47,24 +47,23 @@ class _Packing:
         self.seconds: list[Tensor] = []
         self.turns: list[int] = []
         self.places: list[StateSlot] = []
-        self.moved: dict[Tensor, tuple[Tensor, int]] = {}  # array and element of each packed scalar
-        shared: dict[tuple[ElementType, bool], list[int]] = {}
-        for n, argument in enumerate(arguments):
-            following = nexts.get(n, argument)
-            turning = following is not argument
-            if argument.rank == 0 and argument not in views and following not in views:
-                shared.setdefault((argument.element, turning), []).append(n)
+        self.moved: dict[Tensor, tuple[Tensor, tuple[Expr, ...]]] = {}  # array and element of each packed scalar
         self.groups: dict[Tensor, tuple[Group, ...]] = {}
-        rows = {n: key for key, members in shared.items() for n in members}
-        made: dict[tuple[ElementType, bool], int] = {}
-        for n, argument in enumerate(arguments):
-            if n not in rows:
-                self.places.append(StateSlot(self.add(argument, nexts.get(n, argument))))
+        pairs = [(argument, nexts.get(n, argument)) for n, argument in enumerate(arguments)]
+        kinds = [  # of the array that holds a state beside others
+            None if a.rank or a in views or following in views else (a.element, following is not a)
+            for a, following in pairs
+        ]
+        shared: dict[tuple[ElementType, bool], int] = {}
+        for (argument, following), kind in zip(pairs, kinds, strict=True):
+            if kind is None:
+                self.places.append(StateSlot(self.add(argument, following)))
                 continue
-            key = rows[n]
-            if key not in made:
-                made[key] = self.add_shared(key, [(arguments[m], nexts.get(m)) for m in shared[key]])
-            self.places.append(StateSlot(made[key], self.moved[argument][1]))
+            if kind not in shared:
+                shared[kind] = self.add_shared(*kind, [pair for pair, k in zip(pairs, kinds, strict=True) if k == kind])
+            (element,) = self.moved[argument][1]
+            assert isinstance(element, Const)
+            self.places.append(StateSlot(shared[kind], element.value))
 
     def add(self, array: Tensor, second: Tensor) -> int:
         self.arrays.append(array)
@@ -73,46 +72,21 @@ class _Packing:
             self.seconds.append(second)
         return len(self.arrays) - 1
 
-    def add_shared(self, key: tuple[ElementType, bool], members: list[tuple[Tensor, Tensor | None]]) -> int:
-        element, turning = key
-        found = arrange(() if turning else self.kernels, [argument for argument, _ in members])
+    def add_shared(self, element: ElementType, turning: bool, members: list[tuple[Tensor, Tensor]]) -> int:
+        arranged = arrange(() if turning else self.kernels, [argument for argument, _ in members])
         name = f"scalars.{element}.turning" if turning else f"scalars.{element}"
-        array = Tensor(name, (found.size,), element)
+        array = Tensor(name, (arranged.size,), element)
         second = replace(array, name=f"{array.name}.next") if turning else array
         for argument, following in members:
-            self.moved[argument] = array, found.places[argument]
-            if turning and following is not None:
-                self.moved[following] = second, found.places[argument]
-        if found.groups:
-            self.groups[array] = found.groups
+            at = (as_index(arranged.places[argument]),)
+            self.moved[following] = second, at
+            self.moved[argument] = array, at
+        if arranged.groups:
+            self.groups[array] = arranged.groups
         return self.add(array, second)
 
     def kernel(self, kernel: Kernel) -> Kernel:
         if not self.moved.keys() & set(kernel.parameters):
             return kernel
-        written = dict.fromkeys(self.held(t) for t in kernel.outputs)
-        read = dict.fromkeys(t for p in kernel.inputs if (t := self.held(p)) not in written)
-        body = _moved(map_expressions(kernel.body, self.change), self.moved)
-        return replace(kernel, parameters=(*read, *written), body=body, results=len(written))
-
-    def held(self, tensor: Tensor) -> Tensor:
-        return self.moved[tensor][0] if tensor in self.moved else tensor
-
-    def change(self, e: Expr) -> Expr:
-        def one(x: Expr) -> Expr | None:
-            if isinstance(x, Read) and x.tensor in self.moved:
-                array, k = self.moved[x.tensor]
-                return array[k]
-            return None
-
-        return rewrite(e, one)
-
-
-def _moved(block: Block, moved: dict[Tensor, tuple[Tensor, int]]) -> Block:
-    def change(s: Statement) -> Block | None:
-        if not isinstance(s, Store) or s.tensor not in moved:
-            return None
-        array, k = moved[s.tensor]
-        return (replace(s, tensor=array, indices=(as_index(k),)),)
-
-    return rewrite_block(block, change)
+        body = redirect(kernel.body, lambda tensor, at: self.moved.get(tensor))
+        return with_tensors(kernel, body, lambda tensor: self.moved[tensor][0] if tensor in self.moved else tensor)

@@ -20,13 +20,14 @@ import numpy as np
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
+from ...dialect.notation.loops import Alloc, For, Kernel, Let, Statement, Store, vector_loop
 from ...dialect.notation.traverse import children as parts_of
 from ...dialect.notation.traverse import with_children
 from ..passes import step_pass
 from ..processor import processor
 from ..step_plan import Group, StepPlan
 
+Rolled = tuple[Kernel, Kernel | None, dict[Tensor, np.ndarray]]
 SOURCES = 3  # rows and rotations that one vector is assembled from, at most
 
 
@@ -104,27 +105,19 @@ def slp_vectorize(step: StepPlan) -> StepPlan:
     """The tick with its scalars in rows, two at a time where it is nothing else."""
     plan, groups, constants = step.plan, step.groups, dict(step.plan.constants)
     once: list[Kernel] = []
-    twice: list[Kernel | None] = []
+    twice: Kernel | None = None
     for kernel in plan.kernels:
-        found = next((r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None)
-        constants.update(found.constants if found else {})
-        once.append(found.kernel if found else kernel)
-        twice.append(found.twice if found else None)
+        rolled = next((r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None)
+        kernel, twice, lanes = rolled or (kernel, None, {})
+        constants.update(lanes)
+        once.append(kernel)
     step = replace(step, plan=replace(plan, constants=constants, kernels=tuple(once)))
-    return step if step.turns or len(twice) != 1 or twice[0] is None else step.with_several(twice[0], 2)
-
-
-@dataclass(frozen=True)
-class Rolled:
-    """A vectorized kernel, one of two ticks if it does nothing else, and its constants that differ between lanes."""
-
-    kernel: Kernel
-    twice: Kernel | None
-    constants: dict[Tensor, np.ndarray]
+    return step if step.turns or len(once) != 1 or twice is None else step.with_several(twice, 2)
 
 
 def roll(kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> Rolled | None:
-    """The kernel with vector stores to the groups of an array; None if the updates are not isomorphic."""
+    """The kernel with vector stores to the groups of an array, one of two ticks if it does nothing else, and its constants
+    that differ between lanes; None if the updates are not isomorphic."""
     try:
         return _Rolling(kernel, array, groups).rolled()
     except _Unlike:
@@ -142,19 +135,19 @@ class _Rolling:
         self.lane = Index("l", self.lanes)
         self.values: dict[Var, Expr] = {}
         self.stores: dict[int, Store] = {}
-        self.others: list[Statement] = []
+        self.remaining: list[Statement] = []
         self.constants: dict[tuple[ElementType, bytes], Tensor] = {}
-        self.made: dict[tuple[int, ...], Expr] = {}
+        self.built: dict[tuple[int, ...], Expr] = {}
         grouped = {g.place(n) for g in groups for n in range(g.size)}
         for s in kernel.body:
             match s:
                 case Let(var, value):
                     self.values[var] = value
-                    self.others.append(s)
+                    self.remaining.append(s)
                 case Store(tensor, (Const(place),)) if tensor is array and place in grouped:
                     self.stores[place] = s
                 case Store():
-                    self.others.append(s)
+                    self.remaining.append(s)
                 case _:
                     raise _Unlike
         if self.stores.keys() != grouped:
@@ -169,14 +162,14 @@ class _Rolling:
         following = replace(self.array, name=f"{self.array.name}.next", space="stack")
         forth, again = self.step(self.array, following), self.step(following, self.array)
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
-        lets = tuple(s for s in self.others if isinstance(s, Let))
-        stores = tuple(s for s in self.others if isinstance(s, Store))
-        made = replace(self.kernel, parameters=(*self.constants.values(), *self.kernel.parameters))
+        lets = tuple(s for s in self.remaining if isinstance(s, Let))
+        stores = tuple(s for s in self.remaining if isinstance(s, Store))
+        kernel = replace(self.kernel, parameters=(*self.constants.values(), *self.kernel.parameters))
         constants = {t: np.frombuffer(numbers, type.dtype) for (type, numbers), t in self.constants.items()}
         if stores:
-            return Rolled(made.with_body((*lets, Alloc(following), forth, back, *stores)), None, constants)
+            return kernel.with_body((*lets, Alloc(following), forth, back, *stores)), None, constants
         once, twice = ((Alloc(following), forth, last) for last in (back, again))
-        return Rolled(made.with_body(once), made.with_body(twice), constants)
+        return kernel.with_body(once), kernel.with_body(twice), constants
 
     def rows(self) -> list[int]:
         return [g.first + j * g.lanes for g in self.groups for j in range(g.rows)]
@@ -184,13 +177,12 @@ class _Rolling:
     def step(self, source: Tensor, target: Tensor) -> For:
         """The loop that computes all groups from those of the source."""
         self.source = source
-        self.made.clear()
+        self.built.clear()
         values = [self.row(g, j) for g in self.groups for j in range(g.rows)]
         return self.loop(target, zip(self.rows(), values, strict=True))
 
     def loop(self, target: Tensor, rows: Iterable[tuple[int, Expr]]) -> For:
-        body: Block = tuple(Store(target, (self.at(first),), value) for first, value in rows)
-        return For(self.lane, body, kind="vector", width=self.lanes)
+        return vector_loop(self.lane, *(Store(target, (self.at(first),), value) for first, value in rows))
 
     def at(self, first: int, turn: int = 0) -> Expr:
         """The positions of a row, with lanes rotated."""
@@ -204,9 +196,9 @@ class _Rolling:
         """One expression for all lanes; a lane with None accepts any value."""
         values = [None if v is None else self.plain(v) for v in values]
         name = tuple(map(id, values))
-        if name not in self.made:
-            self.made[name] = self.one(values)
-        return self.made[name]
+        if name not in self.built:
+            self.built[name] = self.one(values)
+        return self.built[name]
 
     def plain(self, e: Expr) -> Expr:
         while isinstance(e, Var) and e in self.values:
@@ -221,7 +213,7 @@ class _Rolling:
                 numbers = np.array([v.value if isinstance(v, Const) else first.value for v in values], type.dtype)
                 return first if len({n.tobytes() for n in numbers}) == 1 else self.constant(first, numbers)
             case Read(tensor, (Const(),)) if tensor is self.array:
-                return self.gathered([None if v is None else self.place(v) for v in values])
+                return self.gathered([None if v is None else self.element(v) for v in values])
             case Read() if all(key(v) == key(first) for v in present):
                 return first
             case Apply() | Cast() if all(_head(v) == _head(first) for v in present):
@@ -234,7 +226,7 @@ class _Rolling:
         tensor = Tensor(name, (self.lanes,), like.type, "constant")
         return self.constants.setdefault((like.type, numbers.tobytes()), tensor)[self.lane]
 
-    def place(self, e: Expr) -> int:
+    def element(self, e: Expr) -> int:
         match e:
             case Read(tensor, (Const(place),)) if tensor is self.array:
                 return place

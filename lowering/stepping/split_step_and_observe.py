@@ -104,10 +104,10 @@ def _function(
 
 def _trimmed(state: State, driver: Value) -> tuple[Value, list[Operation]]:
     """The driver, sliced at the origin to the state's field shape if it is larger."""
-    wanted, given = state.value.known_type, driver.known_type
-    assert isinstance(wanted, FieldType) and isinstance(given, FieldType)
-    if wanted.shape == given.shape:
+    type, driven = state.value.known_type, driver.known_type
+    assert isinstance(type, FieldType) and isinstance(driven, FieldType)
+    if type.shape == driven.shape:
         return driver, []
-    begin, end = (0,) * wanted.rank, tuple(n for n in wanted.shape if isinstance(n, int))
-    cut = Value(f"{state.name}.trimmed", wanted, driver.span)
+    begin, end = (0,) * type.rank, tuple(n for n in type.shape if isinstance(n, int))
+    cut = Value(f"{state.name}.trimmed", type, driver.span)
     return cut, [Operation(Subfield(driver, begin, end), (cut,), driver.span)]

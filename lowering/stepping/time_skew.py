@@ -16,7 +16,7 @@ bits, and so run independently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from ...dialect.ir.sizes import product
@@ -34,39 +34,26 @@ BLOCKS = 32
 APART = 832  # padding between rows of a ring in bytes, against cache-set conflicts
 
 
-@dataclass(frozen=True)
-class Skewed:
-    """A kernel that advances `ticks` ticks at once."""
-
-    kernel: Kernel
-    ticks: int
-
-
 @step_pass
 def time_skew(step: StepPlan) -> StepPlan | None:
     plan, kernel = step.plan, step.only_kernel
     states = {plan.arguments[n]: result for n, result in zip(step.turns, plan.results, strict=True)}
     found = None if kernel is None else skew(kernel, states)
-    return None if found is None else step.with_several(found.kernel, found.ticks)
+    return None if found is None else step.with_several(*found)
 
 
-def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
-    """The scheduled kernel of one tick as one of several; `states` maps each state that it changes to the array of its
+def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] | None:
+    """The scheduled kernel of one tick as one of several ticks, and their number; `states` maps each state that it changes to the array of its
     next value.
 
     None if the kernel is not one loop over rows, or if nothing is gained.
     """
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     results = kernel.outputs
-    if (
-        not isinstance(loop, For)
-        or loop.kind != "parallel"
-        or loop.stop is not None
-        or set(results) != {*states.values()}
-    ):
+    if not isinstance(loop, For) or loop.kind != "parallel" or loop.stop is not None:
         return None
     height = loop.index.extent
-    if not isinstance(height, int) or any(t.shape[:1] != (height,) for t in states):
+    if not isinstance(height, int) or {*results} != {*states.values()} or any(t.shape[:1] != (height,) for t in states):
         return None
     if not all(s.indices[0] is loop.index for s in stores(loop.body) if s.tensor in results):
         return None
@@ -76,14 +63,12 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
         return None
     rows = 1 << (2 * reach).bit_length()
     row = sum(_bytes(t) // height for t in states)
-    ticks = min(processor().tuning.skewed_ticks, 1 + processor().l2_bytes // 2 // (rows * row))
-    if (
-        row * height <= processor().l3_bytes // 4
-        or ticks < 2
-        or height < 2 * processor().tuning.skewed_rows * reach * ticks
-    ):
+    tuning = processor().tuning
+    ticks = min(tuning.skewed_ticks, 1 + processor().l2_bytes // 2 // (rows * row))
+    small = row * height <= processor().l3_bytes // 4
+    if small or ticks < 2 or height < 2 * tuning.skewed_rows * reach * ticks:
         return None
-    return Skewed(kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks)
+    return kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks
 
 
 def _bytes(t: Tensor) -> int:
@@ -123,10 +108,9 @@ class _Skewing:
         self.size = -(-height // count)
         self.block = Index("b", -(-height // self.size))
         self.step = Index("s", self.size + self.over)
-        self.rings = [
-            {t: Tensor(f"{t.name}.{n}", (rows, *_padded(t)), t.element, "stack") for t in states}
-            for n in range(1, ticks)
-        ]
+        shapes = {t: (rows, *_padded(t)) for t in states}
+        each = range(1, ticks)
+        self.rings = [{t: Tensor(f"{t.name}.{n}", shapes[t], t.element, "stack") for t in states} for n in each]
 
     def blocks(self) -> For:
         first = self.block * self.size

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import is_
 
-from ...dialect.notation.expressions import Const, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import Block, For, Kernel, Loop, Statement, Store, map_expressions, rewrite_block
+from ...dialect.notation.expressions import Const, Tensor, Var
+from ...dialect.notation.loops import Block, For, Kernel, Loop, Store
 from ...dialect.notation.plan import Plan, viewed
-from ...dialect.notation.traverse import rewrite
-from ..analysis.accesses import Accesses, accesses
+from ..analysis.accesses import accesses, redirect, with_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
 
@@ -50,18 +49,13 @@ def in_place(plan: Plan, context: Context) -> Plan:
     return replace(plan, kernels=renamed, results=tuple(found), ranges=ranges)
 
 
-@dataclass
 class _Uses:
     """The reads and stores of each array by a kernel, and the results stored after the last read."""
 
-    kernel: Kernel
-    reads: Accesses = field(init=False)
-    stores: Accesses = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.results = self.kernel.outputs
-        self.reads, self.stores = accesses(self.kernel.body)
-        self.last = set(self.results) if self.kernel.results == 1 else _stored_last(self.kernel.body)
+    def __init__(self, kernel: Kernel) -> None:
+        self.results = kernel.outputs
+        self.reads, self.stores = accesses(kernel.body)
+        self.last = set(self.results) if kernel.results == 1 else _stored_last(kernel.body)
 
     def allow(self, result: Tensor, argument: Tensor) -> bool:
         """Test whether the kernel may store a result in the argument's storage."""
@@ -92,22 +86,5 @@ def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
     if isinstance(kernel, Loop):
         return replace(kernel, parameters=tuple(names.get(p, p) for p in kernel.parameters))
 
-    def change(e: Expr) -> Expr:
-        def one(x: Expr) -> Expr | None:
-            if isinstance(x, Read) and x.tensor in names:
-                return Read(names[x.tensor], tuple(map(change, x.indices)))
-            return None
-
-        return rewrite(e, one)
-
-    written = tuple(names.get(p, p) for p in kernel.outputs)
-    read = tuple(t for p in kernel.inputs if (t := names.get(p, p)) not in written)
-    body = _stored(map_expressions(kernel.body, change), names)
-    return replace(kernel, parameters=(*read, *written), body=body)
-
-
-def _stored(block: Block, names: Mapping[Tensor, Tensor]) -> Block:
-    def change(s: Statement) -> Block | None:
-        return (replace(s, tensor=names[s.tensor]),) if isinstance(s, Store) and s.tensor in names else None
-
-    return rewrite_block(block, change)
+    body = redirect(kernel.body, lambda tensor, at: (names[tensor], at) if tensor in names else None)
+    return with_tensors(kernel, body, lambda tensor: names.get(tensor, tensor))

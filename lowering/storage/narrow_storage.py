@@ -44,11 +44,8 @@ def narrow_storage(plan: Plan) -> Plan:
             found = narrowest(plan.ranges[tensor], tensor.element)
             if home not in types or found.bits < types[home].bits:
                 types[home] = found
-    narrowed = {
-        t: replace(t, element=types[h])
-        for t, h in plan.home.items()
-        if h in types and types[h] is not t.element and h.element is t.element
-    }
+    same = {t: types[h] for t, h in plan.home.items() if h in types and h.element is t.element}
+    narrowed = {t: replace(t, element=element) for t, element in same.items() if element is not t.element}
     if not narrowed:
         return plan
     views = {narrowed.get(t, t): narrowed.get(h, h) for t, h in plan.views.items()}
@@ -83,11 +80,8 @@ def read_often(kernel: ir.Kernel) -> set[Tensor]:
                 count(inner, inside)
 
     count(kernel.body, 1)
-    often = {
-        p
-        for p in kernel.parameters
-        if counts[p] > processor().tuning.narrow_reads * evaluate(product(p.shape), UNKNOWN)
-    }
+    most = {p: processor().tuning.narrow_reads * evaluate(product(p.shape), UNKNOWN) for p in kernel.parameters}
+    often = {p for p in kernel.parameters if counts[p] > most[p]}
     if not often:
         return often
     plain = collapsed(kernel)
