@@ -11,11 +11,11 @@ import cvm
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
 
-from .elementwise import ACTIVATIONS, number
+from .elementwise import ACTIVATIONS, clipped, number
 from .importer import At
 from .loops import Step, scan, while_loop
 from .matmul_conv_pool import product
-from .movement import FAR, cut, part
+from .movement import FAR, at_step, cut, part, stacked
 from .rules import Because, Known, Unsupported, known_size, rule
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
@@ -36,12 +36,6 @@ def branch(at: At, condition: Known) -> Any:
             raise Unsupported(f"a condition that is not a constant, between {a.array_type} and {b.array_type},")
         found.append(flag.scalar("switch", a, b))
     return found
-
-
-def stacked(at: At, parts: Sequence[Known], axis: int = 0) -> Node:
-    """Values of one shape as slices along a new axis."""
-    rows = [at.node(p).with_ones((axis,)) for p in parts]
-    return at.apply("cvm.concatenate", *rows, axis=axis) if len(rows) > 1 else rows[0]
 
 
 def iterated(
@@ -171,44 +165,32 @@ def flipped(at: At, x: Node) -> Node:
     return cut(at, x, [FAR, *[0] * rest], [-FAR, *[FAR] * rest], [-1, *[1] * rest])
 
 
-def at_step(at: At, x: Node, axis: int, t: int) -> Node:
-    """The slice of a value at a place along an axis, without that axis."""
-    if isinstance(x.shape[axis], int):
-        found = part(at, x, axis, t, t + 1)
-    else:
-        one = at.node(np.zeros((1,) * x.rank, bool))
-        found = at.apply("builtin.strided_slice_like", x, one, axes=(axis,), begin=(t,))
-    return found.dimshuffle([j for j in range(x.rank) if j != axis])
-
-
 # Recurrent layers
 
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-SIGMOID, TANH = "Sigmoid", "Tanh"
-DEFAULTS = {"RNN": [TANH], "GRU": [SIGMOID, TANH], "LSTM": [SIGMOID, TANH, TANH]}
+LAYERS = {
+    "RNN": (1, ["Tanh"]),
+    "GRU": (3, ["Sigmoid", "Tanh"]),
+    "LSTM": (4, ["Sigmoid", "Tanh", "Tanh"]),
+}  # gates, activations
 Squash = Callable[[Node], Node]
-
-
 SQUASHING: dict[str, Callable[[Node, Any], Node]] = {
     **{n.lower(): ACTIVATIONS[n] for n in ("Elu", "HardSigmoid", "LeakyRelu", "Softsign", "ThresholdedRelu")},
     "affine": lambda x, at: x * at["alpha"] + at["beta"],
     "relu": lambda x, at: x.scalar("maximum", 0.0),
     "scaledtanh": lambda x, at: (x * at["beta"]).scalar("tanh") * at["alpha"],
-    "sigmoid": lambda x, at: x.scalar("sigmoid"),
-    "softplus": lambda x, at: x.scalar("softplus"),
-    "tanh": lambda x, at: x.scalar("tanh"),
+    **{n: lambda x, at, n=n: x.scalar(n) for n in ("sigmoid", "softplus", "tanh")},
 }
 ALPHA, BETA = {"hardsigmoid": 0.2, "leakyrelu": 0.01}, {"hardsigmoid": 0.5, "scaledtanh": 1.0}  # others are 1 and 0
 
 
-def squashing(name: str, alpha: float | None, beta: float | None) -> Squash:
-    """A function that recurrent layers apply, by name."""
-    key = name.lower()
+def squashing(at: At, name: str, number: int) -> Squash:
+    """A function that a recurrent layer applies, the so many-th, of a number that is clipped."""
+    key, limit = name.lower(), at["clip"]
     if key not in SQUASHING:
         raise Unsupported(f"the activation {name}")
-    alpha = ALPHA.get(key, 1.0) if alpha is None else alpha
-    beta = BETA.get(key, 0.0) if beta is None else beta
-    return lambda x: SQUASHING[key](x, {"alpha": alpha, "beta": beta})
+    given = [(at[f"activation_{k}"] or [])[number : number + 1] for k in ("alpha", "beta")]
+    parameters = {"alpha": [*given[0], ALPHA.get(key, 1.0)][0], "beta": [*given[1], BETA.get(key, 0.0)][0]}
+    return lambda x: SQUASHING[key](clipped(x, -limit, limit) if limit else x, parameters)
 
 
 @rule("RNN", "GRU", "LSTM")
@@ -224,66 +206,44 @@ def recurrent(
         raise ValueError(f"hidden_size is {hidden}, the weights are of {r.shape[2]}")
     if at["input_forget"]:
         raise Unsupported("input_forget")
-    limit = at["clip"]
-    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[at["direction"]]
-    names = at["activations"] or DEFAULTS[at.op] * len(directions)
-    alphas, betas = at["activation_alpha"] or [], at["activation_beta"] or []
-    each = len(names) // len(directions)
-    outputs: list[Node] = []
-    last: list[Node] = []
-    cells: list[Node] = []
     if isinstance(x.shape[0], int) and x.shape[0] == 0:
         raise Unsupported("a sequence of 0 steps")
+    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[at["direction"]]
+    names = at["activations"] or LAYERS[at.op][1] * len(directions)
+    each = len(names) // len(directions)
+    sides: list[list[Node]] = []
     for d, backward in enumerate(directions):
-        functions = [
-            squashing(n, *(v[d * each + k] if d * each + k < len(v) else None for v in (alphas, betas)))
-            for k, n in enumerate(names[d * each : (d + 1) * each])
-        ]
-        functions = [clipped(f, limit) for f in functions] if limit else functions
+        functions = [squashing(at, names[k], k) for k in range(d * each, (d + 1) * each)]
         of = [None if v is None else at_step(at, v, 0, d) for v in (w, r, b, peepholes)]
-        states = [None if v is None else at_step(at, v, 1 if batch_first else 0, d) for v in (start, cell)]
-        y, h, c = run_direction(at, x, of, states, lengths, hidden, functions, backward)
-        outputs.append(y)
-        last.append(h)
-        cells += [] if c is None else [c]
-    found = [stacked(at, outputs, 1), stacked(at, last), *([stacked(at, cells)] if cells else [])]
+        states = [None if v is None else at_step(at, v, int(batch_first), d) for v in (start, cell)]
+        sides.append(run_direction(at, x, of, states, lengths, hidden, functions, backward))
+    found = [stacked(at, parts, int(n == 0)) for n, parts in enumerate(zip(*sides, strict=True))]
     if batch_first:
         found = [found[0].dimshuffle((2, 0, 1, 3)), *(v.dimshuffle((1, 0, 2)) for v in found[1:])]
     return found
 
 
-def clipped(function: Squash, limit: float) -> Squash:
-    return lambda x: function(x.scalar("maximum", -limit).scalar("minimum", limit))
-
-
 def run_direction(
-    at: At, x: Node, of: Sequence[Node | None], states: Sequence[Node | None], lengths: Node | None, hidden: int,
+    at: At, x: Node, of: Sequence[Node | None], given: Sequence[Node | None], lengths: Node | None, hidden: int,
     functions: Sequence[Squash], backward: bool,
-) -> tuple[Node, Node, Node | None]:  # fmt: skip
+) -> list[Node]:  # fmt: skip
     """The outputs of all steps in one direction, and the last states."""
     w, r, b, p = of
     assert w is not None and r is not None
-    gates = GATES[at.op]
-    zeros = at.apply(
-        "builtin.strided_slice_like", at.node(np.zeros((1, 1), x.element.dtype)), at_step(at, x, 0, 0), axes=(0,)
-    )
+    width = LAYERS[at.op][0] * hidden
+    zeros = at.apply("builtin.strided_slice_like", np.zeros((1, 1), x.element.dtype), at_step(at, x, 0, 0), axes=(0,))
     zeros = zeros.scalar("mul", at.node(np.zeros(hidden, x.element.dtype)))
-    h = zeros if states[0] is None else states[0]
-    c = (zeros if states[1] is None else states[1]) if at.op == "LSTM" else None
-    wb, rb = (None, None) if b is None else (piece(at, b, k, gates * hidden) for k in range(2))
-    from_input = product(at, x, w.dimshuffle((1, 0)))  # of all steps at once
-    from_input = from_input if wb is None else from_input + wb
-    turned = r.dimshuffle((1, 0))
-    slices = [from_input]
+    states = [zeros if v is None else v for v in given[: 1 + (at.op == "LSTM")]]
+    wb, rb = (None if b is None else part(at, b, 0, k * width, (k + 1) * width) for k in range(2))
+    slices = [plus(product(at, x, w.dimshuffle((1, 0))), wb)]  # of all steps at once
     if lengths is not None:  # beyond a sequence's end its state stays, and its outputs are 0
         slices.append(cut(at, at.apply("builtin.iota_like", x, axis=0), [0] * 3, [FAR, 1, 1], [1] * 3).dimshuffle([0]))
     count = None if lengths is None else lengths.with_ones((1,))
-    states = [h] if c is None else [h, c]
+    turned = r.dimshuffle((1, 0))
 
     def step(values: list[Node]) -> list[Node]:
         before, (into, *counter) = values[: len(states)], values[len(states) :]
-        found = STEPS[at.op](at, into, before[0], before[-1], turned, rb, p, hidden, functions)
-        after = [v for v in found if v is not None]
+        after = STEPS[at.op](at, into, before, turned, rb, p, hidden, functions)
         if count is None:
             return [*after, after[0]]
         there = count.scalar("gt", counter[0])
@@ -291,43 +251,46 @@ def run_direction(
         return [*kept, there.scalar("switch", after[0], number(after[0], 0))]
 
     *last, y = iterated(at, states, slices, step, x.shape[0], backward)
-    return y, last[0], last[1] if c is not None else None
+    return [y, *last]
 
 
-def piece(at: At, x: Node, k: int, size: int) -> Node:
-    """The k-th piece of so many elements along the last axis."""
-    return part(at, x, x.rank - 1, k * size, (k + 1) * size)
+def plus(x: Node, more: Node | None) -> Node:
+    return x if more is None else x + more
 
 
-def rnn_step(at: At, into: Node, h: Node, c: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> Any:
-    total = into + product(at, h, r)
-    return f[0](total if rb is None else total + rb), None
+def gates(at: At, x: Node, first: int, last: int, hidden: int) -> Node:
+    """The gates from one to before another of a row of them."""
+    return part(at, x, x.rank - 1, first * hidden, last * hidden)
 
 
-def gru_step(at: At, into: Node, h: Node, c: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> Any:
-    z_r = piece(at, into, 0, 2 * hidden) + product(at, h, piece(at, r, 0, 2 * hidden))
-    z_r = z_r if rb is None else z_r + piece(at, rb, 0, 2 * hidden)
-    z, reset = (f[0](piece(at, z_r, k, hidden)) for k in range(2))
-    matrix, bias = piece(at, r, 2, hidden), None if rb is None else piece(at, rb, 2, hidden)
+def rnn_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
+    return [f[0](plus(into + product(at, before[0], r), rb))]
+
+
+def gru_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
+    (h,) = before
+    r_zr, r_new = (gates(at, r, *span, hidden) for span in ((0, 2), (2, 3)))
+    b_zr, b_new = (None if rb is None else gates(at, rb, *span, hidden) for span in ((0, 2), (2, 3)))
+    z_r = plus(gates(at, into, 0, 2, hidden) + product(at, h, r_zr), b_zr)
+    z, reset = (f[0](gates(at, z_r, k, k + 1, hidden)) for k in range(2))
     if at["linear_before_reset"]:
-        inner = product(at, h, matrix)
-        inner = reset * (inner if bias is None else inner + bias)
+        inner = reset * plus(product(at, h, r_new), b_new)
     else:
-        inner = product(at, reset * h, matrix)
-        inner = inner if bias is None else inner + bias
-    new = f[1](piece(at, into, 2, hidden) + inner)
-    return (1.0 - z) * new + z * h, None
+        inner = plus(product(at, reset * h, r_new), b_new)
+    return [(1.0 - z) * f[1](gates(at, into, 2, 3, hidden) + inner) + z * h]
 
 
-def lstm_step(at: At, into: Node, h: Node, c: Node, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> Any:
-    total = into + product(at, h, r)
-    total = total if rb is None else total + rb
-    i, o, forget, new = (piece(at, total, k, hidden) for k in range(4))
+def lstm_step(
+    at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]
+) -> list[Node]:
+    h, c = before
+    total = plus(into + product(at, h, r), rb)
+    i, o, forget, new = (gates(at, total, k, k + 1, hidden) for k in range(4))
     if p is not None:
-        i, forget = i + piece(at, p, 0, hidden) * c, forget + piece(at, p, 2, hidden) * c
+        i, forget = i + gates(at, p, 0, 1, hidden) * c, forget + gates(at, p, 2, 3, hidden) * c
     cell = f[0](forget) * c + f[0](i) * f[1](new)
-    o = o if p is None else o + piece(at, p, 1, hidden) * cell
-    return f[0](o) * f[2](cell), cell
+    o = o if p is None else o + gates(at, p, 1, 2, hidden) * cell
+    return [f[0](o) * f[2](cell), cell]
 
 
 STEPS: dict[str, Any] = {"RNN": rnn_step, "GRU": gru_step, "LSTM": lstm_step}

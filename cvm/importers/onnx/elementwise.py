@@ -48,6 +48,10 @@ def number(like: Node, value: float) -> Node:
     return like.constant(np.array(value, like.element.dtype))
 
 
+def clipped(x: Node, low: float, high: float) -> Node:
+    return x.scalar("maximum", low).scalar("minimum", high)
+
+
 def combine(name: str, x: Node, y: Node) -> Node:
     """A scalar operation of two operands of one type, which the result has too."""
     a, b = aligned(x, y)
@@ -63,11 +67,12 @@ ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
     "Selu": lambda x, at: where(x.scalar("gt", 0.0), x, x.scalar("expm1") * at["alpha"]) * at["gamma"],
     "LeakyRelu": lambda x, at: where(x.scalar("lt", 0.0), x * at["alpha"], x),
     "ThresholdedRelu": lambda x, at: where(x.scalar("gt", at["alpha"]), x, 0.0),
-    "HardSigmoid": lambda x, at: (x * at["alpha"] + at["beta"]).scalar("maximum", 0.0).scalar("minimum", 1.0),
-    "HardSwish": lambda x, at: x * (x * (1 / 6) + 0.5).scalar("maximum", 0.0).scalar("minimum", 1.0),
+    "HardSigmoid": lambda x, at: clipped(x * at["alpha"] + at["beta"], 0.0, 1.0),
+    "HardSwish": lambda x, at: x * clipped(x * (1 / 6) + 0.5, 0.0, 1.0),
     "Softsign": lambda x, at: x / (x.scalar("abs_") + 1.0),
     "Mish": lambda x, at: x * x.scalar("softplus").scalar("tanh"),
     "Swish": lambda x, at: x * (x * at["alpha"]).scalar("sigmoid"),
+    "Relu": lambda x, at: at.apply("cvm.relu", x) if x.element in (F32, F64) else x.scalar("maximum", number(x, 0)),
 }
 
 
@@ -82,13 +87,6 @@ def gelu(at: At, x: Node) -> Known:
         inner = (x + x * x * x * 0.044715) * float(np.sqrt(2 / np.pi))
         return x * 0.5 * (inner.scalar("tanh") + 1.0)
     return x * 0.5 * ((x * float(np.sqrt(0.5))).scalar("erf") + 1.0)
-
-
-@rule("Relu")
-def relu(at: At, x: Node) -> Known:
-    if x.element in (F32, F64):
-        return at.apply("cvm.relu", x)
-    return x.scalar("maximum", number(x, 0))
 
 
 @rule("Shrink")
@@ -139,11 +137,7 @@ def stretched(at: At, a: Node, b: Node) -> Node:
 @rule("Div", symbolic=on_sizes)
 def divide(at: At, a: Node, b: Node) -> Known:
     x, y = aligned(a, stretched(at, a, b))
-    return x / y if x.element.kind == "float" else truncated_quotient(at, x, y)
-
-
-def truncated_quotient(at: At, x: Node, y: Node) -> Node:
-    return at.apply("dali.floordiv", x, y).cast(x.element)
+    return x / y if x.element.kind == "float" else at.apply("dali.floordiv", x, y).cast(x.element)
 
 
 @rule("Mod")
@@ -197,9 +191,9 @@ def variadic(at: At, *xs: Node) -> Known:
     return found / float(len(xs)) if at.op == "Mean" else found
 
 
-@rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))
-def choice(at: At, condition: Node, a: Node, b: Node) -> Known:
-    return choose(condition, a, b)
+rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))(
+    lambda at, condition, a, b: choose(condition, a, b)
+)
 
 
 @rule("Clip")
@@ -214,31 +208,21 @@ def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> 
 # Types and identities
 
 
-@rule("Cast", symbolic=lambda at, x: x)
-def cast(at: At, x: Node) -> Known:
-    return converted(x, element_of(at["to"]))
-
-
 def converted(x: Node, element: ElementType) -> Node:
     if x.element.kind == "float" and element.is_integer:
         x = x.scalar("trunc")
     return x.cast(element)
 
 
-@rule("CastLike", symbolic=lambda at, x, like: x)
-def cast_like(at: At, x: Node, like: Node) -> Known:
-    return converted(x, like.element)
+rule("Cast", symbolic=lambda at, x: x)(lambda at, x: converted(x, element_of(at["to"])))
+rule("CastLike", symbolic=lambda at, x, like: x)(lambda at, x, like: converted(x, like.element))
+rule("Identity", symbolic=lambda at, x: x)(lambda at, known: known)
 
 
 @rule("BitCast")
 def bit_cast(at: At, x: Node) -> Known:
     whole = x.cast(UI8) if x.element.kind == "bool" else x
     return at.apply("builtin.bitcast", whole, dtype=element_of(at["to"]))
-
-
-@rule("Identity", symbolic=lambda at, x: x)
-def identity(at: At, x: Known) -> Known:
-    return x
 
 
 @rule("Dropout")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import Size, product
+from cvm.dialect.ir.sizes import product
 from cvm.dialect.ir.types import I1
 from cvm.dialect.program.builder import Node
 
@@ -37,16 +37,10 @@ def element_places(at: At, indices: Node, axis: int) -> list[Node]:
     return [indices if j == axis else at.apply("builtin.iota_like", indices, axis=j) for j in range(indices.rank)]
 
 
-@rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))
-def gather(at: At, x: Node, indices: Known) -> Known:
-    (axis,) = real_axes((at["axis"],), x.rank)
-    return taken(at, x, indices, axis)
-
-
-@rule("GatherElements")
-def gather_elements(at: At, x: Node, indices: Node) -> Known:
-    (axis,) = real_axes((at["axis"],), x.rank)
-    return taken(at, x, indices, axis, elements=True)
+rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))(
+    lambda at, x, known: taken(at, x, known, at.axis(x))
+)
+rule("GatherElements")(lambda at, x, indices: taken(at, x, indices, at.axis(x), elements=True))
 
 
 def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
@@ -65,39 +59,30 @@ def gather_nd(at: At, x: Node, indices: Node) -> Known:
     return at.apply("builtin.gather", x, *places, axes=tuple(range(len(places))))
 
 
-@rule("ScatterND")
-def scatter_nd(at: At, x: Node, indices: Node, updates: Node) -> Known:
-    places = coordinates(at, x, indices)
-    return scattered(at, x, updates, places, tuple(range(len(places))))
-
-
-@rule("ScatterElements", "Scatter")
-def scatter_elements(at: At, x: Node, indices: Node, updates: Node) -> Known:
-    (axis,) = real_axes((at["axis"],), x.rank)
-    return scattered(at, x, updates, element_places(at, indices.cast(I64), axis), tuple(range(x.rank)))
-
-
+rule("ScatterND")(lambda at, x, indices, updates: scattered(at, x, updates, coordinates(at, x, indices)))
+rule("ScatterElements", "Scatter")(
+    lambda at, x, indices, updates: scattered(at, x, updates, element_places(at, indices.cast(I64), at.axis(x)))
+)
 SCATTERED = {None: None, "none": None, "add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
 
 
-def scattered(at: At, x: Node, updates: Node, places: list[Node], axes: tuple[int, ...]) -> Node:
+def scattered(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
     combined = SCATTERED[at["reduction"]]
     if combined is not None and x.element is I1:
         raise Unsupported("a reduction of booleans")
-    return at.apply("builtin.scatter", x, updates, *places, axes=axes, scalar_op=combined)
+    return at.apply("builtin.scatter", x, updates, *places, axes=tuple(range(len(places))), scalar_op=combined)
 
 
 @rule("ArgMax", "ArgMin")
 def extreme(at: At, x: Node) -> Known:
-    (axis,) = real_axes((at["axis"] or 0,), x.rank)
+    axis = at.axis(x)
     found = at.apply(f"builtin.{at.op.lower()}", x, axis=axis, last=bool(at["select_last_index"]))
     return found.with_ones((axis,)) if at["keepdims"] else found
 
 
 @rule("TopK")
 def top_k(at: At, x: Node, k: Array | None = None) -> Any:
-    (axis,) = real_axes((at["axis"],), x.rank)
-    count = at["k"] if k is None else int(k.reshape(()))
+    axis, count = at.axis(x), at["k"] if k is None else int(k.reshape(()))
     if isinstance(x.shape[axis], int) and count > x.shape[axis]:
         raise ValueError(f"{count} of {x.shape[axis]} elements are wanted")
     order = at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0)
@@ -119,7 +104,7 @@ def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
 @rule("CumSum", "CumProd")
 def cumulative(at: At, x: Node, axis: Array) -> Known:
     (along,) = real_axes((axis.reshape(()),), x.rank)
-    flags = {"exclusive": bool(at["exclusive"]), "reverse": bool(at["reverse"])}
+    flags = {name: bool(at[name]) for name in ("exclusive", "reverse")}
     return at.apply("builtin.cumulative", x, axis=along, scalar_op={"CumSum": "add", "CumProd": "mul"}[at.op], **flags)
 
 
@@ -127,8 +112,8 @@ def cumulative(at: At, x: Node, axis: Array) -> Known:
 def compress(at: At, x: Node, condition: Array) -> Known:
     """By a condition that is a constant."""
     if at["axis"] is None:
-        return taken(at, flat(at, x), np.flatnonzero(condition), 0)
-    return taken(at, x, np.flatnonzero(condition), real_axes((at["axis"],), x.rank)[0])
+        x = flat(at, x)
+    return taken(at, x, np.flatnonzero(condition), at.axis(x))
 
 
 def flat(at: At, x: Node) -> Node:
@@ -156,15 +141,12 @@ def unique(at: At, x: Array) -> Any:
 
 @rule("TensorScatter")
 def tensor_scatter(at: At, x: Node, updates: Node, starts: Node | None = None) -> Known:
-    (axis,) = real_axes((at["axis"],), x.rank)
+    axis = at.axis(x)
     places = [at.apply("builtin.iota_like", updates, axis=j) for j in range(x.rank)]
     if starts is not None:
         places[axis] = places[axis] + starts.dimshuffle([0, *["x"] * (x.rank - 1)])
     if at["mode"] == "circular":
-        n = x.shape[axis]
-        if isinstance(n, Size):
-            raise Unsupported("a ring of unknown size")
-        places[axis] = places[axis].scalar("mod", number(places[axis], n))
+        places[axis] = places[axis].scalar("mod", number(places[axis], *static(x, "a ring", (axis,))))
     return at.apply("builtin.scatter", x, updates, *places, axes=tuple(range(x.rank)))
 
 

@@ -30,7 +30,7 @@ from cvm.lowering.graph.inline import reached
 from . import elements
 from .exactness import of_operator
 from .folding import FoldingBuilder
-from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule
+from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule, real_axes
 
 MAX_DEPTH = 32  # of functions and graphs inside each other
 SHOWN = 5  # operators of one kind that are refused
@@ -303,6 +303,10 @@ class At:
 
     def has(self, input: int) -> bool:
         return len(self.node_proto.input) > input and bool(self.node_proto.input[input])
+
+    def axis(self, x: Known) -> int:
+        """The attribute `axis`, counted from the front."""
+        return real_axes((self["axis"] or 0,), len(x.shape))[0]
 
     def wants(self, output: int) -> bool:
         return len(self.node_proto.output) > output and bool(self.node_proto.output[output])

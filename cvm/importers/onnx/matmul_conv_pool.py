@@ -141,14 +141,20 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
     kind = at["auto_pad"] or "NOTSET"
     if kind.startswith("SAME"):
         sizes = static(x, "padding SAME", range(2, x.rank))
-        spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
-        whole = [max((-(-n // s) - 1) * s + e - n, 0) for n, s, e in zip(sizes, strides, spans, strict=True)]
-        return Window(strides, dilations, *halves(whole, kind))
+        return Window(strides, dilations, *halves(same_padding(sizes, kernel, strides, dilations), kind))
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
     return Window(strides, dilations, pads[:rank], pads[rank:])
 
 
-def halves(whole: Sequence[int], kind: str) -> tuple[list[int], list[int]]:
+def same_padding(
+    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[int]:
+    """The padding of each axis by which windows begin at every so many-th element."""
+    along = zip(sizes, kernel, strides, dilations, strict=True)
+    return [max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0) for n, k, s, d in along]
+
+
+def halves(whole: Sequence[int], kind: str = "SAME_UPPER") -> tuple[list[int], list[int]]:
     """The padding before and after; of an odd number, SAME_UPPER has the larger half after."""
     small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
     return (small, large) if kind == "SAME_UPPER" else (large, small)

@@ -6,14 +6,15 @@ f32; what is a table in onnxruntime's kernels is one here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
 from cvm.dialect.program.builder import Node
 
+from .elementwise import clipped
 from .importer import At
 from .quantized import dequantized, dot, quantized, requantize, whole
 from .reductions_and_normalization import total
@@ -45,9 +46,7 @@ def fused(at: At, x: Node, factor: np.float32, added: Node) -> Node:
 def rounded(y: Node, zero: Array) -> Node:
     """The nearest number of the zero point's type, halves to even."""
     to = BY_DTYPE[zero.dtype]
-    low, high = to.limits
-    y = y.scalar("round_half_to_even").scalar("maximum", float(low)).scalar("minimum", float(high))
-    return y.cast(to)
+    return clipped(y.scalar("round_half_to_even"), *map(float, to.limits)).cast(to)
 
 
 @rule("com.microsoft.QLinearMul")
@@ -103,34 +102,31 @@ def qlinear_softmax(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Arr
     inverse = at.node(np.array(np.floor(np.float32(1) / np.float32(one(y_scale))), np.int64))
     halves = at.apply("dali.floordiv", whole, at.node(np.array(2, np.int64)))
     found = at.apply("dali.floordiv", powers * inverse + halves, whole) + at.node(np.array(one(y_zero), np.int64))
-    low, high = BY_DTYPE[y_zero.dtype].limits
-    return found.scalar("maximum", low).scalar("minimum", high).cast(BY_DTYPE[y_zero.dtype])
+    to = BY_DTYPE[y_zero.dtype]
+    return clipped(found, *to.limits).cast(to)
 
 
-def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array, function: Any) -> Node:
+def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Node:
     """A float function of every number that x may be, as a table."""
     low, high = x.element.limits
     numbers = at.node(np.arange(low, high + 1).astype(x.element.dtype))
     floats = dequantized(numbers, at.node(np.array(one(x_scale))), at.node(np.array(one(x_zero))))
     scale, zero = (at.node(np.array(one(p))) for p in (y_scale, y_zero))
-    table = quantized(function(floats), scale, zero, BY_DTYPE[y_zero.dtype])
+    table = quantized(TABULATED[at.op](floats, at), scale, zero, BY_DTYPE[y_zero.dtype])
     index = x.cast(I32) - at.node(np.array(low, np.int32))
     return at.apply("builtin.gather", table, index, axes=(0,), mode="clip")
 
 
-@rule("com.microsoft.QLinearSigmoid")
-def qlinear_sigmoid(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
-    return by_table(at, x, x_scale, x_zero, y_scale, y_zero, lambda v: v.scalar("sigmoid"))
+def leaky(v: Node, at: At) -> Node:
+    return v.scalar("ge", 0.0).scalar("switch", v, v * float(0.01 if at["alpha"] is None else at["alpha"]))
 
 
-@rule("com.microsoft.QLinearLeakyRelu")
-def qlinear_leaky_relu(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
-    alpha = float(0.01 if at["alpha"] is None else at["alpha"])
-
-    def leaky(v: Node) -> Node:
-        return v.scalar("ge", 0.0).scalar("switch", v, v * alpha)
-
-    return by_table(at, x, x_scale, x_zero, y_scale, y_zero, leaky)
+TABULATED: dict[str, Callable[[Node, At], Node]] = {
+    "QLinearSigmoid": lambda v, at: v.scalar("sigmoid"),
+    "QLinearLeakyRelu": leaky,
+    "QLinearConcat": lambda v, at: v,
+}
+rule("com.microsoft.QLinearSigmoid", "com.microsoft.QLinearLeakyRelu")(by_table)
 
 
 @rule("com.microsoft.QLinearConcat")
@@ -141,5 +137,5 @@ def qlinear_concat(at: At, y_scale: Array, y_zero: Array, *parts: Known) -> Know
         if not isinstance(scale, np.ndarray) or not isinstance(zero, np.ndarray):
             raise Unsupported("a scale that is not a constant")
         same = one(scale) == one(y_scale) and one(zero) == one(y_zero)
-        found.append(x if same else by_table(at, x, scale, zero, y_scale, y_zero, lambda v: v))
+        found.append(x if same else by_table(at, x, scale, zero, y_scale, y_zero))
     return at.apply("cvm.concatenate", *found, axis=at["axis"])

@@ -225,8 +225,16 @@ def transpose(at: At, x: Node) -> Known:
 
 @rule("Concat", symbolic=lambda at, *xs: np.concatenate([x.astype(object) for x in xs], at["axis"]))
 def concatenate(at: At, *xs: Node) -> Known:
-    first, axis = xs[0], 1 if at["axis"] is None else at["axis"]
-    return at.apply("cvm.concatenate", *xs, axis=axis % first.rank) if len(xs) > 1 else first
+    return joined(at, xs, (1 if at["axis"] is None else at["axis"]) % xs[0].rank)
+
+
+def joined(at: At, xs: Sequence[Node], axis: int) -> Node:
+    return at.apply("cvm.concatenate", *xs, axis=axis) if len(xs) > 1 else xs[0]
+
+
+def stacked(at: At, parts: Sequence[Known], axis: int = 0) -> Node:
+    """Values of one shape as slices along a new axis."""
+    return joined(at, [at.node(p).with_ones((axis,)) for p in parts], axis)
 
 
 def cut_sizes(at: At, x: Array, *bounds: Any) -> Array:
@@ -275,6 +283,16 @@ def part(at: At, x: Node, axis: int, start: int, stop: int) -> Node:
     begin, end = [0] * x.rank, [FAR] * x.rank
     begin[axis], end[axis] = start, stop
     return cut(at, x, begin, end, [1] * x.rank)
+
+
+def at_step(at: At, x: Node, axis: int, t: int) -> Node:
+    """The slice of a value at a place along an axis, without that axis."""
+    if isinstance(x.shape[axis], int):
+        found = part(at, x, axis, t, t + 1)
+    else:
+        one = at.node(np.zeros((1,) * x.rank, bool))
+        found = at.apply("builtin.strided_slice_like", x, one, axes=(axis,), begin=(t,))
+    return found.dimshuffle([j for j in range(x.rank) if j != axis])
 
 
 def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
@@ -358,7 +376,7 @@ def pad(
     if value is None and at["value"] is not None:
         value = number(x, at["value"])
     if at["mode"] != "constant":
-        return bordered(at, x, before, after)
+        return bordered(at, x, before, after, at["mode"])
     if value is None:
         return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
     return with_border(at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value))
@@ -374,9 +392,8 @@ def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], va
     return inside.scalar("switch", y, value.cast(x.element))
 
 
-def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int]) -> Node:
+def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode: str) -> Node:
     """A border of elements of the value: mirrored, the nearest ones, or from the other end."""
-    mode = at["mode"]
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
         if b or a:
             (n,) = static(x, "an axis with a border", (axis,))
@@ -385,9 +402,10 @@ def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int]) -> No
             places = np.arange(-b, n + a)
             if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):
                 raise ValueError("nothing is there to fill a border with")
-            if mode == "reflect":
-                places = np.abs(places) % max(2 * n - 2, 1)
-                places = np.minimum(places, 2 * n - 2 - places) if n > 1 else places
+            if mode in ("reflect", "symmetric"):
+                period = 2 * n - 2 * (mode == "reflect")
+                places = places % max(period, 1)
+                places = np.minimum(places, period - 1 + (mode == "reflect") - places) if period else places
             else:
                 places = np.clip(places, 0, n - 1) if mode == "edge" else places % n
             x = at.apply("builtin.gather", x, places, axes=(axis,))

@@ -11,7 +11,7 @@ from cvm.dialect.program.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
 
 from .elements import element_of
-from .elementwise import number
+from .elementwise import clipped, combine, number
 from .importer import At
 from .matmul_conv_pool import kernel_sizes, product, spatial
 from .movement import reshaped
@@ -39,10 +39,8 @@ def quantized(x: Node, scale: Node, zero: Node | None, to: ElementType) -> Node:
     a, b = aligned(x, scale)
     y = (a / b).scalar("round_half_to_even").cast(F32)
     if zero is not None:
-        y, z = aligned(y, zero.cast(F32))
-        y = y + z
-    low, high = to.limits
-    return y.scalar("maximum", float(low)).scalar("minimum", float(high)).cast(to)
+        y = combine("add", y, zero.cast(F32))
+    return clipped(y, *map(float, to.limits)).cast(to)
 
 
 @rule("QuantizeLinear")
@@ -68,10 +66,8 @@ def dequantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
 def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
     shifted = x.cast(I32)
     if zero is not None:
-        a, b = aligned(shifted, zero.cast(I32))
-        shifted = a - b
-    a, b = aligned(shifted.cast(F32), scale.cast(F32))
-    return a * b
+        shifted = combine("sub", shifted, zero.cast(I32))
+    return combine("mul", shifted.cast(F32), scale.cast(F32))
 
 
 @rule("DynamicQuantizeLinear")
@@ -80,7 +76,7 @@ def dynamic_quantize(at: At, x: Node) -> Any:
     low = x.reduce("min", every).scalar("minimum", 0.0)
     high = x.reduce("max", every).scalar("maximum", 0.0)
     scale = (high - low) / 255.0
-    zero = (-low / scale).scalar("maximum", 0.0).scalar("minimum", 255.0).scalar("round_half_to_even")
+    zero = clipped(-low / scale, 0.0, 255.0).scalar("round_half_to_even")
     zero = scale.scalar("eq", 0.0).scalar("switch", number(scale, 0), zero).cast(UI8)
     return [quantized(x, scale, zero, UI8), scale, zero]
 
@@ -119,8 +115,9 @@ def less_zero(x: Node, zero: Node | None) -> Node:
     return x.cast(I32) - zero.cast(I32)
 
 
+@rule("ConvInteger")
 def integer_convolution(
-    at: At, x: Node, w: Node, x_zero: Node | None, w_zero: Node | None, bias: Node | None = None
+    at: At, x: Node, w: Node, x_zero: Node | None = None, w_zero: Node | None = None, bias: Node | None = None
 ) -> Node:
     """The convolution of quantised tensors, in i32."""
     kernel = kernel_sizes(at, w)
@@ -135,11 +132,6 @@ def integer_convolution(
         padding=(*none, *before, *none, *after), stride=(*ones, *strides), dilation=(*ones, *dilations), groups=at["group"] or 1,
     )  # fmt: skip
     return y.dimshuffle((0, 1, 3)) if lacking else y
-
-
-@rule("ConvInteger")
-def conv_integer(at: At, x: Node, w: Node, x_zero: Node | None = None, w_zero: Node | None = None) -> Known:
-    return integer_convolution(at, x, w, x_zero, w_zero)
 
 
 def requantize(at: At, sums: Node, factor: Node, zero: Any, axis: int = -1) -> Node:

@@ -11,7 +11,7 @@ from cvm.dialect.ir.sizes import Size, product
 from cvm.dialect.ir.types import F16, F32, I1, ElementType
 from cvm.dialect.program.builder import Node
 
-from .elementwise import combine, number, truncated_quotient
+from .elementwise import combine, number
 from .importer import At
 from .movement import flatten, reshaped
 from .rules import Ints, Known, Unsupported, aligned, real_axes, rule
@@ -29,7 +29,7 @@ def wide(x: Node) -> ElementType:
 def mean(at: At, x: Node, over: Sequence[int]) -> Node:
     count = product(tuple(x.shape[a] for a in over))
     if x.element.is_integer:
-        return truncated_quotient(at, total(x, over), at.node(np.array(count, x.element.dtype)))
+        return at.apply("dali.floordiv", total(x, over), np.array(count, x.element.dtype)).cast(x.element)
     if isinstance(count, Size):
         return total(x, over) / at.node(np.array(count, object)).cast(x.element)
     if x.element is F16:
@@ -38,7 +38,7 @@ def mean(at: At, x: Node, over: Sequence[int]) -> Node:
 
 
 def extreme(x: Node, over: Sequence[int], name: str) -> Node:
-    if any(x.shape[a] == 0 for a in over if isinstance(x.shape[a], int)):
+    if is_empty(x, over):
         least = _LIMITS[name](x.element)
         shape = [n for a, n in enumerate(x.shape) if a not in over]
         if any(isinstance(n, Size) for n in shape):
@@ -55,9 +55,13 @@ _LIMITS: dict[str, Any] = {
 }
 
 
+def is_empty(x: Node, over: Sequence[int]) -> bool:
+    return any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in over)
+
+
 def log_sum_exp(at: At, x: Node, over: Sequence[int]) -> Node:
     """Less the largest element, unless that is infinite."""
-    if any(x.shape[a] == 0 for a in over if isinstance(x.shape[a], int)):
+    if is_empty(x, over):
         return total(x.scalar("exp"), over).scalar("log")
     top = x.reduce("max", over)
     kept = top.scalar("abs_").scalar("eq", float("inf")).scalar("switch", number(top, 0), top)
@@ -113,12 +117,12 @@ def softmax(at: At, x: Node) -> Known:
     """Before opset 13 over all axes from the given one on."""
     if at.opset < 13:
         return reshaped(at, softmax_of(at, flatten(at, x), 1), x.shape)
-    return softmax_of(at, x, real_axes((at["axis"],), x.rank)[0])
+    return softmax_of(at, x, at.axis(x))
 
 
 @rule("LpNormalization")
 def lp_normalization(at: At, x: Node) -> Known:
-    over = real_axes((at["axis"],), x.rank)
+    over = (at.axis(x),)
     norm = total(x.scalar("abs_"), over) if at["p"] == 1 else total(x * x, over).scalar("sqrt")
     norm = norm.with_ones(over)
     return norm.scalar("eq", 0.0).scalar("switch", number(x, 0), x / norm).cast(x.element)
@@ -148,22 +152,16 @@ def batch_normalization(at: At, x: Node, scale: Node, shift: Node, mean_: Node, 
         raise Unsupported("statistics as outputs")
     if at.opset < 9 and at["spatial"] == 0:
         raise Unsupported("statistics of single elements")
+    center, spread = mean_, variance
     if training:
         over = (0, *range(2, x.rank))
-        now = mean(at, x, over)
-        away = x - by_channel(x, now)
+        center = mean(at, x, over)
+        away = x - by_channel(x, center)
         spread = mean(at, away * away, over)
-        found = [normal(x, now, spread, scale, shift, epsilon)]
-        for running, current in ((mean_, now), (variance, spread)):
-            found.append(running * momentum + current.cast(running.element) * (1 - momentum))
-        return found
-    return normal(x, mean_, variance, scale, shift, epsilon)
-
-
-def normal(x: Node, center: Node, variance: Node, scale: Node, shift: Node, epsilon: float) -> Node:
-    factor = scale / (variance + epsilon).scalar("sqrt")
-    y = x * by_channel(x, factor) + by_channel(x, shift - center * factor)
-    return y.cast(x.element)
+    factor = scale / (spread + epsilon).scalar("sqrt")
+    y = (x * by_channel(x, factor) + by_channel(x, shift - center * factor)).cast(x.element)
+    both = ((mean_, center), (variance, spread)) if training else ()
+    return [y, *(before * momentum + now.cast(before.element) * (1 - momentum) for before, now in both)]
 
 
 @rule("InstanceNormalization")
@@ -174,9 +172,8 @@ def instance_normalization(at: At, x: Node, scale: Node, shift: Node) -> Known:
 
 @rule("LayerNormalization")
 def layer_normalization(at: At, x: Node, scale: Node, shift: Node | None = None) -> Any:
-    (axis,) = real_axes((at["axis"],), x.rank)
     stash = x.cast(F32) if x.element is F16 and at["stash_type"] == 1 else x
-    y, center, deviation = normalized(at, stash, tuple(range(axis, x.rank)), at["epsilon"])
+    y, center, deviation = normalized(at, stash, tuple(range(at.axis(x), x.rank)), at["epsilon"])
     y, by = aligned(y.cast(x.element), scale)
     found = y * by
     return [found if shift is None else combine("add", found, shift), center, deviation.scalar("inv")]

@@ -12,9 +12,9 @@ from cvm.dialect.ir.sizes import Dim, same_size
 from cvm.dialect.program.builder import Node
 
 from .elements import I64
-from .elementwise import number
+from .elementwise import clipped, number
 from .importer import At
-from .movement import MAX_CONSTANT
+from .movement import MAX_CONSTANT, at_step
 from .rules import Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
 
 
@@ -26,7 +26,7 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
     given = (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]) if scales is None else scales.tolist()
     for axis, scale in enumerate(given):
         if scale != 1:
-            x = along(at, x, axis, known_size(scaled(x.shape[axis], scale), "what is resized"), float(scale), how)
+            x = along(at, x, axis, known_size(resized(x.shape[axis], scale), "what is resized"), float(scale), how)
     return x
 
 
@@ -48,7 +48,7 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
             wanted = [int(np.floor(n * factor + 0.5)) for n in static(x, "what is resized", axes)]
     elif scales is not None and scales.size:
         factors = [float(s) for s in scales]
-        wanted = [scaled(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
+        wanted = [resized(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
     else:
         raise ValueError("it has neither sizes nor scales")
     region = None if roi is None or how.transform != "tf_crop_and_resize" else roi.astype(np.float64)
@@ -63,7 +63,7 @@ def factor_of(n: Dim, m: Dim) -> float:
     return 1.0 if same_size(n, m) else known_size(m, "what is resized") / known_size(n, "what is resized")
 
 
-def scaled(n: Dim, factor: float) -> Dim:
+def resized(n: Dim, factor: float) -> Dim:
     return n if factor == 1 else int(np.floor(known_size(n, "what is resized") * factor))
 
 
@@ -173,10 +173,10 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
     mode = str(at["mode"]).removeprefix("bi")
     border, corners = at["padding_mode"], bool(at["align_corners"])
     count = grid.rank - 1
-    axes = [(last_of(at, grid, rank - 1 - j), n) for j, n in enumerate(sizes)]
+    axes = [(at_step(at, grid, grid.rank - 1, rank - 1 - j), n) for j, n in enumerate(sizes)]
     places = [((p + 1.0) * ((n - 1) / 2) if corners else ((p + 1.0) * float(n) - 1.0) * 0.5) for p, n in axes]
     if border == "border" and mode != "cubic":
-        places = [p.scalar("maximum", 0.0).scalar("minimum", float(n - 1)) for p, n in zip(places, sizes, strict=True)]
+        places = [clipped(p, 0.0, float(n - 1)) for p, n in zip(places, sizes, strict=True)]
     elif border == "reflection" and mode != "cubic":
         places = [reflected(p, n, corners) for p, n in zip(places, sizes, strict=True)]
     taps = [sampled(p, mode) for p in places]
@@ -191,7 +191,7 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
             there = k.scalar("ge", 0.0).scalar("and_", k.scalar("le", float(n - 1)))
             inside = there if inside is None else inside.scalar("and_", there)
             weight = w if weight is None else weight if w is None else weight * w
-            at_indices.append(k.scalar("maximum", 0.0).scalar("minimum", float(n - 1)).cast(I64))
+            at_indices.append(clipped(k, 0.0, float(n - 1)).cast(I64))
         one = at.apply("builtin.gather", x, batch, *at_indices, axes=(0, *range(2, x.rank)), mode="clip")
         one = one.dimshuffle((0, count, *range(1, count)))
         assert inside is not None
@@ -200,13 +200,6 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
         total = one if total is None else total + one
     assert total is not None
     return total.cast(x.element)
-
-
-def last_of(at: At, x: Node, k: int) -> Node:
-    """One of the elements along the last axis."""
-    from .control_flow_and_recurrence import at_step
-
-    return at_step(at, x, x.rank - 1, k)
 
 
 def reflected(p: Node, n: int, corners: bool) -> Node:
@@ -220,7 +213,7 @@ def reflected(p: Node, n: int, corners: bool) -> Node:
     rest = away - turns * span
     odd = (turns * 0.5).scalar("floor") * 2.0
     found = odd.scalar("neq", turns).scalar("switch", (rest * -1.0 + high), rest + low)
-    return found.scalar("maximum", 0.0).scalar("minimum", float(n - 1)) if not corners else found
+    return found if corners else clipped(found, 0.0, float(n - 1))
 
 
 def sampled(p: Node, mode: str) -> list[tuple[Node, Node | None]]:

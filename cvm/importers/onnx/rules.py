@@ -97,7 +97,12 @@ class Rule:
 
 
 RULES: dict[str, list[Rule]] = {}
-KINDS = {**dict.fromkeys(("axes", "pads", "perm", "repeats", "shape"), "Ints"), "zeros": "Known"}  # else Node
+KINDS = {
+    **dict.fromkeys(("axes", "pads", "repeats", "shape"), "Ints"),
+    "axis": "Array",
+    "known": "Known",
+    "items": "Items",
+}  # else Node
 
 
 def rule(

@@ -8,10 +8,9 @@ import numpy as np
 
 from cvm.dialect.program.builder import Node
 
-from .control_flow_and_recurrence import at_step, stacked
 from .importer import At
-from .movement import pieces
-from .rules import Array, Items, Known, real_axes, rule, static
+from .movement import at_step, joined, pieces, stacked
+from .rules import Array, Items, Known, rule, static
 
 
 @rule("SequenceEmpty")
@@ -20,14 +19,8 @@ def empty(at: At) -> Any:
     return Items()
 
 
-@rule("SequenceConstruct")
-def construct(at: At, *items: Known) -> Any:
-    return Items(items)
-
-
-@rule("SequenceLength")
-def length(at: At, sequence: Items) -> Known:
-    return np.array(len(sequence), np.int64)
+rule("SequenceConstruct")(lambda at, *known: Items(known))
+rule("SequenceLength")(lambda at, items: np.array(len(items), np.int64))
 
 
 def place(sequence: Items, position: Array | None, beyond: int = 0) -> int:
@@ -61,13 +54,12 @@ def concatenate(at: At, sequence: Items) -> Known:
     items = [at.node(x) for x in sequence]
     if at["new_axis"]:
         return stacked(at, items, at["axis"] % (items[0].rank + 1))
-    (axis,) = real_axes((at["axis"],), items[0].rank)
-    return at.apply("cvm.concatenate", *items, axis=axis) if len(items) > 1 else items[0]
+    return joined(at, items, at.axis(items[0]))
 
 
 @rule("SplitToSequence")
 def split(at: At, x: Node, sizes: Array | None = None) -> Any:
-    (axis,) = real_axes((at["axis"],), x.rank)
+    axis = at.axis(x)
     n, keep = static(x, "an axis that is split", (axis,))[0], at["keepdims"]
     if sizes is None:
         whole = [at_step(at, x, axis, k) for k in range(n)]

@@ -6,10 +6,9 @@ import numpy as np
 
 from cvm.dialect.program.builder import Node
 
-from .control_flow_and_recurrence import at_step, stacked
 from .importer import At
 from .matmul_conv_pool import contract
-from .movement import MAX_CONSTANT
+from .movement import MAX_CONSTANT, at_step, stacked
 from .rules import Array, Known, Unsupported, real_axes, rule, static
 
 LETTERS = "abcdefghijklmnopqrstuvw"

@@ -1,19 +1,18 @@
-"""Operators of two operands element by element, conversions, softmax and normalisation."""
+"""Operators of two operands element by element, and conversions."""
 
 from __future__ import annotations
 
 import math
-from functools import reduce
 
 import numpy as np
 
 from cvm.dialect.ir.types import F32, I16, I32
 from cvm.dialect.program.builder import Node
-from cvm.importers.onnx.elementwise import choose, combine
+from cvm.importers.onnx.elementwise import choose, combine, converted
 from cvm.importers.onnx.rules import aligned
 
 from . import quantization as q
-from .rules import ROUNDED, At, Known, Tensor, Unsupported, rule
+from .rules import ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
 from .schema import ACTIVATIONS
 
 
@@ -93,8 +92,7 @@ def squared_difference(at: At, a: Node, b: Node) -> Known:
 @rule("FLOOR_MOD", "POW", "ATAN2", floats=ROUNDED)
 def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
-    if at.y.is_quantised:
-        raise Unsupported("quantised numbers")
+    plain(at)
     if at.op == "DIV":
         return activated(at, at.onnx("Div", a, b))
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
@@ -103,25 +101,10 @@ def binary(at: At, a: Node, b: Node) -> Known:
     return combine(names[at.op], a, b)
 
 
-@rule("ADD_N")
-def add_n(at: At, *xs: Node) -> Known:
-    if at.y.is_quantised:
-        raise Unsupported("quantised numbers")
-    return reduce(lambda a, b: combine("add", a, b), xs)
-
-
-@rule("MAXIMUM", "MINIMUM")
-def extreme(at: At, a: Node, b: Node) -> Known:
-    """Take numbers of one scale."""
-    same_scale(at)
-    return combine(at.op.lower(), a, b)
-
-
-def same_scale(at: At) -> None:
-    """Refuse operators that move numbers from one scale to another without rescaling them."""
-    quantised = [t for t in (*at.inputs, *at.outputs) if t is not None and t.is_quantised and t.element.bits < 32]
-    if any(t.scale != quantised[0].scale or t.zero_point != quantised[0].zero_point for t in quantised):
-        raise Unsupported("operands of different scales")
+forward({"ADD_N": "Sum"}, plain)
+forward({"MAXIMUM": "Max", "MINIMUM": "Min"}, same_scale)
+forward({"LOGICAL_AND": "And", "LOGICAL_OR": "Or"})
+forward({"LOG_SOFTMAX": "LogSoftmax"}, plain, ROUNDED, axis=-1)
 
 
 COMPARISONS = {
@@ -137,11 +120,6 @@ def compare(at: At, a: Node, b: Node) -> Known:
             for n, t in ((a, at.input(0)), (b, at.input(1)))
         )
     return combine(COMPARISONS[at.op], a, b)
-
-
-@rule("LOGICAL_AND", "LOGICAL_OR")
-def logical(at: At, a: Node, b: Node) -> Known:
-    return combine("and_" if at.op == "LOGICAL_AND" else "or_", a, b)
 
 
 @rule("SELECT", "SELECT_V2")
@@ -189,16 +167,4 @@ def dequantize(at: At, x: Node) -> Known:
 
 @rule("CAST")
 def cast(at: At, x: Node) -> Known:
-    to = at.y.element
-    return x.scalar("trunc").cast(to) if x.element.kind == "float" and to.is_integer else x.cast(to)
-
-
-# Softmax and normalisation
-
-
-@rule("LOG_SOFTMAX", floats=ROUNDED)
-def log_softmax(at: At, x: Node) -> Known:
-    """Take floats."""
-    if at.y.is_quantised:
-        raise Unsupported("quantised numbers")
-    return at.onnx("LogSoftmax", x, axis=-1)
+    return converted(x, at.y.element)

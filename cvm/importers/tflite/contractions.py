@@ -11,12 +11,13 @@ import numpy as np
 from cvm.dialect.ir.types import F64, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import SUMS
+from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import known_size, real_axes, static
 
-from .arithmetic import activated, same_scale
+from .arithmetic import activated
 from .quantization import activation_range, less_zero, quantized_multiplier, requantized, rounded
-from .rules import ROUNDED, At, Ints, Known, Tensor, Unsupported, rule
+from .rules import ROUNDED, At, Ints, Known, Tensor, Unsupported, plain, rule, same_scale
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -28,12 +29,10 @@ def windows(
     strides = (at["stride_h"], at["stride_w"])
     if min(strides) < 1:
         raise ValueError(f"the strides are {strides}")
-    spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
-    whole = [0, 0]
-    if at["padding"] == 0:  # SAME
-        whole = [max((-(-n // s) - 1) * s + e - n, 0) for n, s, e in zip(sizes, strides, spans, strict=True)]
-    before = [p // 2 for p in whole]
-    return (*before, *(p - b for p, b in zip(whole, before, strict=True))), strides
+    if at["padding"]:  # VALID
+        return (0,) * 4, strides
+    before, after = halves(same_padding(sizes, kernel, strides, dilations))
+    return (*before, *after), strides
 
 
 def factors(at: At, of: Tensor) -> list[float]:
@@ -165,7 +164,7 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
         name = "ReduceMean" if at.op == "MEAN" else "ReduceSum"
-        return at.onnx(name, x, along, keepdims=int(at["keep_dims"]))
+        return kept(at, at.onnx(name, x, along), along)
     count = math.prod(static(x, "a mean", along))
     if at.op == "SUM":
         raise Unsupported("quantised numbers: the reference kernel's result is not understood")
@@ -176,23 +175,20 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
         m, s = (m << shift) // count, s + shift
     how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
     found = at.apply("quant.requantize", sums, at.node(np.array(m, np.int32)), at.node(np.array(s, np.int32)), **how)
-    return found.with_ones(along) if at["keep_dims"] else found
+    return kept(at, found, along)
 
 
-REDUCTIONS = {"REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD": "ReduceProd"}
+def kept(at: At, y: Node, along: tuple[int, ...]) -> Node:
+    return y.with_ones(along) if at["keep_dims"] else y
 
 
-@rule("REDUCE_MAX", "REDUCE_MIN")
+@rule("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")
 @rule("REDUCE_PROD", floats=ROUNDED)
 def reduce(at: At, x: Node, axes: Ints) -> Known:
     same_scale(at)
-    if at.op == "REDUCE_PROD" and at.x.is_quantised:
-        raise Unsupported("quantised numbers")
-    return at.onnx(REDUCTIONS[at.op], x, over(x, axes), keepdims=int(at["keep_dims"]))
-
-
-@rule("REDUCE_ANY", "REDUCE_ALL")
-def reduce_bools(at: At, x: Node, axes: Ints) -> Known:
-    along = over(x, axes)
-    found = x.reduce(at.op.removeprefix("REDUCE_").lower(), along)
-    return found.with_ones(along) if at["keep_dims"] else found
+    name, along = at.op.removeprefix("REDUCE_"), over(x, axes)
+    if name in ("ANY", "ALL"):
+        return kept(at, x.reduce(name.lower(), along), along)
+    if name == "PROD":
+        plain(at)
+    return kept(at, at.onnx(f"Reduce{name.capitalize()}", x, along), along)

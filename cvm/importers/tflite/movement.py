@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,12 +13,23 @@ from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx.gather_scatter_topk import taken
-from cvm.importers.onnx.movement import FAR, broadcast, cut, pieces, reshaped, with_border
+from cvm.importers.onnx.movement import (
+    FAR,
+    at_step,
+    bordered,
+    broadcast,
+    cut,
+    joined,
+    pieces,
+    reshaped,
+    stacked,
+    with_border,
+)
 from cvm.importers.onnx.rules import Array, known_size, real_axes, static
 
-from .arithmetic import activated, same_scale
+from .arithmetic import activated
 from .quantization import at_i32, rescaled
-from .rules import ROUNDED, At, Ints, Known, Unsupported, rule
+from .rules import ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale
 from .schema import ELEMENTS, TYPES
 
 
@@ -26,25 +37,21 @@ def place(axis: int, rank: int) -> int:
     return real_axes((axis,), rank)[0]
 
 
-@rule("RESHAPE")
-def reshape(at: At, x: Node, shape: Ints | None = None) -> Known:
-    return reshaped(at, x, at["new_shape"].tolist() if shape is None else shape)
-
-
-@rule("SQUEEZE")
-def squeeze(at: At, x: Node) -> Known:
-    axes = real_axes(at["squeeze_dims"], x.rank) or [j for j, n in enumerate(x.shape) if n == 1]
-    return x.dimshuffle([j for j in range(x.rank) if j not in axes])
-
-
-@rule("EXPAND_DIMS")
-def expand_dims(at: At, x: Node, axis: Array) -> Known:
-    return x.with_ones((place(axis.item(), x.rank + 1),))
-
-
-@rule("TRANSPOSE")
-def transpose(at: At, x: Node, axes: Ints) -> Known:
-    return x.dimshuffle(real_axes(axes, x.rank))
+ONE_OF_OURS: dict[str, Callable[..., Any]] = {
+    "BROADCAST_TO": lambda at, x, shape: broadcast(at, x, shape),
+    "FILL": lambda at, shape, value: broadcast(at, value, shape),
+    "PACK": lambda at, *xs: stacked(at, xs, place(at["axis"], xs[0].rank + 1)),
+    "RANK": lambda at, x: np.array(x.rank, np.int32),
+    "RESHAPE": lambda at, x, shape=None: reshaped(at, x, at["new_shape"].tolist() if shape is None else shape),
+    "SHAPE": lambda at, x: np.array(static(x, "a shape"), ELEMENTS[TYPES[at["out_type"]]].dtype),
+    "SQUEEZE": lambda at, x: at.apply("cvm.squeeze", x, axes=real_axes(at["squeeze_dims"], x.rank)),
+    "TRANSPOSE": lambda at, x, axes: x.dimshuffle(real_axes(axes, x.rank)),
+    "ZEROS_LIKE": lambda at, x: np.zeros(static(x, "zeros"), x.element.dtype),
+}
+for name, function in ONE_OF_OURS.items():
+    rule(name)(function)
+forward({"EXPAND_DIMS": "Unsqueeze", "GATHER_ND": "GatherND", "RANGE": "Range", "TILE": "Tile"})
+forward({"CUMSUM": "CumSum"}, floats=ROUNDED)
 
 
 SEVERAL = Exactness("its ui8 numbers have one scale", "within 1")
@@ -57,22 +64,14 @@ def concatenate(at: At, *xs: Node) -> Known:
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
     at.found = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
     axis = place(at["axis"], parts[0].rank)
-    found = at.apply("cvm.concatenate", *parts, axis=axis) if len(parts) > 1 else parts[0]
+    found = joined(at, parts, axis)
     return found if quantised else activated(at, found)
-
-
-@rule("PACK")
-def pack(at: At, *xs: Node) -> Known:
-    axis = place(at["axis"], xs[0].rank + 1)
-    rows = [x.with_ones((axis,)) for x in xs]
-    return at.apply("cvm.concatenate", *rows, axis=axis) if len(rows) > 1 else rows[0]
 
 
 @rule("UNPACK")
 def unpack(at: At, x: Node) -> Any:
     axis = place(at["axis"], x.rank)
-    parts = pieces(at, x, axis, [1] * static(x, "what is unpacked", (axis,))[0])
-    return [at.node(p).dimshuffle([j for j in range(x.rank) if j != axis]) for p in parts]
+    return [at_step(at, x, axis, k) for k in range(static(x, "what is unpacked", (axis,))[0])]
 
 
 @rule("SPLIT")
@@ -101,36 +100,33 @@ def slice_(at: At, x: Node, begin: Ints, size: Ints) -> Known:
 def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Known:
     if at["offset"]:
         raise Unsupported("an end that is an offset")
-    entries = len(begin)
-    found: list[list[int]] = [[], [], []]
+
+    def masked(n: int, name: str) -> bool:
+        return bool(at[f"{name}_mask"] >> n & 1)
+
+    cuts: list[tuple[int, int, int]] = []
     shape: list[int | str] = []
-    for n in range(entries):
-        bit, axis = 1 << n, len(found[0])
-        if at["ellipsis_mask"] & bit:
-            kept = x.rank - axis - sum(not (at["new_axis_mask"] >> m) & 1 for m in range(n + 1, entries))
+    for n, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+        axis = len(cuts)
+        if masked(n, "ellipsis"):
+            kept = x.rank - axis - sum(not masked(m, "new_axis") for m in range(n + 1, len(begin)))
             shape += range(axis, axis + kept)
-            for row, value in zip(found, (0, FAR, 1), strict=True):
-                row += [value] * kept
-        elif at["new_axis_mask"] & bit:
+            cuts += [(0, FAR, 1)] * kept
+        elif masked(n, "new_axis"):
             shape.append("x")
         else:
-            first, last, step = begin[n], end[n], strides[n]
             size = known_size(x.shape[axis], "an axis that is sliced")
-            if at["shrink_axis_mask"] & bit:
-                first, step = first + size if first < 0 else first, 1
-                last = first + 1
+            if masked(n, "shrink_axis"):
+                first += size if first < 0 else 0
+                cuts.append((first, first + 1, 1))
             else:
-                first = (0 if step > 0 else FAR) if at["begin_mask"] & bit else first
-                last = (FAR if step > 0 else -FAR) if at["end_mask"] & bit else last
-                first = 0 if step > 0 and first < -size else first
-                last = (-FAR if step < 0 else 0) if last < -size else last
                 shape.append(axis)
-            for row, value in zip(found, (first, last, step), strict=True):
-                row.append(value)
-    rest = range(len(found[0]), x.rank)
-    for row, value in zip(found, (0, FAR, 1), strict=True):
-        row += [value] * len(rest)
-    return cut(at, x, *found).dimshuffle([*shape, *rest])
+                ends = None if masked(n, "begin") else first, None if masked(n, "end") else last
+                start, stop, _ = slice(*ends, step).indices(size)
+                cuts.append((start if start >= 0 else -FAR, stop if stop >= 0 else -FAR, step))
+    rest = range(len(cuts), x.rank)
+    cuts += [(0, FAR, 1)] * len(rest)
+    return cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *rest])
 
 
 @rule("PAD", "PADV2")
@@ -149,15 +145,12 @@ def zero(at: At, x: Node) -> Node:
 
 @rule("MIRROR_PAD")
 def mirror_pad(at: At, x: Node, pads: Array) -> Known:
-    for axis, (before, after) in enumerate(pads.tolist()):
-        if before or after:
-            (n,) = static(x, "an axis with a border", (axis,))
-            edge = at["mode"]  # 1 is SYMMETRIC, which repeats the element at the edge
-            if not 0 <= before <= n - 1 + edge or not 0 <= after <= n - 1 + edge:
-                raise ValueError(f"a border of {before} and {after} of {n} elements")
-            places = np.pad(np.arange(n), (before, after), "symmetric" if edge else "reflect")
-            x = along(at, x, places, axis)
-    return x
+    edge = at["mode"]  # 1 is SYMMETRIC, which repeats the element at the edge
+    for axis, sides in enumerate(pads.tolist()):
+        if any(sides) and not all(0 <= s < static(x, "an axis with a border", (axis,))[0] + edge for s in sides):
+            raise ValueError(f"a border of {sides} of {x.shape[axis]} elements")
+    before, after = pads.T.tolist()
+    return bordered(at, x, before, after, "symmetric" if edge else "reflect")
 
 
 @rule("GATHER")
@@ -167,11 +160,6 @@ def gather(at: At, x: Node, indices: Known) -> Known:
     return taken(at, x, indices, place(at["axis"], x.rank))
 
 
-@rule("GATHER_ND")
-def gather_nd(at: At, x: Node, indices: Node) -> Known:
-    return at.onnx("GatherND", x, indices, batch_dims=0)
-
-
 @rule("SCATTER_ND", floats=ROUNDED)
 def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
     zeros = at.node(np.zeros(shape, updates.element.dtype))
@@ -179,7 +167,7 @@ def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
 
 
 @rule("ARG_MAX", "ARG_MIN")
-def arg_max(at: At, x: Node, axis: Array) -> Known:
+def extreme(at: At, x: Node, axis: Array) -> Known:
     return at.apply(f"builtin.{at.op.lower().replace('_', '')}", x, axis=place(axis.item(), x.rank)).cast(at.y.element)
 
 
@@ -187,41 +175,6 @@ def arg_max(at: At, x: Node, axis: Array) -> Known:
 def top_k(at: At, x: Node, k: Array) -> Any:
     values, places = at.onnx("TopK", x, k, axis=-1, largest=1, sorted=1)
     return [values, at.node(places).cast(at.outputs[1].element)]
-
-
-@rule("TILE")
-def tile(at: At, x: Node, reps: Ints) -> Known:
-    return at.onnx("Tile", x, reps)
-
-
-@rule("BROADCAST_TO")
-def broadcast_to(at: At, x: Node, shape: Ints) -> Known:
-    return broadcast(at, x, shape)
-
-
-@rule("SHAPE")
-def shape(at: At, x: Known) -> Known:
-    return np.array([known_size(n, "a shape") for n in x.shape], ELEMENTS[TYPES[at["out_type"]]].dtype)
-
-
-@rule("RANK")
-def rank(at: At, x: Known) -> Known:
-    return np.array(len(x.shape), np.int32)
-
-
-@rule("FILL")
-def fill(at: At, shape: Ints, value: Node) -> Known:
-    return broadcast(at, value, shape)
-
-
-@rule("ZEROS_LIKE")
-def zeros_like(at: At, x: Node) -> Known:
-    return np.zeros(static(x, "zeros"), x.element.dtype)
-
-
-@rule("RANGE")
-def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
-    return at.onnx("Range", start, limit, delta)
 
 
 @rule("REVERSE_V2")
@@ -234,12 +187,7 @@ def reverse(at: At, x: Node, axes: Ints) -> Known:
 @rule("ONE_HOT")
 def one_hot(at: At, indices: Node, depth: Array, on: Node, off: Node) -> Known:
     values = at.apply("cvm.concatenate", off.dimshuffle(["x"]), on.dimshuffle(["x"]), axis=0)
-    return at.onnx("OneHot", indices, depth, values, axis=at["axis"])
-
-
-@rule("CUMSUM", floats=ROUNDED)
-def cumulative(at: At, x: Node, axis: Array) -> Known:
-    return at.onnx("CumSum", x, axis, exclusive=at["exclusive"], reverse=at["reverse"])
+    return at.onnx("OneHot", indices, depth, values)
 
 
 @rule("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")

@@ -11,7 +11,7 @@ docs/tflite.md is made of this table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -20,9 +20,9 @@ import numpy as np
 
 from cvm.dialect.ir.types import ElementType
 from cvm.dialect.program.builder import Node
-from cvm.importers.exactness import ROUNDED
-from cvm.importers.flatbuffer import Table, options
-from cvm.importers.onnx.importer import OperatorAt
+from cvm.importers.exactness import EXACT, ROUNDED, Exactness
+from cvm.importers.flatbuffer import Table, fields, options
+from cvm.importers.onnx import importer as onnx_importer
 from cvm.importers.onnx.rules import LATEST, Known, Rule, Unsupported, find_rule, table
 
 from .schema import ELEMENTS, SCHEMA
@@ -76,7 +76,7 @@ rule = table(RULES)
 
 
 @dataclass
-class At(OperatorAt):
+class At(onnx_importer.OperatorAt):
     """An operator of the model, while it is imported."""
 
     tensors: Sequence[Tensor]
@@ -116,18 +116,64 @@ class At(OperatorAt):
         return found.function(OnnxAt(self, op, attributes), *inputs)
 
 
-class OnnxAt:
-    """An ONNX node as its rule sees it, made of an operator of TensorFlow Lite."""
+class OnnxAt(onnx_importer.At):
+    """An ONNX node as its rule sees it, made of an operator of TensorFlow Lite; its options are attributes."""
 
     def __init__(self, at: At, op: str, attributes: dict[str, Any]) -> None:
-        self.importer, self.op, self.opset, self.attributes = at.importer, op, LATEST - 1, attributes
-        self.apply, self.node, self.like, self.node_proto = at.apply, at.node, at.like, SimpleNamespace(output=[""])
+        proto = SimpleNamespace(op_type=op, domain="", attribute=(), input=(), output=[""])
+        super().__init__(at.importer, proto, {}, {"": LATEST - 1}, at.where)
+        self.at, self.attributes = at, attributes
 
     def __getitem__(self, name: str) -> Any:
-        return self.attributes.get(name)
-
-    def wants(self, output: int) -> bool:
-        return output == 0
+        is_option = name not in self.attributes and name in fields(SCHEMA.get(self.at.op, ""))
+        return self.at[name] if is_option else self.attributes.get(name)
 
 
-__all__ = ["REFUSED", "ROUNDED", "RULES", "At", "Ints", "Known", "Node", "Tensor", "Unsupported", "rule"]
+def same_scale(at: At) -> None:
+    """Take numbers of one scale."""
+    quantised = [t for t in (*at.inputs, *at.outputs) if t is not None and t.is_quantised and t.element.bits < 32]
+    if any(t.scale != quantised[0].scale or t.zero_point != quantised[0].zero_point for t in quantised):
+        raise Unsupported("operands of different scales")
+
+
+def plain(at: At) -> None:
+    """Take floats and plain integers."""
+    if at.y.is_quantised:
+        raise Unsupported("quantised numbers")
+
+
+def forward(
+    operators: Mapping[str, str],
+    check: Callable[[At], None] | None = None,
+    floats: Exactness = EXACT,
+    **attributes: Any,
+) -> None:
+    """Enter operators that an operator of ONNX computes, where the check does not refuse their numbers."""
+    for op, name in operators.items():
+
+        def run(at: At, *xs: Any, name: str = name) -> Any:
+            if check is not None:
+                check(at)
+            return at.onnx(name, *xs, **attributes)
+
+        found = find_rule(name, LATEST - 1)
+        assert found is not None, name
+        run.__doc__ = check.__doc__ if check is not None else ""
+        RULES[op] = Rule(op, 1, LATEST, run, found.parameters, None, (EXACT, floats))
+
+
+__all__ = [
+    "REFUSED",
+    "ROUNDED",
+    "RULES",
+    "At",
+    "Ints",
+    "Known",
+    "Node",
+    "Tensor",
+    "Unsupported",
+    "forward",
+    "plain",
+    "rule",
+    "same_scale",
+]

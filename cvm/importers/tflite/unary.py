@@ -221,25 +221,17 @@ TABLES: dict[str, Function] = {
     **{kind: relu(kind) for kind in LIMITS if kind != "NONE"},
 }  # of quantised numbers
 
+_OF_ONNX = "TANH EXP LOG ABS NEG SIN COS SQRT FLOOR CEIL SIGN ROUND LOGISTIC LOGICAL_NOT LEAKY_RELU"
+ONNX_NAMES = {"LOGISTIC": "Sigmoid", "LOGICAL_NOT": "Not", "LEAKY_RELU": "LeakyRelu"}  # others are spelled alike
 OF_FLOATS: dict[str, Callable[[At, Node], Any]] = {
-    "LOGISTIC": lambda at, x: x.scalar("sigmoid"),
+    **{op: lambda at, x: at.onnx(ONNX_NAMES.get(at.op, at.op.capitalize()), x) for op in _OF_ONNX.split()},
+    **{kind: lambda at, x: bounded(x, at.op) for kind in LIMITS if kind != "NONE"},
     "ELU": lambda at, x: at.onnx("Elu", x, alpha=1.0),
     "GELU": lambda at, x: at.onnx("Gelu", x, approximate="tanh" if at["approximate"] else "none"),
     "RSQRT": lambda at, x: 1.0 / x.scalar("sqrt"),
     "HARD_SWISH": lambda at, x: x * (x + 3.0).scalar("maximum", 0.0).scalar("minimum", 6.0) / 6.0,
-    "LEAKY_RELU": lambda at, x: at.onnx("LeakyRelu", x, alpha=float(at["alpha"])),
-    **{kind: lambda at, x, k=kind: bounded(x, k) for kind in LIMITS if kind != "NONE"},
     "SQUARE": lambda at, x: x * x,
-    "LOGICAL_NOT": lambda at, x: x.scalar("invert"),
-    "ROUND": lambda at, x: x.scalar("round_half_to_even"),
-    **{
-        name: lambda at, x, f=f: x.scalar(f).cast(x.element)
-        for name, f in (
-            ("TANH", "tanh"), ("EXP", "exp"), ("LOG", "log"), ("ABS", "abs_"), ("NEG", "neg"), ("SIN", "sin"), ("COS", "cos"),
-            ("SQRT", "sqrt"), ("FLOOR", "floor"), ("CEIL", "ceil"), ("SIGN", "sgn"),
-        )
-    },
-}  # fmt: skip
+}
 
 
 def function(at: At, x: Node) -> Known:

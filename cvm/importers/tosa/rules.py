@@ -280,7 +280,7 @@ SINGLE: dict[str, Callable[..., Any]] = {
     "CONST_SHAPE": data,
     "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
     "IDENTITY": lambda at, x: x,
-    "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *zero_points(at, *zeros)),
+    "MATMUL": lambda at, a, b, *known: at.apply("quant.batch_matmul", a, b, *zero_points(at, *known)),
     "MAX_POOL2D": lambda at, x: at.apply(
         "quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"]
     ),
