@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from ..dialect.ir.attributes import Symbol
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES
-from .syntax_tree import (
-    ArgumentNode,
-    AttributeNode,
-    BrokenNode,
-    ConstantNode,
-    DenseNode,
-    ExpressionNode,
-    FunctionNode,
-    GraphNode,
-    Item,
-    Mistake,
-    OperationNode,
-    ProgramNode,
-    QuotedNode,
-    ReturnNode,
-    Signature,
-    Token,
-)
+from . import syntax_tree as syntax
 from .type_syntax import read_type
 
 MAX_DEPTH = 32  # of brackets inside brackets
@@ -34,6 +19,11 @@ HABITS = {
     "True": "true", "False": "false", "None": "none", "null": "none", "NaN": "nan", "Inf": "inf", "infinity": "inf",
 }  # fmt: skip
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+
+
+def _of(node: Callable[..., Any]) -> Callable[[Any, list[Any]], Any]:
+    """The action that makes a node of the parts."""
+    return lambda self, parts: node(*parts)
 
 
 class Tree:
@@ -46,33 +36,22 @@ class Tree:
 
     # 1. programs
 
-    def program(self, parts: list[Any]) -> ProgramNode:
-        return ProgramNode(parts)
+    def module(self, parts: list[Any]) -> syntax.ProgramNode:
+        return syntax.ProgramNode(parts[2:-1])
 
-    def module(self, parts: list[Any]) -> ProgramNode:
-        return ProgramNode(parts[2:-1])
+    program, broken = _of(lambda *items: syntax.ProgramNode([*items])), _of(syntax.BrokenNode)
+    function, graph, return_ = _of(syntax.FunctionNode), _of(syntax.GraphNode), _of(syntax.ReturnNode)
+    argument = _of(lambda name, type, attributes: syntax.ArgumentNode(name, type, attributes or []))
 
-    def function(self, parts: list[Any]) -> FunctionNode:
-        return FunctionNode(*parts)
-
-    def headless(self, parts: list[Any]) -> FunctionNode | GraphNode:
+    def headless(self, parts: list[Any]) -> syntax.FunctionNode | syntax.GraphNode:
         word, head, body = parts
         if word.type == "GRAPH":
-            return GraphNode(word, None, body)
-        return FunctionNode(word, None, [BrokenNode(head)], None, body)
+            return syntax.GraphNode(word, None, body)
+        return syntax.FunctionNode(word, None, [syntax.BrokenNode(head)], None, body)
 
-    def graph(self, parts: list[Any]) -> GraphNode:
-        return GraphNode(*parts)
-
-    def quoted_function(self, parts: list[Any]) -> QuotedNode:
+    def quoted_function(self, parts: list[Any]) -> syntax.QuotedNode:
         word, _, arguments, body, attributes, _ = parts
-        return QuotedNode(word, arguments or [], body, attributes)
-
-    def broken(self, parts: list[Any]) -> BrokenNode:
-        return BrokenNode(parts[0])
-
-    def argument(self, parts: list[Any]) -> ArgumentNode:
-        return ArgumentNode(parts[0], parts[1], parts[2] or [])
+        return syntax.QuotedNode(word, arguments or [], body, attributes)
 
     # 2. statements
 
@@ -82,110 +61,117 @@ class Tree:
             node.results = results
         return node
 
-    def return_(self, parts: list[Any]) -> ReturnNode:
-        return ReturnNode(*parts)
-
-    def short(self, parts: list[Any]) -> OperationNode:
+    def short(self, parts: list[Any]) -> syntax.OperationNode:
         name, operands, attributes, signature = parts
-        return OperationNode(name, operands, attributes or [], signature)
+        return syntax.OperationNode(name, operands, attributes or [], signature)
 
-    def generic(self, parts: list[Any]) -> OperationNode | ReturnNode:
-        return ReturnNode(parts[0], parts[1]) if parts[0].text == '"func.return"' else self.short(parts)
+    def generic(self, parts: list[Any]) -> syntax.OperationNode | syntax.ReturnNode:
+        return syntax.ReturnNode(parts[0], parts[1]) if parts[0].text == '"func.return"' else self.short(parts)
 
-    def applied(self, parts: list[Any]) -> OperationNode:
+    def applied(self, parts: list[Any]) -> syntax.OperationNode:
         name, callee, operands, attributes, signature = parts
-        return OperationNode(name, operands, attributes or [], signature, callee=callee)
+        return syntax.OperationNode(name, operands, attributes or [], signature, callee=callee)
 
-    def constant(self, parts: list[Any]) -> ConstantNode:
+    def constant(self, parts: list[Any]) -> syntax.ConstantNode:
         word, body, type = parts
-        return ConstantNode(word, type, body=body)
+        return syntax.ConstantNode(word, type, body=body)
 
-    def stored(self, parts: list[Any]) -> ConstantNode:
+    def stored(self, parts: list[Any]) -> syntax.ConstantNode:
         word, _, path, entry, type = parts
-        return ConstantNode(word, type, path=path, entry=entry)
+        return syntax.ConstantNode(word, type, path=path, entry=entry)
 
-    def labelled(self, parts: list[Any]) -> OperationNode:
+    def labelled(self, parts: list[Any]) -> syntax.OperationNode:
         name, label, operands, _, initial, type = parts
-        return OperationNode(name, operands, label=label, initial=initial, type=type)
+        return syntax.OperationNode(name, operands, label=label, initial=initial, type=type)
 
-    def infix(self, parts: list[Any]) -> OperationNode:
+    def infix(self, parts: list[Any]) -> syntax.OperationNode:
         name, expression = parts
-        return OperationNode(name, expression=expression)
+        return syntax.OperationNode(name, expression=expression)
 
-    def binary(self, parts: list[Any]) -> ExpressionNode:
+    def binary(self, parts: list[Any]) -> syntax.ExpressionNode:
         left, operator, right = parts
-        return ExpressionNode(operator, [left, right], left.start, right.end)
+        return syntax.ExpressionNode(operator, [left, right], left.start, right.end)
 
-    def prefix(self, parts: list[Any]) -> ExpressionNode | Item:
+    def prefix(self, parts: list[Any]) -> syntax.ExpressionNode | syntax.Item:
         operator, operand = parts
-        if operator.type == "MINUS" and isinstance(operand, Item) and type(operand.value) in (int, float):
+        if operator.type == "MINUS" and isinstance(operand, syntax.Item) and type(operand.value) in (int, float):
             return operand._replace(value=-operand.value, start=operator.start)  # a negative literal
-        return ExpressionNode(operator, [operand], operator.start, operand.end)
+        return syntax.ExpressionNode(operator, [operand], operator.start, operand.end)
 
-    def called(self, parts: list[Any]) -> ExpressionNode:
+    def called(self, parts: list[Any]) -> syntax.ExpressionNode:
         name, _, *operands, closing = parts
-        return ExpressionNode(name, operands, name.start, closing.end)
+        return syntax.ExpressionNode(name, operands, name.start, closing.end)
 
-    def ascribed(self, parts: list[Any]) -> Item:
+    def ascribed(self, parts: list[Any]) -> syntax.Item:
         literal, element = parts
         return literal._replace(element=element, end=element.end)
 
-    def signature(self, parts: list[Any]) -> Signature:
-        return Signature(parts[:-1], parts[-1])
+    def signature(self, parts: list[Any]) -> syntax.Signature:
+        return syntax.Signature(parts[:-1], parts[-1])
 
     # 3. literals and attributes
 
-    def integer(self, parts: list[Any]) -> Item:
-        return _integer(parts[0], parts[0].start, "")
+    def integer(self, parts: list[Any]) -> syntax.Item:
+        *minus, token = parts
+        value = int("-" * len(minus) + token.text) if len(token.text) <= 24 else None
+        found = syntax.Item(value, parts[0].start, token.end)
+        if value is not None and -(2**63) <= value < 2**64:
+            return found
+        got = f"one of {len(token.text)} digits" if value is None else value
+        return wrong("parse.integer", f"an integer fits 64 bits, got {got}", found)
 
-    def minus_integer(self, parts: list[Any]) -> Item:
-        return _integer(parts[1], parts[0].start, "-")
+    def float(self, parts: list[Any]) -> syntax.Item:
+        text = "-" * (len(parts) - 1) + parts[-1].text
+        found = syntax.Item(float(text), parts[0].start, parts[-1].end)
+        if math.isfinite(found.value):
+            return found
+        message = f"a float is at most 1.7976931348623157e308, or else written inf, got {text[: 40 + len(parts) - 1]}"
+        return wrong("parse.float", message, found)
 
-    def float(self, parts: list[Any]) -> Item:
-        return _float(parts[0], parts[0].start, "")
-
-    def minus_float(self, parts: list[Any]) -> Item:
-        return _float(parts[1], parts[0].start, "-")
-
-    def bits(self, parts: list[Any]) -> Item:
+    def bits(self, parts: list[Any]) -> syntax.Item:
         token, element = parts
         digits = token.text[2:]
         if len(digits) != 16 or element.text[1:].strip() != "f64":
             message = f"the bits of a float are written as 16 hexadecimal digits : f64, got {token.text[:40]}"
             return wrong("parse.float", message, token)
-        return Item(struct.unpack(">d", bytes.fromhex(digits))[0], token.start, element.end)
+        return syntax.Item(struct.unpack(">d", bytes.fromhex(digits))[0], token.start, element.end)
 
-    def named(self, parts: list[Any]) -> Item:
-        return _named(parts[0], parts[0].start, False)
+    def named(self, parts: list[Any]) -> syntax.Item:
+        *minus, token = parts
+        word, start = token.text, parts[0].start
+        if word in WORDS and not (minus and word in ("true", "false", "none")):
+            return syntax.Item(-WORDS[word] if minus else WORDS[word], start, token.end)
+        meant = f"; did you mean {HABITS[word]}" if word in HABITS else did_you_mean(word, WORDS)
+        message = f"expected a value, got {'-' * len(minus)}{word[:80]}{meant}"
+        return wrong("parse.word", message, syntax.Item(None, start, token.end))
 
-    def negated(self, parts: list[Any]) -> Item:
-        return _named(parts[1], parts[0].start, True)
+    minus_integer, minus_float, negated = integer, float, named
 
-    def complex(self, parts: list[Any]) -> Item:
+    def complex(self, parts: list[Any]) -> syntax.Item:
         opening, real, imaginary, closing = parts
         for part in (real, imaginary):
-            if isinstance(part.value, Mistake):
+            if isinstance(part.value, syntax.Mistake):
                 return part
             if not isinstance(part.value, (int, float)) or isinstance(part.value, bool):
                 return wrong("parse.complex", "the parts of a complex number are numbers", part)
-        return Item(complex(real.value, imaginary.value), opening.start, closing.end)
+        return syntax.Item(complex(real.value, imaginary.value), opening.start, closing.end)
 
-    def attribute(self, parts: list[Any]) -> AttributeNode:
+    def attribute(self, parts: list[Any]) -> syntax.AttributeNode:
         name, value = parts
-        return AttributeNode(name, Item(True, name.start, name.end) if value is None else value)
+        return syntax.AttributeNode(name, syntax.Item(True, name.start, name.end) if value is None else value)
 
-    def string(self, parts: list[Any]) -> Item:
+    def string(self, parts: list[Any]) -> syntax.Item:
         return read_string(parts[0])
 
-    def symbol(self, parts: list[Any]) -> Item:
+    def symbol(self, parts: list[Any]) -> syntax.Item:
         token = parts[0]
-        return Item(Symbol(token.name), token.start, token.end)
+        return syntax.Item(Symbol(token.name), token.start, token.end)
 
-    def array(self, parts: list[Any]) -> Item:
+    def array(self, parts: list[Any]) -> syntax.Item:
         opening, *items, closing = parts
         return _nest(tuple([i.value for i in items]), items, opening, closing)
 
-    def dictionary(self, parts: list[Any]) -> Item:
+    def dictionary(self, parts: list[Any]) -> syntax.Item:
         opening, *entries, closing = parts
         values: dict[Any, Any] = {}
         for key, item in entries:
@@ -195,77 +181,52 @@ class Tree:
             values[key] = item.value
         return _nest(values, [item for _, item in entries], opening, closing)
 
-    def entry(self, parts: list[Any]) -> tuple[Any, Item]:
+    def entry(self, parts: list[Any]) -> tuple[Any, syntax.Item]:
         token, item = parts
         key = read_string(token).value if token.type == "STRING" else token.text
         return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19 else key, item
 
-    def element(self, parts: list[Any]) -> Item:
+    def element(self, parts: list[Any]) -> syntax.Item:
         token = parts[0]
-        return Item(ELEMENT_TYPES["".join(token.text.split())], token.start, token.end)
+        return syntax.Item(ELEMENT_TYPES["".join(token.text.split())], token.start, token.end)
 
-    def attribute_type(self, parts: list[Any]) -> Item:
-        return Item(read_type(parts[0]), parts[0].start, parts[0].end)
+    def attribute_type(self, parts: list[Any]) -> syntax.Item:
+        return syntax.Item(read_type(parts[0]), parts[0].start, parts[0].end)
 
-    def dense(self, parts: list[Any]) -> Item:
+    def dense(self, parts: list[Any]) -> syntax.Item:
         body, type = parts
-        return Item(DenseNode(body, type), body.start, type.end)
+        return syntax.Item(syntax.DenseNode(body, type), body.start, type.end)
 
-    def function_type(self, parts: list[Any]) -> Item:
-        return Item(parts[0], 0, 0)
+    def function_type(self, parts: list[Any]) -> syntax.Item:
+        return syntax.Item(parts[0], 0, 0)
 
     # 4. types
 
-    def type(self, parts: list[Any]) -> Token:
+    def type(self, parts: list[Any]) -> syntax.Token:
         return parts[0]
 
     def broken_types(self, parts: list[Any]) -> list[Any]:
-        return [BrokenNode(parts[0])]
+        return [syntax.BrokenNode(parts[0])]
 
 
-def wrong(code: str, message: str, at: Token | Item) -> Item:
+def wrong(code: str, message: str, at: syntax.Token | syntax.Item) -> syntax.Item:
     """An item that is a mistake."""
-    return Item(Mistake(code, message, at.start, at.end), at.start, at.end)
+    return syntax.Item(syntax.Mistake(code, message, at.start, at.end), at.start, at.end)
 
 
-def _integer(token: Token, start: int, sign: str) -> Item:
-    value = int(sign + token.text) if len(token.text) <= 24 else None
-    if value is not None and -(2**63) <= value < 2**64:
-        return Item(value, start, token.end)
-    got = f"one of {len(token.text)} digits" if value is None else value
-    return wrong("parse.integer", f"an integer fits 64 bits, got {got}", Item(None, start, token.end))
-
-
-def _float(token: Token, start: int, sign: str) -> Item:
-    found = Item(float(sign + token.text), start, token.end)
-    if found.value not in (float("inf"), -float("inf")):
-        return found
-    message = f"a float is at most 1.7976931348623157e308, or else written inf, got {sign}{token.text[:40]}"
-    return wrong("parse.float", message, found)
-
-
-def _named(token: Token, start: int, negative: bool) -> Item:
-    word = token.text
-    if word in WORDS and not (negative and word in ("true", "false", "none")):
-        return Item(-WORDS[word] if negative else WORDS[word], start, token.end)
-    meant = f"; did you mean {HABITS[word]}" if word in HABITS else did_you_mean(word, WORDS)
-    message = f"expected a value, got {'-' if negative else ''}{word[:80]}{meant}"
-    return wrong("parse.word", message, Item(None, start, token.end))
-
-
-def _nest(value: Any, items: list[Item], opening: Token, closing: Token) -> Item:
+def _nest(value: Any, items: list[syntax.Item], opening: syntax.Token, closing: syntax.Token) -> syntax.Item:
     depth = 1 + max((i.depth for i in items), default=0)
     if depth > MAX_DEPTH:
         value = wrong("parse.depth", f"brackets are nested at most {MAX_DEPTH} deep", opening).value
-    value = next((i.value for i in items if isinstance(i.value, Mistake)), value)
-    return Item(value, opening.start, closing.end, depth=depth)
+    value = next((i.value for i in items if isinstance(i.value, syntax.Mistake)), value)
+    return syntax.Item(value, opening.start, closing.end, depth=depth)
 
 
-def read_string(token: Token) -> Item:
+def read_string(token: syntax.Token) -> syntax.Item:
     """The text that a string literal stands for."""
     body = token.text[1:-1]
     if "\\" not in body:
-        return Item(body, token.start, token.end)
+        return syntax.Item(body, token.start, token.end)
     out, n = [], 0
     while n < len(body):
         if body[n] != "\\":
@@ -283,7 +244,7 @@ def read_string(token: Token) -> Item:
             if not 0 <= point < 0x110000 or 0xD800 <= point < 0xE000:
                 at = token.start + 1 + n
                 message = f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}'
-                return Item(Mistake("parse.escape", message, at, at + 2), token.start, token.end)
+                return syntax.Item(syntax.Mistake("parse.escape", message, at, at + 2), token.start, token.end)
             out.append(chr(point))
             n = close + 1
-    return Item("".join(out), token.start, token.end)
+    return syntax.Item("".join(out), token.start, token.end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..dialect.ir.constant_files import Files
@@ -11,85 +10,70 @@ from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import Type
 from ..dialect.program.function import Function, Graph, Operation, Value
 from ..dialect.program.module import Module
+from . import syntax_tree as syntax
 from .build_operation import build_operation, stated_types
 from .generic_form import unquoted
 from .infix import build_infix
 from .scope import Report, Scope
-from .syntax_tree import (
-    ArgumentNode,
-    BrokenNode,
-    ConstantNode,
-    FunctionNode,
-    GraphNode,
-    Mistake,
-    OperationNode,
-    ProgramNode,
-    QuotedNode,
-    ReturnNode,
-    StatementNode,
-    Token,
-)
 
 ARGUMENT_ATTRIBUTES = ("range", "inplace")
 
 
-def build(program: ProgramNode, source: Source, files: Files | None) -> tuple[Module, list[Diagnostic]]:
+def build(program: syntax.ProgramNode, source: Source, files: Files | None) -> tuple[Module, list[Diagnostic]]:
     """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
     report = Report(source)
-    items = [unquoted(report, i) if isinstance(i, QuotedNode) else i for i in program.items]
-    names: dict[str, Token] = {}
+    items = [unquoted(report, i) if isinstance(i, syntax.QuotedNode) else i for i in program.items]
+    names: dict[str, syntax.Token] = {}
     for item in items:
-        if not isinstance(item, BrokenNode) and item.name is not None:
+        if not isinstance(item, syntax.BrokenNode) and item.name is not None:
             if item.name.name in names:
                 report.at(item.name, "func.redefined", f"a name stands for one function, but {item.name.text} is defined twice",
                           [Note("first defined here", report.span(names[item.name.name]))])  # fmt: skip
             else:
                 names[item.name.name] = item.name
     functions: dict[str, Function] = {}
-    broken = any(isinstance(i, BrokenNode) or i.name is None for i in items)
+    broken = any(isinstance(i, syntax.BrokenNode) or i.name is None for i in items)
     for n, item in enumerate(items):
         if report.is_full:
             break
-        match item:
-            case FunctionNode():
-                scope = Scope(report, names, files, lenient=broken)
-                function = build_function(scope, item)
-                functions[function.name if function.name not in functions else f"{function.name}#{n}"] = function
-            case GraphNode():
-                graph = build_graph(Scope(report, names, files, lenient=broken), item)
-                functions[graph.name if graph.name not in functions else f"{graph.name}#{n}"] = graph
+        if not isinstance(item, syntax.BrokenNode):
+            scope = Scope(report, names, files, lenient=broken)
+            made = build_function(scope, item) if isinstance(item, syntax.FunctionNode) else build_graph(scope, item)
+            functions[made.name if made.name not in functions else f"{made.name}#{n}"] = made
     return Module(functions, source.filename, {} if files is None else files.digests), report.diagnostics
 
 
-def build_function(scope: Scope, node: FunctionNode) -> Function:
+def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
     report = scope.report
-    arguments = [build_argument(scope, a) for a in node.arguments if isinstance(a, ArgumentNode) and not report.is_full]
+    arguments = [
+        build_argument(scope, a) for a in node.arguments if isinstance(a, syntax.ArgumentNode) and not report.is_full
+    ]
     for broken in node.arguments:
-        if isinstance(broken, BrokenNode):
+        if isinstance(broken, syntax.BrokenNode):
             scope.forgive(broken.token)
             scope.headless = scope.headless or node.name is None
             arguments.append(Value("", None, report.span(broken.token)))  # calls are not checked against it
     scope.body = node.body
     operations: list[Operation] = []
-    returned: ReturnNode | None = None
+    returned: syntax.ReturnNode | None = None
     for statement, after in zip(node.body, [*node.body[1:], None], strict=False):
-        if isinstance(after, BrokenNode) and not report.source.on_new_line(after.token.start, "{"):
+        if isinstance(after, syntax.BrokenNode) and not report.source.on_new_line(after.token.start, "{"):
             statement = broken_too(statement, after)
-        if returned is not None and not isinstance(statement, BrokenNode):
+        if returned is not None and not isinstance(statement, syntax.BrokenNode):
             report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
                       [Note("the return", report.span(returned.word))])  # fmt: skip
             break
         if report.is_full:
             break
         match statement:
-            case BrokenNode(token):
+            case syntax.BrokenNode(token):
                 scope.forgive(token)
-            case ReturnNode():
+            case syntax.ReturnNode():
                 returned = statement
             case _:
                 operations += build_statement(scope, statement)
     name = node.name or node.word
-    if returned is None and not report.is_full and not any(isinstance(s, BrokenNode) for s in node.body[-1:]):
+    if returned is None and not report.is_full and not any(isinstance(s, syntax.BrokenNode) for s in node.body[-1:]):
         report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
     results = [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
     return Function(
@@ -97,22 +81,22 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
         tuple(arguments),
         tuple(operations),
         tuple(v for v, _ in results),
-        None if returned is None else declared_types(scope, node.declared),
+        None if returned is None or node.declared is None else stated_types(scope, node.declared),
         report.span(name),
         tuple(s for _, s in results),
     )
 
 
-def build_graph(scope: Scope, node: GraphNode) -> Graph:
+def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
     scope.body = node.body
     operations: list[Operation] = []
     for statement in node.body:
         if scope.report.is_full:
             break
         match statement:
-            case BrokenNode(token):
+            case syntax.BrokenNode(token):
                 scope.forgive(token)
-            case ReturnNode(word):
+            case syntax.ReturnNode(word):
                 scope.report.at(word, "graph.return", "a graph has no return: what is read from it has a cog.probe")
             case _:
                 operations += build_statement(scope, statement)
@@ -120,43 +104,38 @@ def build_graph(scope: Scope, node: GraphNode) -> Graph:
     return Graph(name.name, (), tuple(operations), (), span=scope.report.span(name))
 
 
-def build_statement(scope: Scope, node: OperationNode | ConstantNode) -> list[Operation]:
+def build_statement(scope: Scope, node: syntax.OperationNode | syntax.ConstantNode) -> list[Operation]:
     """The operations that a statement stands for: one, but several in infix form, and none where it is broken."""
-    if isinstance(node, OperationNode) and node.expression is not None:
+    if isinstance(node, syntax.OperationNode) and node.expression is not None:
         return build_infix(scope, node)
     operation = build_operation(scope, node)
     return [] if operation is None else [operation]
 
 
-def broken_too(statement: StatementNode, after: BrokenNode) -> BrokenNode:
+def broken_too(statement: syntax.StatementNode, after: syntax.BrokenNode) -> syntax.BrokenNode:
     """A statement that what follows on its line belongs to."""
     start, end = first_token(statement).start, after.token.end
-    names = [] if isinstance(statement, (BrokenNode, ReturnNode)) else [r.text for r in statement.results]
-    return BrokenNode(Token("BROKEN_STATEMENT", " ".join([*names, after.token.text]), start, end))
+    names = [] if isinstance(statement, (syntax.BrokenNode, syntax.ReturnNode)) else [r.text for r in statement.results]
+    return syntax.BrokenNode(syntax.Token("BROKEN_STATEMENT", " ".join([*names, after.token.text]), start, end))
 
 
-def first_token(statement: StatementNode) -> Token:
+def first_token(statement: syntax.StatementNode) -> syntax.Token:
     match statement:
-        case BrokenNode(token):
+        case syntax.BrokenNode(token):
             return token
-        case ReturnNode(word):
+        case syntax.ReturnNode(word):
             return word
     if statement.results:
         return statement.results[0]
-    return statement.name if isinstance(statement, OperationNode) else statement.word
+    return statement.name if isinstance(statement, syntax.OperationNode) else statement.word
 
 
-def declared_types(scope: Scope, tokens: Sequence[Token | BrokenNode] | None) -> tuple[Type, ...] | None:
-    """The stated types, or None where one of them is not a type."""
-    return None if tokens is None else stated_types(scope, tokens)
-
-
-def build_argument(scope: Scope, node: ArgumentNode) -> Value:
+def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
     found = scope.type(node.type)
     attributes: dict[str, Any] = {}
     for name, item in node.attributes:
         value = scope.attribute_value(item)
-        if isinstance(value, Mistake):
+        if isinstance(value, syntax.Mistake):
             continue
         wrong = wrong_attribute(name, value, found)
         if wrong is not None:
@@ -168,7 +147,7 @@ def build_argument(scope: Scope, node: ArgumentNode) -> Value:
     return scope.define(node.name, found, attributes)
 
 
-def wrong_attribute(name: Token, value: Any, type: Type | None) -> str | None:
+def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | None:
     """A message about an argument's invalid attribute, or None."""
     if name.text == "inplace":
         return None if value is True else "inplace is written without a value"
@@ -179,11 +158,8 @@ def wrong_attribute(name: Token, value: Any, type: Type | None) -> str | None:
     if type.element.kind not in ("int", "uint", "float"):
         return f"a range is stated of integers and floats, but the elements are {type.element}"
     kinds = (int, float) if type.element.kind == "float" else (int,)
-    if (
-        not isinstance(value, tuple)
-        or len(value) != 2
-        or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
-    ):
+    ends = value if isinstance(value, tuple) else ()
+    if len(ends) != 2 or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in ends):
         return f"range is [lowest, highest], two {'numbers' if float in kinds else 'integers'}"
     if not value[0] <= value[1]:
         return f"range is [lowest, highest], but {value[0]} > {value[1]}"

@@ -81,9 +81,8 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     declared = operand_types = None
     good = True
     if node.signature is not None:
-        declared, operand_types = (
-            stated_types(scope, tokens) for tokens in (node.signature.results, node.signature.operands)
-        )
+        declared = stated_types(scope, node.signature.results)
+        operand_types = stated_types(scope, node.signature.operands)
         good = declared is not None and operand_types is not None
         if node.signature.results:
             spans["types"] = report.span(node.signature.results[0])
@@ -139,11 +138,9 @@ def build_operands(
 
 
 def operand_count(form: Form) -> str:
-    if form.most is None:
-        return f"at least {form.least} operand{'' if form.least == 1 else 's'}"
-    if form.most == form.least:
-        return f"{form.least} operand{'' if form.least == 1 else 's'}"
-    return f"{form.least} to {form.most} operands"
+    if form.most not in (None, form.least):
+        return f"{form.least} to {form.most} operands"
+    return f"{'at least ' * (form.most is None)}{form.least} operand{'' if form.least == 1 else 's'}"
 
 
 def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Literal | None:

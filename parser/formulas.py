@@ -39,9 +39,8 @@ def parse_formulas(text: str, filename: str = "<formulas>") -> Formulas:
     except UnexpectedInput as e:
         raise ParseError(explain(e, source, 0, len(text))) from None
     except RecursionError:
-        raise ParseError(
-            Diagnostic("the formulas are nested too deeply to be read", Span(source, 0, 0), CODE)
-        ) from None
+        deep = Diagnostic("the formulas are nested too deeply to be read", Span(source, 0, 0), CODE)
+        raise ParseError(deep) from None
 
 
 class _Reader(KernelReader):
@@ -158,11 +157,9 @@ class _Reader(KernelReader):
         inner = _Reader(self.source, self.base)
         inner.anonymous = self.anonymous
         inside = inner.formulas(*program.children, slices=known)
-        held = [
-            ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants
-        ]  # the same at every step
-        self.constants += held
-        given += tuple(held)
+        held = tuple(ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants)
+        self.constants += held  # the same at every step
+        given += held
         if len(given) != len(inside.arguments) + (known.trips is None):
             raise self.mistake(f"the body takes {len(inside.arguments)} arrays, got {len(given)}", defined)
         return [LoopNest(self.defined(defined), given, (), self.span(defined), inside, known)]

@@ -47,9 +47,7 @@ def add_attributes(report: Report, node: QuotedNode, item: Item) -> None:
     value = item.value
     if isinstance(value, Mistake):
         report.mistake(value)
-    elif (
-        not isinstance(value, tuple) or len(value) != len(node.arguments) or not all(isinstance(v, dict) for v in value)
-    ):
+    elif not isinstance(value, tuple) or [isinstance(v, dict) for v in value] != [True] * len(node.arguments):
         message = f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"
         report.at(item, "parse.generic", message)
     else:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
+from operator import add, mul, sub
 from typing import Any, TypeAlias, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
@@ -314,12 +315,8 @@ class KernelReader:
                 return -int(token)
             case "sized", (total,):
                 return self.size(total)
-            case "size_plus", (a, _, b):
-                return self.size(a) + self.size(b)
-            case "size_minus", (a, _, b):
-                return self.size(a) - self.size(b)
-            case "size_times", (a, _, b):
-                return self.size(a) * self.size(b)
+            case ("size_plus" | "size_minus" | "size_times") as which, (a, _, b):
+                return {"size_plus": add, "size_minus": sub, "size_times": mul}[which](self.size(a), self.size(b))
             case "size_call", (name, a, b):
                 if _SIZES.get(str(name)) not in OPERATIONS:
                     raise self.mistake(f"there is no function of sizes {name}", name)
