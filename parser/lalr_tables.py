@@ -19,7 +19,7 @@ END = "$END"
 PLACE = Path(__file__).with_suffix(".json")
 Part = (
     int | None | list[int]
-)  # a part of a rule by its place, nothing where an optional one is left out, or each of a repeated one
+)  # a part of a rule by its place, None for an optional one left out, or each of a repeated one
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,8 @@ def text_of(made: Tables) -> str:
         return "[\n" + ",\n".join(json.dumps(i, separators=(",", ":")) for i in items) + "\n]"
 
     parts = {**asdict(made), "rules": [list(asdict(r).values()) for r in made.rules]}
-    fields = (
-        f"{json.dumps(k)}: {lines(v) if k in ('terminals', 'rules', 'states') else json.dumps(v)}"
-        for k, v in parts.items()
-    )
+    long = ("terminals", "rules", "states")
+    fields = (f"{json.dumps(k)}: {lines(v) if k in long else json.dumps(v)}" for k, v in parts.items())
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 

@@ -95,12 +95,8 @@ def meant(said: Said, token: Token) -> str:
         return did_you_mean(token.text, [n for n in OPERATORS if n.endswith(f".{token.text}")] or OPERATORS)
     if token.type != "NAME":
         return ""
-    words = {
-        "parse.item": ("func", "graph", "module"),
-        "parse.statement": ("return", "const", "call"),
-        "parse.name": (),
-    }
-    return did_you_mean(token.text, words.get(said.code, ()))
+    words = {"parse.item": "func graph module", "parse.statement": "return const call"}
+    return did_you_mean(token.text, words.get(said.code, "").split())
 
 
 def unknown_character(text: str) -> str:

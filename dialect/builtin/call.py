@@ -24,10 +24,7 @@ class Calling(Operator[T]):
     callee: Symbol
 
     is_derivative: ClassVar[bool] = False
-    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = (
-        (),
-        (),
-    )  # types of the callee's arguments and results
+    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = ((), ())  # its arguments' and its results' types
 
     def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
         """The same operator with its callee's argument and result types, on which constraints and result types depend."""

@@ -24,9 +24,7 @@ Step = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 def same_types(stated: Sequence[Any], found: Sequence[Any]) -> bool:
     """Test whether types are equal; Undecided where that depends on unknown sizes."""
-    sizes = [
-        pair for a, b in zip(stated, found, strict=True) for pair in zip(a.array_shape, b.array_shape, strict=True)
-    ]
+    sizes = [p for a, b in zip(stated, found, strict=True) for p in zip(a.array_shape, b.array_shape, strict=True)]
     return all_of((lambda m=m, n=n: m == n) for m, n in sizes)
 
 

@@ -42,9 +42,8 @@ class Pad(Operator[T]):
 
     def reference(self: Pad[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape), self.x.dtype)
-        met = [
-            (b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in zip(self.x.shape, self.before, y.shape, strict=True)
-        ]
+        sizes = zip(self.x.shape, self.before, y.shape, strict=True)
+        met = [(b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in sizes]
         y[tuple(slice(i, j) for _, i, j in met)] = self.x[tuple(slice(i - b, max(j - b, 0)) for b, i, j in met)]
         return y
 
@@ -109,6 +108,10 @@ class Reshape(Reshaping[T]):
 def _filled(n: Dim, sizes: tuple[int, ...]) -> Shape:
     others = product(tuple(s for s in sizes if s != -1))
     return tuple(s if s != -1 else n // others if others else 0 for s in sizes)
+
+
+def distinct_axes(axes: tuple[int, ...], rank: int) -> bool:
+    return len(set(axes)) == len(axes) and all(0 <= a < rank for a in axes)
 
 
 NUMBERS = (I32, F32, F64)  # what cvm.take takes, and what goes back through it

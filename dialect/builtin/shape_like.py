@@ -19,6 +19,7 @@ from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
 from ..spec.op import C, Operator, T, operator
 from ..spec.reshape_indexing import reshape_element
+from .pad_slice_reshape import distinct_axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +82,12 @@ class Apart(Operator[T]):
     transpose: ClassVar[str]  # the operator that is the transpose of this one
     constraints = (
         C(1, "rank(x) = rank(like)", lambda o: len(o.x.array_shape) == len(o.like.array_shape)),
-        C(2, "axes is in [0, rank(x)), without repeating", lambda o: o.axes_exist(), at="axes"),
+        C(2, "axes is in [0, rank(x)), without repeating", lambda o: distinct_axes(o.axes or (), len(o.x.array_shape)),
+            at="axes"),
         C(3, "begin and strides have no more entries than axes",
             lambda o: max(len(o.begin), len(o.strides)) <= len(o.along(len(o.x.array_shape)))),
         C(4, "strides[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
     )  # fmt: skip
-
-    def axes_exist(self: Any) -> bool:
-        return self.axes is None or (
-            len(set(self.axes)) == len(self.axes) and all(0 <= j < len(self.x.array_shape) for j in self.axes)
-        )
 
     def along(self: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank)) if self.axes is None else self.axes

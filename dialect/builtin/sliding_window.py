@@ -12,6 +12,7 @@ from ..notation.expressions import Element, Expr, Tensor, axes, both, constant, 
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator
+from .pad_slice_reshape import distinct_axes
 
 
 @operator
@@ -32,7 +33,7 @@ class Windows(Operator[T]):
     fill: float = 0.0
 
     constraints = (
-        C(1, "axes are in [0, rank(x)), each once", lambda o: o.axes_exist(), at="axes"),
+        C(1, "axes are in [0, rank(x)), each once", lambda o: distinct_axes(o.axes, len(o.x.array_shape)), at="axes"),
         C(2, "sizes, strides, dilations, before and after have an entry for each of axes",
             lambda o: all(len(e) == len(o.axes) for e in (o.sizes, o.strides, o.dilations, o.before, o.after))),
         C(3, "sizes, strides and dilations are in [1, 2^40]",
@@ -46,9 +47,6 @@ class Windows(Operator[T]):
         "%x: ?N x 8 x f32",
         "?N x 4 x 3 x f32",
     )
-
-    def axes_exist(self: Any) -> bool:
-        return len(set(self.axes)) == len(self.axes) and all(0 <= a < len(self.x.array_shape) for a in self.axes)
 
     def slack(self, shape: Shape) -> list[Dim]:
         """The largest offset of a window along each of the axes."""
@@ -91,15 +89,9 @@ class Windows(Operator[T]):
         padded = apply("builtin.pad", self.x, before=tuple(before), after=tuple(after))
         total = None
         for k in np.ndindex(self.sizes):
-            begin, end = (0,) * rank + k, (MAX_SIZE,) * rank + tuple(i + 1 for i in k)
-            part = (
-                apply("cvm.slice", g, begin=begin, end=end, strides=(1,) * len(begin)).dimshuffle(range(rank))
-                if k
-                else g
-            )
+            ends = {"begin": (0,) * rank + k, "end": (MAX_SIZE,) * rank + tuple(i + 1 for i in k)}
+            part = g.apply("cvm.slice", **ends, strides=(1,) * (rank + len(k))).dimshuffle(range(rank)) if k else g
             first = tuple(i * d for i, d in zip(k, self.dilations, strict=True))
-            back = apply(
-                "builtin.strided_scatter_like", part, padded, axes=self.axes, begin=first, strides=self.strides
-            )
+            back = part.apply("builtin.strided_scatter_like", padded, axes=self.axes, begin=first, strides=self.strides)
             total = back if total is None else total + back
         return [apply("builtin.pad", total, before=tuple(-n for n in before), after=tuple(-n for n in after))]

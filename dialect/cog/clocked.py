@@ -216,12 +216,10 @@ def warnings(graph: Graph) -> list[Diagnostic]:
         if isinstance(feedback := operation.operator, Feedback):
             target, driver = feedback.target.type, feedback.driver.type
             try:
-                larger = (
-                    isinstance(target, FieldType) and isinstance(driver, FieldType) and target.shape != driver.shape
-                )
+                trims = isinstance(target, FieldType) and isinstance(driver, FieldType) and target.shape != driver.shape
             except Undecided:
-                larger = True
-            if larger:
+                trims = True
+            if trims:
                 notes = tuple(
                     Note(f"{what} is {t}", v.span)
                     for what, t, v in (("the target", target, feedback.target), ("the driver", driver, feedback.driver))

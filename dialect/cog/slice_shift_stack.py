@@ -143,14 +143,12 @@ class Reshape(CogOperator[T], Reshaping[T]):
 
     def element(self: Reshape[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, len(self.shape))
-        own = self.grid("x")
-        return ex.Element(
-            (*grid, *tensor),
-            self.x[(*ex.unflatten(ex.flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)],
-        )
+        points = ex.unflatten(ex.flat_index(grid, y.shape[: len(grid)]), self.x.shape[: self.grid("x")])
+        return ex.Element((*grid, *tensor), self.x[(*points, *tensor)])
 
 
 Border = Literal["zero", "clamp", "cyclic"]
+NEAREST = {"clamp": lambda i, n: ex.minimum(i, n - 1), "cyclic": lambda i, n: i % n}  # the point of X shown beyond it
 
 
 @operator
@@ -186,27 +184,21 @@ class Expand(CogOperator[T]):
         if self.border == "zero":
             there = ex.both(*(inside(i, n) for i, n in zip(grid, self.x.shape, strict=False)))
             return ex.Element((*grid, *tensor), ex.when(there, self.x[(*grid, *tensor)], zero(self.x)))
-        near = {"clamp": lambda i, n: ex.minimum(i, ex.as_index(n) - 1), "cyclic": lambda i, n: i % ex.as_index(n)}[
-            self.border
-        ]
-        return ex.Element(
-            (*grid, *tensor), self.x[(*(near(i, n) for i, n in zip(grid, self.x.shape, strict=False)), *tensor)]
-        )
+        shown = tuple(NEAREST[self.border](i, ex.as_index(n)) for i, n in zip(grid, self.x.shape, strict=False))
+        return ex.Element((*grid, *tensor), self.x[(*shown, *tensor)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """Every point of x gets the sum of the cotangents of the points that show it."""
-        (g,), shape, apply = cotangents, self.types["x"].shape, cotangents[0].builder.apply
+        (g,), shape = cotangents, self.types["x"].shape
         if self.border == "zero":
-            return [apply("builtin.strided_slice_like", g, self.x, axes=tuple(range(len(shape))))]
+            return [g.apply("builtin.strided_slice_like", self.x, axes=tuple(range(len(shape))))]
         for axis, (n, whole) in enumerate(zip(shape, self.shape, strict=True)):
             if not same_size(n, whole):
                 if self.border == "cyclic" and not isinstance(n, int):
                     raise NotImplementedError(f"{self.name} with a cyclic border, of a size that is not known,")
-                shown = np.arange(whole, dtype=np.int32)
-                shown = g.constant(
-                    shown if self.border == "clamp" else shown % np.int32(n)
-                )  # beyond the last is the last
-                g = apply("builtin.add_at", g, shown, self.x, axis=axis)
+                shown = np.arange(whole, dtype=np.int32)  # by clamp, beyond the last is the last
+                shown = shown if self.border == "clamp" else shown % np.int32(n)
+                g = g.apply("builtin.add_at", g.constant(shown), self.x, axis=axis)
         return [g]
 
 

@@ -13,18 +13,7 @@ from ..notation.expressions import Element, Expr, Tensor, both, constant, indice
 from ..notation.index_bounds import inside
 from ..notation.reference_functions import largest
 from ..spec.op import C, T, operator
-from .cvm_operator import (
-    MAX_ATTR,
-    MIN_ATTR,
-    CvmOperator,
-    Elementwise,
-    exactly,
-    greatest,
-    lowest,
-    numbers,
-    rounded,
-    within,
-)
+from . import cvm_operator as cvm
 
 
 def dims(operand: str, names: str) -> dict[str, Any]:
@@ -38,7 +27,7 @@ def entries(attribute: str, names: str) -> dict[str, Any]:
 
 
 @operator
-class Conv2d(CvmOperator[T]):
+class Conv2d(cvm.CvmOperator[T]):
     """A two-dimensional convolution in groups of channels.   (NN Operators, conv2d)
 
     Y[n, oc, p, q] = Σ_ic kernel(n, (oc ÷ OPG) * IC + ic, p, q, oc, ic) + B[oc],  OPG = OC / groups
@@ -64,15 +53,15 @@ class Conv2d(CvmOperator[T]):
         **entries("dilation", "DH DW"),
     }
     constraints = (
-        numbers("x", "w", "b"),
+        cvm.numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
         C(2, "shape(b) = (OC,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
         C(3, "groups in [1, C]", lambda o: 1 <= o.groups <= o.x.shape[1], at="groups"),
         C(4, "C = IC * groups", lambda o: o.x.shape[1] == o.w.shape[1] * o.groups),
         C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
-        within(6, "PH, PW", MIN_ATTR, MAX_ATTR, at="padding"),
-        within(7, "SH, SW", 1, MAX_ATTR, at="stride"),
-        within(8, "DH, DW", 1, MAX_ATTR, at="dilation"),
+        cvm.within(6, "PH, PW", cvm.MIN_ATTR, cvm.MAX_ATTR, at="padding"),
+        cvm.within(7, "SH, SW", 1, cvm.MAX_ATTR, at="stride"),
+        cvm.within(8, "DH, DW", 1, cvm.MAX_ATTR, at="dilation"),
         C(9, "DH * (KH - 1) + 1 <= H + 2 * PH", lambda o: o.slack(0) >= 0),
         C(10, "DW * (KW - 1) + 1 <= W + 2 * PW", lambda o: o.slack(1) >= 0),
     )
@@ -95,7 +84,7 @@ class Conv2d(CvmOperator[T]):
         (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
         batch, (oc, ic, kh, kw), groups = self.x.shape[0], self.w.shape, self.groups
         rows, columns = (self.slack(axis) // self.stride[axis] + 1 for axis in (0, 1))
-        x, w = exactly(self.x), exactly(self.w)
+        x, w = cvm.exactly(self.x), cvm.exactly(self.w)
         border = ((0, 0), (0, 0), (ph, ph), (pw, pw))
         padded, inside = np.pad(x, border), np.pad(np.ones_like(x, bool), border)
         kernels = w.reshape(groups, oc // groups, ic * kh * kw)
@@ -107,7 +96,7 @@ class Conv2d(CvmOperator[T]):
             )
             with np.errstate(all="ignore"):
                 y[:, :, p, q] = np.where(there, window * kernels, 0).sum(-1).reshape(batch, oc)
-        return rounded(y if self.b is None else y + self.b[:, None, None], self.x)
+        return cvm.rounded(y if self.b is None else y + self.b[:, None, None], self.x)
 
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
         n, oc, p, q = indices("n oc p q", y.shape)
@@ -174,7 +163,7 @@ def along(
 
 
 @operator
-class Dense(CvmOperator[T]):
+class Dense(cvm.CvmOperator[T]):
     """A fully connected layer:  Y = X Wᵀ + B.   (NN Operators, dense)"""
 
     x: T  # (M, K)
@@ -183,7 +172,7 @@ class Dense(CvmOperator[T]):
 
     symbols = {"N": lambda o: o.w.shape[0]}
     constraints = (
-        numbers("x", "w", "b"),
+        cvm.numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 2", lambda o: o.x.rank == o.w.rank == 2),
         C(2, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
         C(3, "shape(b) = (N,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
@@ -195,7 +184,7 @@ class Dense(CvmOperator[T]):
 
     def reference(self: Dense[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return rounded(exactly(self.x) @ exactly(self.w).T + (0 if self.b is None else self.b), self.x)
+            return cvm.rounded(cvm.exactly(self.x) @ cvm.exactly(self.w).T + (0 if self.b is None else self.b), self.x)
 
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         i, j, k = indices("i j k", (*y.shape, self.x.shape[1]))
@@ -210,10 +199,10 @@ class Dense(CvmOperator[T]):
 
 
 @operator
-class Relu(Elementwise[T]):
+class Relu(cvm.Elementwise[T]):
     """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1]), of floats NaN where X is   (NN Operators, relu)"""
 
-    constraints = (numbers("x"),)
+    constraints = (cvm.numbers("x"),)
     example = "%x", "%x: 2x3xi32", "2x3xi32"
 
     def reference(self: Relu[np.ndarray]) -> np.ndarray:
@@ -227,7 +216,7 @@ class Relu(Elementwise[T]):
 
 
 @operator
-class MaxPool2d(CvmOperator[T]):
+class MaxPool2d(cvm.CvmOperator[T]):
     """The largest element of every window, in each batch and channel.   (NN Operators, max_pool2d)
 
     Y[n, i, p, q] = max{pad(n, i, p', q') | p' - (p * SH - PH) in [0, PSH), q' - (q * SW - PW) in [0, PSW)}
@@ -249,10 +238,10 @@ class MaxPool2d(CvmOperator[T]):
         **entries("strides", "SH SW"),
     }
     constraints = (
-        numbers("x"),
+        cvm.numbers("x"),
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
-        within(2, "PH, PW", MIN_ATTR, MAX_ATTR, at="padding"),
-        within(3, "SH, SW", 1, MAX_ATTR, at="strides"),
+        cvm.within(2, "PH, PW", cvm.MIN_ATTR, cvm.MAX_ATTR, at="padding"),
+        cvm.within(3, "SH, SW", 1, cvm.MAX_ATTR, at="strides"),
         C(4, "PSH in [0, H + 2 * PH + 1)", lambda o: o.pool_size[0] >= 0 and o.slack(0) >= 0, at="pool_size"),
         C(5, "PSW in [0, W + 2 * PW + 1)", lambda o: o.pool_size[1] >= 0 and o.slack(1) >= 0, at="pool_size"),
         C(6, "PSH > PH and PSW > PW", lambda o: all(map(gt, o.pool_size, o.pads)), at="pool_size"),
@@ -278,7 +267,7 @@ class MaxPool2d(CvmOperator[T]):
 
     def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
         (ph, pw), (sh, sw), (psh, psw) = self.pads, self.strides, self.pool_size
-        least = lowest(BY_DTYPE[self.x.dtype])
+        least = cvm.lowest(BY_DTYPE[self.x.dtype])
         padded = np.pad(self.x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=least)
         y = np.zeros((*self.x.shape[:2], self.count(0), self.count(1)), self.x.dtype)
         for p, q in np.ndindex(y.shape[2:]):  # the last windows may reach beyond the padding: slices end there
@@ -292,8 +281,8 @@ class MaxPool2d(CvmOperator[T]):
         (ph, pw), (sh, sw) = self.pads, self.strides
         row, rows = along(p, k, self.x.shape[2], sh, ph, beyond=self.ceil_mode)
         column, columns = along(q, m, self.x.shape[3], sw, pw, beyond=self.ceil_mode)
-        padded = when(both(rows, columns), self.x[n, i, row, column], constant(lowest(y.element), y.element))
-        return Element((n, i, p, q), reduce(greatest(y.element), (k, m), padded))
+        padded = when(both(rows, columns), self.x[n, i, row, column], constant(cvm.lowest(y.element), y.element))
+        return Element((n, i, p, q), reduce(cvm.greatest(y.element), (k, m), padded))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """To every element that is the largest one of a window, as Theano's; a place of the window after the other."""
@@ -310,16 +299,16 @@ class MaxPool2d(CvmOperator[T]):
 
 
 @operator
-class Upsampling(CvmOperator[T]):
+class Upsampling(cvm.CvmOperator[T]):
     """Y[n, i, h, w] = X[n, i, ⌊h / scale⌋, ⌊w / scale⌋], h in [0, H * scale), w in [0, W * scale)   (NN Operators)"""
 
     x: T  # (N, C, H, W)
     scale: int
 
     constraints = (
-        numbers("x"),
+        cvm.numbers("x"),
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
-        within(2, "scale", 1, MAX_ATTR, at="scale"),
+        cvm.within(2, "scale", 1, cvm.MAX_ATTR, at="scale"),
     )
     example = "%x {scale = 2}", "%x: 1x3x4x4xi32", "1x3x8x8xi32"
 

@@ -196,23 +196,14 @@ def _overlap_ratio(p: list[Expr], q: list[Expr]) -> tuple[list[Statement], Expr]
     """The same in the loop language: names for the areas, and the ratio of them."""
 
     def area(right: Expr, left: Expr, bottom: Expr, top: Expr, least: bool = False) -> Expr:
-        sides = (right - left, bottom - top)
-        width, height = (cast(maximum(s, 0) if least else s, I64) for s in sides)
+        width, height = (cast(maximum(s, 0) if least else s, I64) for s in (right - left, bottom - top))
         return width * height
 
     areas, o, u = Var("areas", I64), Var("o", I64), Var("u", I64)
-    both = area(
-        minimum(p[RIGHT], q[RIGHT]),
-        maximum(p[LEFT], q[LEFT]),
-        minimum(p[BOTTOM], q[BOTTOM]),
-        maximum(p[TOP], q[TOP]),
-        least=True,
-    )
-    named: list[Statement] = [
-        Let(areas, area(p[RIGHT], p[LEFT], p[BOTTOM], p[TOP]) + area(q[RIGHT], q[LEFT], q[BOTTOM], q[TOP])),
-        Let(o, both),
-        Let(u, areas - o),
-    ]
+    edges = ((RIGHT, minimum), (LEFT, maximum), (BOTTOM, minimum), (TOP, maximum))
+    both = area(*(inner(p[c], q[c]) for c, inner in edges), least=True)
+    area_p, area_q = (area(*(r[c] for c, _ in edges)) for r in (p, q))
+    named: list[Statement] = [Let(areas, area_p + area_q), Let(o, both), Let(u, areas - o)]
     too_large = o > MOST // 100
     ratio = select(too_large, o, o * 100) / maximum(select(too_large, u / 100, u), 1)
     return named, select((areas > 0) & (u > 0), ratio, 0)

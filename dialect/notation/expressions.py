@@ -225,10 +225,8 @@ def as_index(value: Any) -> Expr:
 
 
 def _operands(operands: tuple[Operand, ...]) -> tuple[Expr, ...]:
-    typed = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
-    return tuple(
-        o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, typed) for o in operands
-    )
+    own = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
+    return tuple(o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own) for o in operands)
 
 
 def apply(function: str, *operands: Operand) -> Expr:
@@ -236,11 +234,8 @@ def apply(function: str, *operands: Operand) -> Expr:
     row = SCALARS[function]
     exprs = _operands(operands)
     compared = exprs[1:] if function in ("select", "rarely") else exprs
-    if (
-        len(exprs) != row.arity
-        or any(e.type is not compared[0].type for e in compared)
-        or compared[-1].type.kind not in row.kinds
-    ):
+    fits = len(exprs) == row.arity and compared[-1].type.kind in row.kinds
+    if not fits or any(e.type is not compared[0].type for e in compared):
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
     if exprs[-1].type is I64 and (simple := simplify(function, exprs)) is not None:
         return simple

@@ -28,9 +28,8 @@ def index_bounds(e: Expr) -> Bounds:
         case Apply("floormod", (_, Const(c)), _) if c > 0:
             return 0, c - 1
         case Apply("max" | "min", (a, b), _):
-            lows, highs = (
-                [n for n in ends if n is not None] for ends in zip(index_bounds(a), index_bounds(b), strict=True)
-            )
+            ends = zip(index_bounds(a), index_bounds(b), strict=True)
+            lows, highs = ([n for n in pair if n is not None] for pair in ends)
             choose = max if e.function == "max" else min
             low = choose(lows) if len(lows) == 2 or (lows and choose is max) else None
             return low, choose(highs) if len(highs) == 2 or (highs and choose is min) else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from ..ir.attributes import quoted
 from ..ir.sizes import Dim
@@ -14,15 +15,7 @@ from . import expressions as ex
 from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Loop, Prefetch, Statement, Steps, Store
 from .scalar_functions import SCALARS
 
-PRECEDENCE = (
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!=", "<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "//", "%", "mod"),
-)
+PRECEDENCE = tuple(level.split() for level in ("|", "^", "&", "== != < <= > >=", "<< >>", "+ -", "* / // % mod"))
 _LEVELS = {symbol: level for level, symbols in enumerate(PRECEDENCE, 1) for symbol in symbols}
 _UNARY = len(PRECEDENCE) + 1
 REDUCTIONS = {"add": "sum", "mul": "product"}
@@ -96,9 +89,7 @@ def expression_text(e: ex.Expr, names: Names, expected: ElementType | None = Non
     raise TypeError(f"no text for {type(e).__name__}")
 
 
-def _apply(
-    function: str, texts: list[Callable[..., str]], operands: tuple[ex.Expr, ...], names: Names, level: int
-) -> str:
+def _apply(function: str, texts: list[Any], operands: tuple[ex.Expr, ...], names: Names, level: int) -> str:
     symbol = SCALARS[function].symbol
     if len(operands) == 2 and symbol in _LEVELS:
         mine = _LEVELS[symbol]

@@ -52,15 +52,9 @@ ANY = NUMBERS | BOOL
 
 
 def _row(
-    name: str,
-    arity: int,
-    kinds: frozenset[str],
-    numpy: Callable[..., Any],
-    symbol: str = "",
-    doc: str = "",
-    **more: Any,
+    name: str, arity: int, kinds: frozenset[str], numpy: Callable[..., Any], symbol: str = "", **more: Any
 ) -> None:
-    SCALARS[name] = ScalarFunction(name, arity, kinds, numpy, symbol=symbol, doc=doc, **more)
+    SCALARS[name] = ScalarFunction(name, arity, kinds, numpy, symbol=symbol, **more)
 
 
 def _least(e: ElementType) -> Any:

@@ -61,13 +61,8 @@ def _complex_power(z: Z, w: Z) -> Z:
     """Whole powers below 100 by products, others by logarithms."""
     rest = power(z, w)
     size = apply("abs", w.re)
-    whole = (
-        w.im.eq(0)
-        & apply("trunc", w.re).eq(w.re)
-        & (size < 100.0)
-        & (size > 0.0)
-        & ((w.re > 0.0) | z.re.ne(0) | z.im.ne(0))
-    )
+    whole = w.im.eq(0) & apply("trunc", w.re).eq(w.re) & (size < 100.0) & (size > 0.0)
+    whole = whole & ((w.re > 0.0) | z.re.ne(0) | z.im.ne(0))
     n = cast(select(whole, size, 0.0), I32)
     product, factor = Z(constant(1, F64), constant(0, F64)), z
     for bit in range(7):
@@ -86,9 +81,8 @@ def _complex_sign(z: Z) -> Z:
 
     def part(x: Expr, other: Expr) -> Expr:
         one = apply("abs", x).eq(INF)
-        edge = select(
-            one & other.ne(INF), select(x > 0.0, 1.0, constant(-1.0, F64)), select(one, constant(np.nan, F64), 0.0)
-        )
+        unit = select(x > 0.0, 1.0, constant(-1.0, F64))
+        edge = select(one & other.ne(INF), unit, select(one, constant(np.nan, F64), 0.0))
         return select(zero, 0.0, select(far, edge, x / select(zero, 1.0, size)))
 
     return Z(part(z.re, b), part(z.im, a))

@@ -72,19 +72,14 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<polygon points="0,0 8,4 0,8" fill="#8c959f"/></marker></defs>\n'
     )
-    return (
-        f"{head}<style>\n{Path(__file__).with_name('drawing.css').read_text('utf-8')}</style>\n"
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+    style = Path(__file__).with_name("drawing.css").read_text("utf-8")
+    return "\n".join([f"{head}<style>\n{style}</style>", *parts, "</svg>\n"])
 
 
 def html(module: Module, functions: Sequence[Function], caption: str) -> str:
     """A caption and the drawing, for a notebook; of many operations the caption alone."""
     drawing = svg(module, functions) if sum(len(f.operations) for f in functions) <= MOST_DRAWN else ""
-    drawing = drawing.replace("<style>", "<style>.cvm-drawing {").replace(
-        "</style>", "}</style>"
-    )  # of this drawing alone
+    drawing = drawing.replace("<style>", "<style>.cvm-drawing {").replace("</style>", "}</style>")  # of this one alone
     return f'<div class="cvm-drawing"><pre>{escape(caption)}</pre>{drawing}</div>'
 
 

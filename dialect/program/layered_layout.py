@@ -124,9 +124,7 @@ def _shift(layer: list[Box], wanted: list[float]) -> None:
     for a, b in pairwise(layer):
         offsets.append(offsets[-1] + a.right + b.width / 2 + GAP)
     placed: dict[int, float] = {}
-    for n in sorted(
-        range(len(layer)), key=lambda n: (-bool(layer[n].width), -len(layer[n].above) - len(layer[n].below))
-    ):
+    for n in sorted(range(len(layer)), key=lambda n: (not layer[n].width, -len(layer[n].above) - len(layer[n].below))):
         least = max((x + offsets[n] - offsets[m] for m, x in placed.items() if m < n), default=-float("inf"))
         most = min((x + offsets[n] - offsets[m] for m, x in placed.items() if m > n), default=float("inf"))
         placed[n] = min(max(wanted[n], least), most)

@@ -185,18 +185,13 @@ def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim
     return None if found is None else _declared_types(scope, operation, found, bound)
 
 
-def _operands_agree(
-    scope: Scope, operation: Operation, operands: Mapping[str, Value], bound: Mapping[Any, Dim]
-) -> bool:
+def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]) -> bool:
     """Check that operands have types of the operator's dialect, and those that the text states."""
     operator = operation.operator
     for name, value in operands.items():
         found = type_of(scope, value)
-        if (
-            isinstance(found, FieldType)
-            and operator.dialect not in FIELD_DIALECTS
-            and not isinstance(operator, Calling)
-        ):
+        takes_fields = operator.dialect in FIELD_DIALECTS or isinstance(operator, Calling)
+        if isinstance(found, FieldType) and not takes_fields:
             message = f"the operands of {operator.name} are tensors, but {name} is {found}"
             scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
             return False
@@ -253,10 +248,9 @@ def _message(typed: Operator[Type], text: str) -> str:
 
 def _notes(scope: Scope, operation: Operation) -> list[Note]:
     """Notes with each operand's type, at its definition."""
-    shown = {
-        v: f"the literal {v.name}" if isinstance(v, Literal) else f"%{v.name}" for _, v in operation.operator.operands()
-    }
-    return [Note(f"{n} is {shown[v]} : {type_of(scope, v)}", v.span) for n, v in operation.operator.operands()]
+    operands = operation.operator.operands()
+    marks = {v: "the literal " if isinstance(v, Literal) else "%" for _, v in operands}
+    return [Note(f"{n} is {marks[v]}{v.name} : {type_of(scope, v)}", v.span) for n, v in operands]
 
 
 def _declared_types(
@@ -296,14 +290,8 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
         message = f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}"
         scope.report("func.results", message, spans[0] if spans else function.span)
         return
-    known = {
-        atom
-        for a in function.arguments
-        if a.type is not None
-        for d in a.type.array_shape
-        if isinstance(d, Size)
-        for atom in d.atoms()
-    }
+    types = [a.type for a in function.arguments if a.type is not None]
+    known = {atom for t in types for d in t.array_shape if isinstance(d, Size) for atom in d.atoms()}
     for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
         unbound = [d for d in stated.array_shape if isinstance(d, Size) and d.name and not d.atoms() <= known]
         if unbound:

@@ -146,10 +146,8 @@ class Mul(Binary[T]):
 
     def element(self: Mul[Tensor], y: Tensor) -> Element:
         at, (a, b) = self.differences(y)
-        return Element(
-            at,
-            clamped(self.scaled(a * b, self.multiplier, self.shift), self.zero_points[2], self.low, self.high, self.to),
-        )
+        rounded = self.scaled(a * b, self.multiplier, self.shift)
+        return Element(at, clamped(rounded, self.zero_points[2], self.low, self.high, self.to))
 
 
 INTERPOLATED = 513

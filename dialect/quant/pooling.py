@@ -191,9 +191,8 @@ class Pad(QuantOperator[T]):
     def element(self: Pad[ex.Tensor], y: ex.Tensor) -> ex.Element:
         d = ex.axes(y.shape)
         at = tuple(i - b for i, b in zip(d, self.before, strict=True))
-        return ex.Element(
-            d, ex.when(ex.both(*map(inside, at, self.x.shape)), self.x[at], ex.cast(self.value[()], y.element))
-        )
+        there = ex.both(*map(inside, at, self.x.shape))
+        return ex.Element(d, ex.when(there, self.x[at], ex.cast(self.value[()], y.element)))
 
 
 @operator
@@ -262,9 +261,8 @@ class Resize2d(QuantOperator[T]):
             ends.append((ex.maximum(low, 0), ex.minimum(low + 1, last)))
             parts.append((place % unit, unit))
         if self.mode == "nearest":
-            row, column = (
-                ex.select(part * 2 >= unit, high, low) for (low, high), (part, unit) in zip(ends, parts, strict=True)
-            )
+            sides = zip(ends, parts, strict=True)
+            row, column = (ex.select(part * 2 >= unit, high, low) for (low, high), (part, unit) in sides)
             return ex.Element(at, self.x[n, row, column, c])
         (dh, yn), (dw, xn) = ((ex.cast(part, y.element), unit) for part, unit in parts)
         sums = ex.constant(0, y.element)

@@ -31,10 +31,8 @@ def guard(operator: Any, dialects: tuple[str, ...]) -> None:
             setattr(operator, method, _guarded(operator, f"`{method}`", operator.__dict__[method]))
     for rules in ("constraints", "placement", "afterwards"):
         if rules in operator.__dict__:
-            made = [
-                replace(c, holds=_guarded(operator, f"constraint C{c.number}", c.holds))
-                for c in getattr(operator, rules)
-            ]
+            own = operator.__dict__[rules]
+            made = (replace(c, holds=_guarded(operator, f"constraint C{c.number}", c.holds)) for c in own)
             setattr(operator, rules, tuple(made))
 
 

@@ -142,10 +142,8 @@ def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _complex_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    wide, exponent = x.astype(np.clongdouble), y.astype(np.clongdouble)
-    found = np.where(
-        x == 0, np.where(exponent.real > 0, 0, np.nan), np.exp(exponent * np.log(np.where(x == 0, 1, wide)))
-    )
+    wide, power = x.astype(np.clongdouble), y.astype(np.clongdouble)
+    found = np.where(x == 0, np.where(power.real > 0, 0, np.nan), np.exp(power * np.log(np.where(x == 0, 1, wide))))
     return np.where(y == 0, 1, found).astype(x.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,18 +34,20 @@ def _wave(x: Expr, p: tuple[float, ...], q: tuple[float, ...], order: int) -> Ex
     return apply("sqrt", 2.0 / (math.pi * x)) * (polynomial(t, p) * c - u * polynomial(t, q) * s)
 
 
-def j0(x: Expr) -> Expr:
+def _by_size(x: Expr, near: Callable[[Expr], Expr], far: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
+    """|x|, and a function of it by one formula up to 8 and another one beyond."""
     a = apply("abs", x)
-    far = select((a > 8.0) & (a < INF), a, 9.0)
-    found = select(a > 8.0, _wave(far, k.J0_P, k.J0_Q, 0), _small(select(a > 8.0, 0.0, a), k.J0))
+    large, small = select((a > 8.0) & (a < INF), a, 9.0), select(a > 8.0, 0.0, a)
+    return a, select(a > 8.0, far(large), near(small))
+
+
+def j0(x: Expr) -> Expr:
+    a, found = _by_size(x, lambda a: _small(a, k.J0), lambda a: _wave(a, k.J0_P, k.J0_Q, 0))
     return select(a.eq(INF), 0.0, found)
 
 
 def j1(x: Expr) -> Expr:
-    a = apply("abs", x)
-    far = select((a > 8.0) & (a < INF), a, 9.0)
-    near = select(a > 8.0, 0.0, a)
-    found = select(a > 8.0, _wave(far, k.J1_P, k.J1_Q, 1), near * _small(near, k.J1))
+    a, found = _by_size(x, lambda a: a * _small(a, k.J1), lambda a: _wave(a, k.J1_P, k.J1_Q, 1))
     return select(a.eq(INF), 0.0, select(x < 0.0, -found, found))
 
 
@@ -60,20 +63,20 @@ def _growing(a: Expr, table: tuple[float, ...]) -> Expr:
 
 
 def i0(x: Expr) -> Expr:
-    a = apply("abs", x)
-    near = select(a > 8.0, 0.0, a) * 0.5
-    found = select(
-        a > 8.0, _growing(select((a > 8.0) & (a < INF), a, 9.0), k.I0_FAR), polynomial(near * near, I0_SERIES)
-    )
+    def near(a: Expr) -> Expr:
+        half = a * 0.5
+        return polynomial(half * half, I0_SERIES)
+
+    a, found = _by_size(x, near, lambda a: _growing(a, k.I0_FAR))
     return select(a.eq(INF), a, found)
 
 
 def i1(x: Expr) -> Expr:
-    a = apply("abs", x)
-    near = select(a > 8.0, 0.0, a) * 0.5
-    found = select(
-        a > 8.0, _growing(select((a > 8.0) & (a < INF), a, 9.0), k.I1_FAR), near * polynomial(near * near, I1_SERIES)
-    )
+    def near(a: Expr) -> Expr:
+        half = a * 0.5
+        return half * polynomial(half * half, I1_SERIES)
+
+    a, found = _by_size(x, near, lambda a: _growing(a, k.I1_FAR))
     found = select(a.eq(INF), a, found)
     return select(x < 0.0, -found, found)
 

@@ -80,9 +80,8 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     power = apply("exp", u)
     size = apply("exp", x * 0.5 * (power - 1.0 / power) * cosine - v * u)
     psi = x * 0.5 * (power + 1.0 / power) * sine - v * theta
-    wave = apply(
-        "sin", psi + select(k > 0.0, constant(math.pi / 4, F64), math.pi / 2)
-    )  # cos ψ + k sin ψ, but for a factor
+    # cos ψ + k sin ψ, but for a factor
+    wave = apply("sin", psi + select(k > 0.0, constant(math.pi / 4, F64), math.pi / 2))
     first = total(n, size * wave * weight) * step * (high - low) * select(k > 0.0, constant(math.sqrt(2), F64), 1.0)
 
     m, r, width = _nodes(-4.5, 3.5)
@@ -170,11 +169,8 @@ def _uniform_growth(v: Expr, x: Expr) -> Expr:
 def _iv_far(v: Expr, x: Expr) -> Expr:
     a = apply("abs", v)
     far = select(x < INF, x, 64.0)
-    found = select(
-        a < 40.0,
-        _far_growth(select(a < 40.0, v, 0.0), far),
-        _uniform_growth(select((a >= 40.0) & (a < INF), v, 64.0), far),
-    )
+    uniform = _uniform_growth(select((a >= 40.0) & (a < INF), v, 64.0), far)
+    found = select(a < 40.0, _far_growth(select(a < 40.0, v, 0.0), far), uniform)
     return select(x.eq(INF), constant(INF, F64), found)
 
 
@@ -195,9 +191,8 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
         whole = apply("floor", v).eq(v)
         order = select(whole, apply("abs", v), v)  # whole orders are even or odd in the order, too
         near = by_series(order, a)
-        found = select(
-            near, _series(order, select(near, safe, 1.0), series_sign), otherwise(order, select(near, 64.0, safe))
-        )
+        far = otherwise(order, select(near, 64.0, safe))
+        found = select(near, _series(order, select(near, safe, 1.0), series_sign), far)
         odd = whole & (v - 2.0 * apply("floor", v * 0.5)).ne(0)
         turned = odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0))
         found = select(turned, -found, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c
 from .arithmetic import by_kind, product, zeros
 from .scalar_op import SCALAR_OPS, ByParts, ScalarOp, row
-from .type_rules import RULES, Rule, upcast
+from .type_rules import Rule, upcast
 
 # Order
 
@@ -96,12 +97,9 @@ row("inopenrange", 3, "range", lambda x, a, b: (x > a) & (x < b), _within("gt", 
 
 # Bits
 
-for _name, _function, _ufunc in (
-    ("and_", "and", np.bitwise_and),
-    ("or_", "or", np.bitwise_or),
-    ("xor", "xor", np.bitwise_xor),
-):
-    row(_name, 2, "bits", _ufunc, lambda x, y, f=_function: apply(f, x, y), f"the bits of x {_function} y",
+for _name in ("and_", "or_", "xor"):
+    _function = _name.rstrip("_")
+    row(_name, 2, "bits", SCALARS[_function].numpy, lambda x, y, f=_function: apply(f, x, y), f"the bits of x {_function} y",
         reduction=_function, gradient=zeros)  # fmt: skip
 row("invert", 1, "bits", np.invert, lambda x: ~x, "the bits not set in x", gradient=zeros)
 
@@ -176,14 +174,8 @@ def cast_to(element: ElementType) -> ScalarOp:
     def takes(x: ElementType) -> bool:
         return x.kind != "complex" or element.kind == "complex"
 
-    rule = Rule(
-        "a real element type, or dtype complex: use real, imag, angle or abs_", lambda x: element, takes, lambda e, r: e
-    )
-    return ScalarOp(
-        "cast", 1, rule, np.asarray, lambda x: x, "x in the element type dtype", "same", lambda g, xs, y: (g,)
-    )
+    wanted = "a real element type, or dtype complex: use real, imag, angle or abs_"
+    return replace(SCALAR_OPS["cast"], rule=Rule(wanted, lambda x: element, takes, lambda e, r: e))
 
 
-SCALAR_OPS["cast"] = ScalarOp(
-    "cast", 1, RULES["same"], np.asarray, lambda x: x, "x in the element type dtype", "same", lambda g, xs, y: (g,)
-)
+row("cast", 1, "same", np.asarray, lambda x: x, "x in the element type dtype", on_complex="same", gradient=lambda g, xs, y: (g,))  # fmt: skip

@@ -90,11 +90,7 @@ class ScalarOp:
     @property
     def wanted(self) -> str:
         if self.on_complex is None and self.rule.takes(*(C64,) * (self.arity or 2)):
-            return (
-                f"{self.rule.wanted} that are not complex"
-                if "not" not in self.rule.wanted
-                else f"{self.rule.wanted}, nor complex"
-            )
+            return self.rule.wanted + (", nor complex" if "not" in self.rule.wanted else " that are not complex")
         return self.rule.wanted
 
     def working(self, elements: Elements) -> Elements:
@@ -131,15 +127,7 @@ def _some_complex(*nodes: Any) -> bool:
 SCALAR_OPS: dict[str, ScalarOp] = {}
 
 
-def row(
-    name: str,
-    arity: int | None,
-    rule: str,
-    numpy: Callable[..., Any],
-    formula: Callable[..., Expr],
-    doc: str = "",
-    **more: Any,
-) -> None:
+def row(name: str, arity: int | None, rule: str, numpy: Any, formula: Any, doc: str = "", **more: Any) -> None:
     """Enters an operation into the table."""
     assert name not in SCALAR_OPS, f"{name} is there twice"
     SCALAR_OPS[name] = ScalarOp(name, arity, RULES[rule], numpy, formula, doc, **more)
