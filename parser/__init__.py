@@ -52,13 +52,11 @@ def read(path: str | Path, allow_outside: bool = False) -> Module:
     return parse(read_bytes(path), str(path), Path(path).parent, allow_outside)
 
 
-def _build(
-    text: str | bytes, filename: str, folder: Path | None, allow_outside: bool
-) -> tuple[Module, list[Diagnostic]]:
+def _build(text: str | bytes, filename: str, folder: Path | None, outside: bool) -> tuple[Module, list[Diagnostic]]:
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()
-    module, more = build(program, source, None if folder is None else Files(folder, allow_outside))
+    module, more = build(program, source, None if folder is None else Files(folder, outside))
     return module, [*untokened(source, diagnostics, reader.diagnostics), *more]
 
 

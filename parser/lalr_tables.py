@@ -17,9 +17,7 @@ from ..grammar import read
 
 END = "$END"
 PLACE = Path(__file__).with_suffix(".json")
-Part = (
-    int | None | list[int]
-)  # a part of a rule by its place, None for an optional one left out, or each of a repeated one
+Part = int | None | list[int]  # a part by its place, None for an optional one left out, each of a repeated one
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,13 @@ from ..spec.op import C, T, operator
 from . import cvm_operator as cvm
 
 
-def dims(operand: str, names: str) -> dict[str, Any]:
-    """The names of an operand's sizes as symbols of constraints."""
-    return {n: lambda o, k=k: getattr(o, operand).shape[k] for k, n in enumerate(names.split())}
+def named(**names: str) -> dict[str, Any]:
+    """The names of an operand's sizes, or of an attribute's entries, as symbols of constraints."""
 
+    def entry(field: str, k: int) -> Any:
+        return lambda o: getattr(getattr(o, field), "shape", getattr(o, field))[k]
 
-def entries(attribute: str, names: str) -> dict[str, Any]:
-    """The names of an attribute's entries as symbols of constraints."""
-    return {n: lambda o, k=k: getattr(o, attribute)[k] for k, n in enumerate(names.split())}
+    return {n: entry(field, k) for field, listed in names.items() for k, n in enumerate(listed.split())}
 
 
 @operator
@@ -45,13 +44,7 @@ class Conv2d(cvm.CvmOperator[T]):
     dilation: tuple[int, int] = (1, 1)  # DH, DW
     groups: int = 1
 
-    symbols = {
-        **dims("x", "N C H W"),
-        **dims("w", "OC IC KH KW"),
-        **entries("padding", "PH PW"),
-        **entries("stride", "SH SW"),
-        **entries("dilation", "DH DW"),
-    }
+    symbols = named(x="N C H W", w="OC IC KH KW", padding="PH PW", stride="SH SW", dilation="DH DW")
     constraints = (
         cvm.numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
@@ -231,12 +224,7 @@ class MaxPool2d(cvm.CvmOperator[T]):
     strides: tuple[int, int] = (1, 1)  # SH, SW
     ceil_mode: bool = False
 
-    symbols = {
-        **dims("x", "N C H W"),
-        **entries("pool_size", "PSH PSW"),
-        **entries("pads", "PH PW"),
-        **entries("strides", "SH SW"),
-    }
+    symbols = named(x="N C H W", pool_size="PSH PSW", pads="PH PW", strides="SH SW")
     constraints = (
         cvm.numbers("x"),
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),

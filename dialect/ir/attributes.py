@@ -15,22 +15,24 @@ class Symbol(str):
     __slots__ = ()
 
 
+# the classes of values that an annotation admits; true and false are no numbers
+ACCEPTED: dict[Any, Any] = {
+    bool: bool,
+    str: str,
+    int: int,
+    float: (int, float),
+    type(None): type(None),
+    None: type(None),
+}
+
+
 def conform(value: Any, annotation: Any) -> Any:
     """The value converted to the annotation's type (an int to a float, a list to a tuple); raises ValueError with the
     expected type.
     """
-    if annotation is bool or annotation is str:
-        if isinstance(value, annotation):
-            return value
-    elif annotation is int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    elif annotation is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    elif annotation is type(None) or annotation is None:
-        if value is None:
-            return None
+    if annotation in ACCEPTED:
+        if isinstance(value, ACCEPTED[annotation]) and (annotation is bool or not isinstance(value, bool)):
+            return float(value) if annotation is float else value
     elif annotation is Any or (isinstance(annotation, type) and isinstance(value, annotation)):
         return value
     elif (origin := typing.get_origin(annotation)) is tuple:

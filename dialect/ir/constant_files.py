@@ -186,17 +186,12 @@ def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
         begin, end = entry["data_offsets"]
         dtype = np.dtype(_SAFETENSORS[entry["dtype"]])
         shape = tuple(entry["shape"])
-        if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != dtype.itemsize * int(
-            np.prod(shape, dtype=np.int64)
-        ):
+        held = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != held:
             raise FileConstantError(f'"{title}" places "{n}" outside the file')
         return np.frombuffer(data, dtype, (end - begin) // dtype.itemsize, 8 + length + begin).reshape(shape)
 
     return dict.fromkeys(entries), get
 
 
-FORMATS: dict[str, Callable[[Path | io.BytesIO, str], tuple[Names, Get]]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".safetensors": _safetensors,
-}
+FORMATS: dict[str, Callable[..., tuple[Names, Get]]] = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}

@@ -89,9 +89,7 @@ class Size:
                         found |= part.atoms()
         return found
 
-    def evaluate(
-        self, known: Mapping[_Atom, Any], operations: Mapping[str, Callable[[Any, Any], Any]] | None = None
-    ) -> Any:
+    def evaluate(self, known: Mapping[_Atom, Any], operations: Mapping[str, Callable[..., Any]] | None = None) -> Any:
         """The value where atoms have these values, numbers unless `operations` takes others."""
         total: Any = self.constant
         for atom, factor in self.terms:
@@ -268,11 +266,9 @@ def _less(a: Dim, b: Dim) -> bool:
 
 def same_size(a: Dim, b: Dim) -> bool:
     """Test whether two sizes are structurally equal, which implies equality in every call."""
-    return (
-        a == b
-        if isinstance(a, int) and isinstance(b, int)
-        else isinstance(a, Size) and isinstance(b, Size) and a.key == b.key
-    )
+    if isinstance(a, Size) and isinstance(b, Size):
+        return a.key == b.key
+    return isinstance(a, int) and isinstance(b, int) and a == b
 
 
 def certainly(condition: Callable[[], bool]) -> bool:

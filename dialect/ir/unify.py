@@ -83,12 +83,7 @@ def _quotient(a: Dim, b: Dim) -> Dim:
     return OPERATIONS["//"](a, b) if isinstance(a, int) and isinstance(b, int) else a // b
 
 
-SYMBOLIC: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "*": lambda a, b: a * b,
-    "//": _quotient,
-    "max": larger,
-    "min": smaller,
-}
+SYMBOLIC: dict[str, Callable[..., Dim]] = {"*": lambda a, b: a * b, "//": _quotient, "max": larger, "min": smaller}
 
 
 def agree(stated: Type, inferred: Type) -> bool:

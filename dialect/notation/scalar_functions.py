@@ -51,9 +51,7 @@ NUMBERS = REALS | COMPLEX
 ANY = NUMBERS | BOOL
 
 
-def _row(
-    name: str, arity: int, kinds: frozenset[str], numpy: Callable[..., Any], symbol: str = "", **more: Any
-) -> None:
+def _row(name: str, arity: int, kinds: frozenset[str], numpy: Any, symbol: str = "", **more: Any) -> None:
     SCALARS[name] = ScalarFunction(name, arity, kinds, numpy, symbol=symbol, **more)
 
 

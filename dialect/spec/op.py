@@ -196,16 +196,8 @@ class Operator(Generic[T]):
 
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
-BUILTIN = (
-    "",
-    ".shape_like",
-    ".pad_slice_reshape",
-    ".gather_scatter",
-    ".along_axis",
-    ".sliding_window",
-    ".control_flow",
-)
-MODULES = {"builtin": tuple(f"..builtin{module}" for module in BUILTIN)}
+BUILTIN = "shape_like pad_slice_reshape gather_scatter along_axis sliding_window control_flow"
+MODULES = {"builtin": ("..builtin", *(f"..builtin.{module}" for module in BUILTIN.split()))}
 
 
 class Operators(Mapping[str, type[Operator[Any]]]):
@@ -357,15 +349,9 @@ def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, A
 
 
 def _about(operand: Type, what: str, argument: str | None) -> str | None:
-    if what == "rank":
-        return str(operand.rank)
-    if what == "shape":
-        return size_text(operand.shape)
-    if what == "element":
-        return str(operand.element)
-    if what == "type":
-        return str(operand)
-    return size_text(operand.shape[int(argument)]) if argument is not None and argument.isdigit() else None
+    if what == "dim":
+        return size_text(operand.shape[int(argument)]) if argument is not None and argument.isdigit() else None
+    return str(operand) if what == "type" else size_text(getattr(operand, what))
 
 
 def size_text(value: Any) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
@@ -38,7 +37,7 @@ class Elemwise(Operator[T]):
         "arity": lambda o: o.op.arity,
         "elements": lambda o: tuple(x.element for x in o.xs),
         "wanted": lambda o: o.op.wanted,
-        "sizes": lambda o: o.clash(),
+        "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
         "result": lambda o: o.infer(),
         "target": lambda o: o.xs[o.target],
     }
@@ -47,7 +46,7 @@ class Elemwise(Operator[T]):
         C(2, "operands = arity of scalar_op", lambda o: o.xs and o.op.arity in (None, len(o.xs))),
         C(3, "dtype is given for cast, and only there", lambda o: (o.dtype is None) == (o.scalar_op != "cast")),
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
-        C(5, "sizes that meet are equal, or declared to be 1", lambda o: o.fits()),
+        C(5, "sizes that meet are equal, or declared to be 1", lambda o: sizes_agree(*(x.shape for x in o.xs))),
         C(6, "inplace_pattern maps result 0 to an operand", lambda o: o.pattern_is_in_range(), at="inplace_pattern"),
         C(7, "in place, the element type of target is that of result",
             lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
@@ -57,9 +56,8 @@ class Elemwise(Operator[T]):
 
     @property
     def op(self: Any) -> ScalarOp:
-        return (
-            cast_to(self.dtype) if self.scalar_op == "cast" and self.dtype is not None else SCALAR_OPS[self.scalar_op]
-        )
+        is_cast = self.scalar_op == "cast" and self.dtype is not None
+        return cast_to(self.dtype) if is_cast else SCALAR_OPS[self.scalar_op]
 
     @property
     def target(self: Any) -> int | None:
@@ -70,27 +68,16 @@ class Elemwise(Operator[T]):
         pattern = self.inplace_pattern or {}
         return all(k == 0 and 0 <= v < len(self.xs) for k, v in pattern.items())
 
-    def dims(self: Any) -> list[tuple[Dim, ...]]:
-        return aligned(*(x.shape for x in self.xs))
-
-    def fits(self: Any) -> bool:
-        return sizes_agree(*(x.shape for x in self.xs))
-
-    def clash(self: Any) -> tuple[Dim, ...]:
-        return first_clash(*(x.shape for x in self.xs))
-
     def covers(self: Any) -> bool:
         result, target = self.infer(), self.xs[self.target]
         if result.rank != target.rank:
             return False
-        return all(
-            is_broadcastable(r) or not is_broadcastable(t) for r, t in zip(result.shape, target.shape, strict=True)
-        )
+        sizes = zip(result.shape, target.shape, strict=True)
+        return all(is_broadcastable(r) or not is_broadcastable(t) for r, t in sizes)
 
     def infer(self: Elemwise[TensorType]) -> TensorType:
-        return TensorType(
-            tuple(joined(*sizes) for sizes in self.dims()), self.op.rule.result(*(x.element for x in self.xs))
-        )
+        shape = tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
+        return TensorType(shape, self.op.rule.result(*(x.element for x in self.xs)))
 
     def reference(self: Elemwise[np.ndarray]) -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
