@@ -19,9 +19,7 @@ from .cog_operator import CogOperator, is_field
 
 @dataclass(frozen=True)
 class _Register:
-    """The definitions of a clocked program: the operation of each value, the first of each label, the first feedback of
-    each field.
-    """
+    """The operation of each value of a clocked program, the first of each label and the first feedback of each field."""
 
     definers: dict[Value, Operator[Value]]
     labels: dict[str, Operation]

@@ -27,9 +27,7 @@ ACCEPTED: dict[Any, Any] = {
 
 
 def conform(value: Any, annotation: Any) -> Any:
-    """The value converted to the annotation's type (an int to a float, a list to a tuple); raises ValueError with the
-    expected type.
-    """
+    """The value converted to the annotation's type (an int to a float, a list to a tuple), or a ValueError with the type."""
     if annotation in ACCEPTED:
         if isinstance(value, ACCEPTED[annotation]) and (annotation is bool or not isinstance(value, bool)):
             return float(value) if annotation is float else value

@@ -33,9 +33,7 @@ gc_paused = ScopedSetting(_disabled)  # cyclic collection is off inside and rest
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Pause garbage collection, and fold constants in the default floating-point environment; time is limited. A context
-    manager and a decorator.
-    """
+    """Pause garbage collection, fold constants in the default floating-point environment, and limit the time."""
     outer = DEADLINE.set(min(DEADLINE.get(), monotonic() + LIMITS.get().compile_seconds))
     try:
         with gc_paused(), DefaultFpEnvironment():

@@ -14,9 +14,7 @@ LIMIT = {32: 3.4028235677973366e38, 16: 65520.0}  # values from here on round to
 
 
 def fit(value: Any, element: ElementType) -> Any:
-    """The value as one of the element type; raises ValueError if it is of another kind or too large. Floats are rounded
-    later.
-    """
+    """The value as one of the element type; ValueError if it is of another kind or too large. Floats are rounded later."""
     if isinstance(value, bool):
         if element.kind == "bool":
             return value

@@ -1,6 +1,4 @@
-"""A process-wide setting, reference-counted across threads: set by the first thread to enter, restored when the last
-one leaves.
-"""
+"""A process-wide setting, reference-counted across threads: the first to enter sets it, the last to leave restores it."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from contextlib import contextmanager
 
 
 class ScopedSetting:
-    """A process-wide setting; `change` sets it and returns a function that restores it. Calling it gives a context
-    manager and decorator.
-    """
+    """A process-wide setting; `change` sets it and returns a function that restores it. Called, a context manager."""
 
     def __init__(self, change: Callable[[], Callable[[], None]]) -> None:
         self._change = change

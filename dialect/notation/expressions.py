@@ -178,9 +178,7 @@ class When(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Reduce(Expr):
-    """A reduction of `body` over all values of `indices` in row-major order, by a function of the table, from its
-    identity.
-    """
+    """A reduction of `body` over all values of `indices` in row-major order, from the identity of a function."""
 
     function: str
     indices: tuple[Index, ...]

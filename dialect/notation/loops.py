@@ -273,9 +273,7 @@ def statements(block: Block) -> tuple[Statement, ...]:
 
 
 def nodes(block: Block) -> Iterator[Expr]:
-    """Every node of the expressions of a block, nested statements included; a node that statements share appears once
-    per statement.
-    """
+    """Every node of the expressions of a block, nested statements included; shared nodes once for each statement."""
     return (e for s in statements(block) for top in expressions(s) for e in walk(top))
 
 

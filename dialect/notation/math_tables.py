@@ -74,9 +74,7 @@ def _logarithms(base: float) -> Callable[[], np.ndarray]:
     def numbers() -> np.ndarray:
         two = _logarithm(2, 1)
         one = {math.e: 1 << BITS, 2: two, 10: 3 * two + _logarithm(5, 4)}[base]
-        return _rows(
-            [(times / 2.0**bits, -_logarithm(times, 1 << bits) / one) for bits, times in _cells((0.997, 1.005))]
-        )
+        return _rows([(n / 2.0**bits, -_logarithm(n, 1 << bits) / one) for bits, n in _cells((0.997, 1.005))])
 
     return numbers
 

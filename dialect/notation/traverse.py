@@ -35,10 +35,8 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
             return Apply(function, parts, type)
         case Read(tensor, _):
             return Read(tensor, parts)
-        case Cast(_, type):
-            return Cast(parts[0], type)
-        case Bitcast(_, type):
-            return Bitcast(parts[0], type)
+        case Cast(_, type) | Bitcast(_, type):
+            return expr.__class__(parts[0], type)
         case When():
             return When(*parts)
         case Reduce(function, over, _):
@@ -54,9 +52,7 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, Expr]) -> Expr:
-    """The implementation of `rewrite`, memoized in `done` by id. A module-level function, since a closure would form a
-    reference cycle.
-    """
+    """`rewrite`, memoized in `done` by id; no closure, which would form a reference cycle."""
     new = change(e)
     if new is None:
         new = e

@@ -160,9 +160,7 @@ class Node:
         return self.dimshuffle(["x" if j in axis else next(kept) for j in range(self.rank + len(axis))])
 
     def sum_to(self, operand: Node) -> Node:
-        """The sum over the dimensions along which an operand was repeated to this shape: those known to have size 1 in
-        the operand.
-        """
+        """The sum over the dimensions along which an operand, known to have size 1 there, was repeated to this shape."""
         padded = self.rank - operand.rank
         ones = (n + padded for n, m in enumerate(operand.shape) if same_size(m, 1))
         repeated = [n for n in ones if not same_size(self.shape[n], 1)]

@@ -127,9 +127,7 @@ class Operator(Generic[T]):
         return ()
 
     def constant_folding(self: Any) -> bool:
-        """Test whether the reference may compute the results when all operands are constants; the operator is over
-        types here.
-        """
+        """Test whether the reference may compute the results of constants; the operator is over types here."""
         return all(t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types()))
 
     def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
@@ -145,9 +143,7 @@ class Operator(Generic[T]):
         return cls.nest is not Operator.nest
 
     def operands(self) -> list[tuple[str, T]]:
-        """Each operand with its name: x, or xs[0], xs[1], ... of a variadic field; absent optional operands are left
-        out.
-        """
+        """Each operand that is there with its name: x, or xs[0], xs[1], ... of a variadic field."""
         found: list[tuple[str, T]] = []
         for name, many in self.slots:
             value = getattr(self, name)
@@ -201,9 +197,7 @@ MODULES = {"builtin": ("..builtin", *(f"..builtin.{module}" for module in BUILTI
 
 
 class Operators(Mapping[str, type[Operator[Any]]]):
-    """The operators by name. A dialect is loaded at the first use of one of its operators; iteration loads all
-    dialects.
-    """
+    """The operators by name. The first use of an operator loads its dialect, iteration loads all."""
 
     def __init__(self) -> None:
         self._known: dict[str, type[Operator[Any]]] = {}

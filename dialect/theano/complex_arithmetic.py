@@ -40,8 +40,7 @@ class Z:
         return Z(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
 
     def __truediv__(self, other: Z) -> Z:
-        """NumPy's quotient, by the larger part of the divisor first, so that its square does not overflow: times the inverse of
-        what is then left of it."""
+        """NumPy's quotient, by the larger part of the divisor first, so that its square does not overflow."""
         (a, b), (c, d) = (self.re, self.im), (other.re, other.im)
         size = apply("abs", c)
         wide, zero = size >= apply("abs", d), c.eq(0) & d.eq(0)

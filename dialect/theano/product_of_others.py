@@ -63,9 +63,7 @@ class ProductOfOthers(Operator[T]):
         return nested([i for j, i in enumerate(d) if j not in over], body)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """The cotangent of factor i: Σ over j ≠ i of g_j times the product of all but i and j, by the number of zero
-        factors.
-        """
+        """The cotangent of factor i, by the number of zeros: Σ over j ≠ i of g_j times the product of all but i and j."""
         (g,), over = cotangents, self.over()
         zeros, count, nonzero = self.counted()
         product = nonzero.with_ones(over)
