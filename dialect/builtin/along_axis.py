@@ -129,6 +129,7 @@ class Extreme(Along[T]):
 
     numpy: ClassVar[Any]
     compare: ClassVar[str]
+    example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2xi64"
     constraints = (*Along.constraints, C(3, "n >= 1 elements to choose from", lambda o: o.x.array_shape[o.axis] >= 1))
     symbols = {"n": lambda o: o.x.array_shape[o.axis]}
 
@@ -137,8 +138,8 @@ class Extreme(Along[T]):
 
     def reference(self: Extreme[np.ndarray]) -> np.ndarray:
         if not self.last:
-            return np.asarray(self.numpy(self.x, self.axis))
-        return np.asarray(self.x.shape[self.axis] - 1 - self.numpy(np.flip(self.x, self.axis), self.axis))
+            return np.asarray(type(self).numpy(self.x, self.axis))
+        return np.asarray(self.x.shape[self.axis] - 1 - type(self).numpy(np.flip(self.x, self.axis), self.axis))
 
     def nest(self: Extreme[Tensor], *results: Tensor) -> Block:
         (y,) = results
@@ -157,22 +158,10 @@ class Extreme(Along[T]):
         return nested(d, body)
 
 
-@operator
-class Argmax(Extreme[T]):
-    """Y[d..., e...] = the place of the largest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
-
-    example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2xi64"
-    numpy = staticmethod(np.argmax)
-    compare = "gt"
-
-
-@operator
-class Argmin(Extreme[T]):
-    """Y[d..., e...] = the place of the smallest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
-
-    example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2xi64"
-    numpy = staticmethod(np.argmin)
-    compare = "lt"
+for _name, _word, _compare in (("max", "largest", "gt"), ("min", "smallest", "lt")):
+    _doc = f"Y[d..., e...] = the place of the {_word} X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."
+    _members = {"__doc__": _doc, "__module__": __name__, "compare": _compare, "numpy": getattr(np, f"arg{_name}")}
+    operator(type(f"Arg{_name}", (Extreme,), _members))
 
 
 @operator

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType
-from ..notation.expressions import Element, Tensor, Var, axes, both, cast, constant, maximum, minimum, when
+from ..notation.expressions import Element, Expr, Tensor, Var, axes, both, cast, constant, maximum, minimum, when
 from ..notation.index_bounds import inside
 from ..notation.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
@@ -17,8 +17,36 @@ from ..spec.op import C, Operator, T, operator
 from ..spec.reshape_indexing import Reshaping
 
 
+class Padding(Operator[T]):
+    """The family of operators that surround the elements of x by others, `before` and `after` them on each axis."""
+
+    def fill(self: Any) -> Any:
+        """What surrounds the elements: a number, an array or an expression."""
+        return 0
+
+    def sizes(self: Any, shape: Shape) -> Shape:
+        return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.sizes(self.x.array_shape), self.x.element)
+
+    def reference(self: Any) -> np.ndarray:
+        y = np.full(self.sizes(self.x.shape), self.fill(), self.x.dtype)
+        sizes = zip(self.x.shape, self.before, y.shape, strict=True)
+        met = [(b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in sizes]
+        y[tuple(slice(i, j) for _, i, j in met)] = self.x[tuple(slice(i - b, max(j - b, 0)) for b, i, j in met)]
+        return y
+
+    def element(self: Any, y: Tensor) -> Element:
+        d = axes(y.shape)
+        at = tuple(i - b for i, b in zip(d, self.before, strict=True))
+        fill = self.fill()
+        outside = cast(fill, y.element) if isinstance(fill, Expr) else constant(fill, y.element)
+        return Element(d, when(both(*map(inside, at, self.x.shape)), self.x[at], outside))
+
+
 @operator
-class Pad(Operator[T]):
+class Pad(Padding[T]):
     """Y is X with so many zeros before and after the elements of each axis, or so many fewer elements."""
 
     x: T
@@ -33,25 +61,6 @@ class Pad(Operator[T]):
     )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape}
     example = "%x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32"
-
-    def sizes(self, shape: Shape) -> Shape:
-        return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
-
-    def infer(self: Any) -> TensorType:
-        return TensorType(self.sizes(self.x.array_shape), self.x.element)
-
-    def reference(self: Pad[np.ndarray]) -> np.ndarray:
-        y = np.zeros(self.sizes(self.x.shape), self.x.dtype)
-        sizes = zip(self.x.shape, self.before, y.shape, strict=True)
-        met = [(b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in sizes]
-        y[tuple(slice(i, j) for _, i, j in met)] = self.x[tuple(slice(i - b, max(j - b, 0)) for b, i, j in met)]
-        return y
-
-    def element(self: Pad[Tensor], y: Tensor) -> Element:
-        d = axes(y.shape)
-        at = tuple(i - b for i, b in zip(d, self.before, strict=True))
-        there = both(*map(inside, at, self.x.shape))
-        return Element(d, when(there, self.x[at], constant(0, y.element)))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .sizes import OPERATIONS, Dim, Size, certainly, larger, same_size, smaller
@@ -12,22 +12,26 @@ from .types import Type
 def bind(declared: Sequence[Type], actual: Sequence[Type]) -> dict[Any, Dim]:
     """The size in the actual types of each named or anonymous size of the declared types; the first occurrence decides."""
     bound: dict[Any, Dim] = {}
+    for stated, given in _met(declared, actual):
+        bound.setdefault(stated.terms[0][0], given)
+    return bound
+
+
+def _met(declared: Sequence[Type], actual: Sequence[Type]) -> Iterator[tuple[Size, Dim]]:
+    """The named and anonymous sizes of the declared types, each with the actual one in its place."""
     for d, a in zip(declared, actual, strict=True):
         for stated, given in zip(d.array_shape, a.array_shape, strict=False):
             if isinstance(stated, Size) and stated.is_atom:
-                bound.setdefault(stated.terms[0][0], given)
-    return bound
+                yield stated, given
 
 
 def size_conflict(declared: Sequence[Type], actual: Sequence[Type]) -> str | None:
     """A message if one named size has two different values; None otherwise."""
     bound = bind(declared, actual)
-    for d, a in zip(declared, actual, strict=True):
-        for stated, given in zip(d.array_shape, a.array_shape, strict=False):
-            if isinstance(stated, Size) and stated.is_atom:
-                first = bound[stated.terms[0][0]]
-                if certainly(lambda first=first, given=given: first != given):
-                    return f"{stated} is one size, but it is {first} and {given}"
+    for stated, given in _met(declared, actual):
+        first = bound[stated.terms[0][0]]
+        if certainly(lambda first=first, given=given: first != given):
+            return f"{stated} is one size, but it is {first} and {given}"
     return None
 
 

@@ -6,13 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, ElementType, TensorType
-from ..notation.expressions import Element, Tensor, axes
-from ..program.builder import Node
-from ..spec.broadcasting import aligned
-from ..spec.op import C, Operator, T, Unmet, operator
-from ..theano.dimensions import first_clash, joined, sizes_agree, source
+from ..spec.op import C, T, Unmet, operator
+from ..theano.dimensions import first_clash, sizes_agree
+from ..theano.elemwise import Broadcasting
 from ..theano.scalar_op import SCALAR_OPS
 from .arithmetic import NEGATIVE_POWER
 from .logical_where_astype import astype, in_range
@@ -22,7 +19,7 @@ TO_ELEMENT = {"astype": astype, "in_range": in_range}
 
 
 @operator
-class Elementwise(Operator[T]):
+class Elementwise(Broadcasting[T]):
     """Y[d...] = ufunc of the operands at d..., in the element types that NumPy's promotion gives.   (NumPy 2, ufuncs)
 
     Operands of lower rank are completed on the left, and repeated along the dimensions that their type says are 1.
@@ -30,57 +27,50 @@ class Elementwise(Operator[T]):
     Integers wrap modulo 2^width, and division by an integer zero gives 0. Floats are rounded once.
     """
 
-    xs: tuple[T, ...]
     ufunc: str
     dtype: ElementType | None = None
 
     symbols = {
         "operands": lambda o: len(o.xs),
-        "arity": lambda o: o.row.arity,
+        "arity": lambda o: o.op.arity,
         "elements": lambda o: tuple(x.element for x in o.xs),
         "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
     }
     constraints = (
         C(1, "ufunc is a universal function of NumPy that has a formula", lambda o: o.ufunc in UFUNCS or o.ufunc in TO_ELEMENT, "ufunc", UFUNCS),
         C(2, "dtype is given for astype and in_range, and only there", lambda o: (o.dtype is None) == (o.ufunc not in TO_ELEMENT)),
-        C(3, "operands = arity of ufunc", lambda o: len(o.xs) == o.row.arity),
-        C(4, "NumPy has a loop of ufunc for elements", lambda o: o.row.loop(tuple(x.element for x in o.xs)) is not None),
+        C(3, "operands = arity of ufunc", lambda o: len(o.xs) == o.op.arity),
+        C(4, "NumPy has a loop of ufunc for elements", lambda o: o.op.loop(tuple(x.element for x in o.xs)) is not None),
         C(5, "sizes that meet are equal, or declared to be 1", lambda o: sizes_agree(*(x.shape for x in o.xs))),
     )  # fmt: skip
     example = '%z = %x, %y {ufunc = "floor_divide"}', "%x: 2x3xi64, %y: 3xi8", "2x3xi64"
 
     @property
-    def row(self: Any) -> Ufunc:
+    def op(self: Any) -> Ufunc:
         return UFUNCS[self.ufunc] if self.dtype is None else TO_ELEMENT[self.ufunc](self.dtype)
 
     def infer(self: Elementwise[TensorType]) -> TensorType:
-        shape: tuple[Dim, ...] = tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
-        types = self.row.loop(tuple(x.element for x in self.xs))
+        types = self.op.loop(tuple(x.element for x in self.xs))
         assert types is not None
-        return TensorType(shape, types[-1])
+        return TensorType(self.shape(), types[-1])
 
     def reference(self: Elementwise[np.ndarray]) -> np.ndarray:
-        types = self.row.loop(tuple(BY_DTYPE[x.dtype] for x in self.xs))
+        types = self.op.loop(tuple(BY_DTYPE[x.dtype] for x in self.xs))
         assert types is not None
         try:
             with np.errstate(all="ignore"):
-                return np.asarray(self.row.numpy(*self.xs), types[-1].dtype)
+                return np.asarray(self.op.numpy(*self.xs), types[-1].dtype)
         except OverflowError as e:
             raise Unmet(str(e)) from None
         except ValueError:
             raise Unmet(NEGATIVE_POWER) from None
 
-    def element(self: Elementwise[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, self.row.expression([x[source(at, x.shape)] for x in self.xs], y.element))
-
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
         if self.dtype is not None:
             return [g.cast(self.xs[0].element)]
-        if self.row.gradient is None:
+        if self.op.gradient is None:
             raise NotImplementedError(f"numpy.elementwise of {self.ufunc}")
-        types = self.row.loop(tuple(x.element for x in self.xs))
+        types = self.op.loop(tuple(x.element for x in self.xs))
         inner = [x.cast(t) for x, t in zip(self.xs, types, strict=False)]
-        found = SCALAR_OPS[self.row.gradient].pulled(g, inner, y)
-        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(found, self.xs, strict=True)]
+        return self.summed(SCALAR_OPS[self.op.gradient].pulled(g, inner, y))

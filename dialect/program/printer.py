@@ -224,18 +224,19 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
 
 
 def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
-    held = "x".join([*map(str, array.shape), type.element.name])
-    return f'{name} = "const"() {{value = {_generic_dense(array, splat)} : tensor<{held}>}} : () -> {_plain(type)}'
+    return f'{name} = "const"() {{value = {_generic_dense(array, splat, type)}}} : () -> {_plain(type)}'
 
 
-def _generic_dense(array: np.ndarray, splat: bool) -> str:
+def _generic_dense(array: np.ndarray, splat: bool, type: Type) -> str:
+    """The elements, and the tensor type of the array."""
+    held = f"tensor<{'x'.join([*map(str, type.array_shape), type.element.name])}>"
     if array.size == 0:
-        return "dense<>"
+        return f"dense<> : {held}"
 
     def nested(a: Any) -> str:
         return f"[{', '.join(map(nested, a))}]" if isinstance(a, np.ndarray) and a.ndim else _generic_element(a)
 
-    return f"dense<{nested(array.flat[0] if splat else array)}>"
+    return f"dense<{nested(array.flat[0] if splat else array)}> : {held}"
 
 
 def _generic_element(value: Any) -> str:
@@ -274,8 +275,7 @@ def _generic_attribute(value: Any) -> str:
         case dict():
             return f"{{{', '.join(f'{_quoted(str(k))} = {_generic_attribute(v)}' for k, v in value.items())}}}"
         case Elements(data, type):
-            held = "x".join([*map(str, type.array_shape), type.element.name])
-            return f"{_generic_dense(data.array, data.splat)} : tensor<{held}>"
+            return _generic_dense(data.array, data.splat, type)
     return attribute_text(value)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..builtin.pad_slice_reshape import Padding
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, TensorType, element_of
 from ..notation import expressions as ex
-from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .contractions import FITS, LAYOUTS, Windowed, attributes_within
@@ -159,7 +159,7 @@ class MaxPool2d(Pooling[T]):
 
 
 @operator
-class Pad(QuantOperator[T]):
+class Pad(QuantOperator[T], Padding[T]):
     """Y[d...] = X[d... - before] where there is such an element, else value: mostly the zero point"""
 
     x: T
@@ -177,22 +177,8 @@ class Pad(QuantOperator[T]):
     )  # fmt: skip
     example = "%x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}", "%x: 1x4x4x3xi8", "1x5x6x3xi8"
 
-    def sizes(self: Any) -> tuple[Dim, ...]:
-        return tuple(n + b + a for n, b, a in zip(self.x.shape, self.before, self.after, strict=True))
-
-    def infer(self: Pad[TensorType]) -> TensorType:
-        return self.x.with_shape(*self.sizes())
-
-    def reference(self: Pad[np.ndarray]) -> np.ndarray:
-        y = np.full(self.sizes(), self.value.astype(self.x.dtype))
-        y[tuple(slice(b, b + n) for b, n in zip(self.before, self.x.shape, strict=True))] = self.x
-        return y
-
-    def element(self: Pad[ex.Tensor], y: ex.Tensor) -> ex.Element:
-        d = ex.axes(y.shape)
-        at = tuple(i - b for i, b in zip(d, self.before, strict=True))
-        there = ex.both(*map(inside, at, self.x.shape))
-        return ex.Element(d, ex.when(there, self.x[at], ex.cast(self.value[()], y.element)))
+    def fill(self: Any) -> Any:
+        return self.value[()]
 
 
 @operator

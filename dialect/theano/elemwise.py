@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
@@ -18,8 +19,28 @@ from .dimensions import first_clash, is_broadcastable, joined, sizes_agree, sour
 from .scalar_op import SCALAR_OPS, ScalarOp
 
 
+@dataclass(frozen=True, eq=False)
+class Broadcasting(Operator[T]):
+    """The family of operations on elements of operands that are repeated along the dimensions that their types say are 1."""
+
+    xs: tuple[T, ...]
+
+    op: ClassVar[Any]  # the row of a table that the operator applies
+
+    def shape(self: Any) -> tuple[Dim, ...]:
+        return tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
+
+    def element(self: Broadcasting[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
+
+    def summed(self: Any, cotangents: Any) -> list[Any]:
+        """The cotangents of the operands, summed over the dimensions along which these were repeated."""
+        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(cotangents, self.xs, strict=True)]
+
+
 @operator
-class Elemwise(Operator[T]):
+class Elemwise(Broadcasting[T]):
     """Y[d...] = scalar_op of the operands at d..., each computed in the result's type.   (tensor.elemwise, Elemwise)
 
     Operands of lower rank are completed on the left. An operand is repeated along the dimensions that its type says are 1;
@@ -27,7 +48,6 @@ class Elemwise(Operator[T]):
     take the storage of operand n. `cast` takes the element type `dtype`.
     """
 
-    xs: tuple[T, ...]
     scalar_op: str
     inplace_pattern: dict[int, int] | None = None
     dtype: ElementType | None = None
@@ -76,22 +96,16 @@ class Elemwise(Operator[T]):
         return all(is_broadcastable(r) or not is_broadcastable(t) for r, t in sizes)
 
     def infer(self: Elemwise[TensorType]) -> TensorType:
-        shape = tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
-        return TensorType(shape, self.op.rule.result(*(x.element for x in self.xs)))
+        return TensorType(self.shape(), self.op.rule.result(*(x.element for x in self.xs)))
 
     def reference(self: Elemwise[np.ndarray]) -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
         result = self.op.rule.result(*elements)
         return np.asarray(self.op.evaluate(np.broadcast_arrays(*self.xs), elements, result))
 
-    def element(self: Elemwise[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
-
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
-        found = self.op.pulled(g, self.xs, y)
-        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(found, self.xs, strict=True)]
+        return self.summed(self.op.pulled(g, self.xs, y))
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         return [self.op.pushed(tangents, self.xs, results[0])]

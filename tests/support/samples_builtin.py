@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from cvm.dialect.builtin import along_axis, gather_scatter, pad_slice_reshape, reshape_view, shape_like, sliding_window
 from cvm.dialect.ir.types import BY_DTYPE
-from cvm.dialect.spec.op import Operator
+from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
 
@@ -116,7 +116,7 @@ def argsort(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(x, between(random, 0, x.ndim - 1), flag(random))
 
 
-@sample(along_axis.Argmax, along_axis.Argmin)
+@sample(OPERATORS["builtin.argmax"], OPERATORS["builtin.argmin"])
 def extreme(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     x = with_nan(random, numbers(random, positive(random, between(random, 1, 3))))
     return cls(x, between(random, 0, x.ndim - 1), flag(random))
