@@ -90,21 +90,15 @@ def skip_head(ahead: Ahead, taken: list[Token]) -> int | None:
     return None
 
 
-def skip_item(ahead: Ahead, taken: list[Token]) -> int | None:
-    return next(n for n in count() if ahead[n].type == END or (ahead[n].type in HEADS and (n or taken)))
-
-
-def skip_rest(ahead: Ahead, taken: list[Token]) -> int | None:
-    return next(n for n in count() if ahead[n].type == END)
-
-
 SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
     "BROKEN_STATEMENT": skip_statement,
     "BROKEN_ARGUMENT": skip_argument,
     "BROKEN_TYPES": skip_head,
     "BROKEN_HEADER": skip_head,
-    "BROKEN_ITEM": skip_item,
-    "BROKEN_REST": skip_rest,
+    "BROKEN_ITEM": lambda a, taken: next(
+        n for n in count() if a[n].type == END or (a[n].type in HEADS and (n or taken))
+    ),
+    "BROKEN_REST": lambda ahead, taken: next(n for n in count() if ahead[n].type == END),
 }
 
 

@@ -18,7 +18,7 @@ from ..notation.loops import Assert, Block, Let, Statement, Store
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import all_of, same_shape
 from ..spec.op import C, Operator, T, Unmet, operator
-from .pad_slice_reshape import nested
+from .pad_slice_reshape import distinct_axes, nested
 
 OUTSIDE = "an index is outside of its axis"
 
@@ -47,10 +47,6 @@ class IotaLike(Operator[T]):
 MODES = ("raise", "clip")
 
 
-def axes_ascend(o: Any) -> bool:
-    return list(o.axes) == sorted(set(o.axes)) and all(0 <= a < len(o.x.array_shape) for a in o.axes)
-
-
 def same_shapes(o: Any) -> bool:
     first = o.indices[0].array_shape
     return all_of((lambda t=t: same_shape(t.array_shape, first)) for t in o.indices[1:])
@@ -62,7 +58,8 @@ class Indexing(Operator[T]):
 
     symbols = {"n": lambda o: o.x.array_shape}
     constraints = (
-        C(1, "axes are in [0, rank(x)), ascending, one at least", lambda o: o.axes and axes_ascend(o), at="axes"),
+        C(1, "axes are in [0, rank(x)), ascending, one at least", 
+            lambda o: o.axes and [*o.axes] == sorted(o.axes) and distinct_axes(o.axes, len(o.x.array_shape)), at="axes"),
         C(2, "there are indices for each of axes", lambda o: len(o.axes) == len(o.indices), at="axes"),
         C(3, "element(indices[i]) is an integer type other than ui64",
             lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices)),

@@ -227,5 +227,4 @@ class AddAt(Operator[T]):
         return nested(d, (*nested(f, (Store(y, (*d, *f), zeros),)), *nested(u, (Let(c, place), *nested(e, (added,))))))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply("cvm.take", self.indices, axis=self.axis), None, None]
+        return [cotangents[0].apply("cvm.take", self.indices, axis=self.axis), None, None]

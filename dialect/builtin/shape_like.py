@@ -38,8 +38,7 @@ class Like(Operator[T]):
         return self.x
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply(self.transpose, self.x), None]
+        return [cotangents[0].apply(self.transpose, self.x), None]
 
 
 @operator

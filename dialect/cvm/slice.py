@@ -69,8 +69,7 @@ class Slice(CvmOperator[T]):
         return Element(d, self.x[*(i * s + b for i, (b, _, s) in ranges)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply("builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides)]
+        return [cotangents[0].apply("builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides)]
 
     def arrays(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_arr, e_arr and s_arr of each axis."""
@@ -147,8 +146,7 @@ class SliceLike(CvmOperator[T]):
         return Element(d, self.x[d])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply("builtin.strided_scatter_like", self.x), None]
+        return [cotangents[0].apply("builtin.strided_scatter_like", self.x), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:
         return from_start(self.axes, rank) if self.axes else tuple(range(rank))

@@ -113,8 +113,9 @@ class Where(CvmOperator[T]):
     constraints = (
         numbers("a", "b", also="cond"),
         C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
-        C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)", lambda o: _decides(o)),
-    )
+        C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)",
+            lambda o: same_shape(o.cond.shape, o.a.shape if o.cond.rank == o.a.rank else o.a.shape[:1])),
+    )  # fmt: skip
     example = "%cond, %a, %b", "%cond: 2xi32, %a: 2x3xi32, %b: 2x3xi32", "2x3xi32"
 
     def infer(self: Where[TensorType]) -> TensorType:
@@ -134,7 +135,3 @@ class Where(CvmOperator[T]):
         (g,), rank = cotangents, self.cond.rank
         chosen = self.cond.dimshuffle([*range(rank), *["x"] * (self.a.rank - rank)]).scalar("neq", 0)
         return [None, chosen.scalar("switch", g, 0.0), chosen.scalar("switch", 0.0, g)]
-
-
-def _decides(o: Any) -> bool:
-    return same_shape(o.cond.shape, o.a.shape if o.cond.rank == o.a.rank else o.a.shape[:1])

@@ -133,8 +133,7 @@ class Concatenate(CvmOperator[T]):
         return Element(d, among(0, len(self.xs)))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,) = cotangents
-        return [g.apply("builtin.part", *self.xs, axis=self.axis, index=k) for k in range(len(self.xs))]
+        return [cotangents[0].apply("builtin.part", *self.xs, axis=self.axis, index=k) for k in range(len(self.xs))]
 
 
 def _line_up(o: Any) -> bool:

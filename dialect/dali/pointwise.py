@@ -133,7 +133,9 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
         found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
         text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
-        found.append(C(4, text, lambda o: few_groups(*_shapes(o))))
+        found.append(
+            C(4, text, lambda o: max(map(len, _shapes(o))) <= MOST_GROUPS or groups(*_shapes(o)) <= MOST_GROUPS)
+        )
     return tuple(found)
 
 
@@ -157,10 +159,6 @@ def _shapes(o: Any) -> list[Shape]:
 
 def broadcastable(*shapes: Shape) -> bool:
     return all_of((lambda m=m, n=n: fits(m, n)) for dims in aligned(*shapes) for m, n in combinations(dims, 2))
-
-
-def few_groups(*shapes: Shape) -> bool:
-    return max(map(len, shapes)) <= MOST_GROUPS or groups(*shapes) <= MOST_GROUPS
 
 
 def groups(*shapes: Shape) -> int:

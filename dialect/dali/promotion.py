@@ -64,10 +64,6 @@ def _some_number(*elements: ElementType) -> bool:
     return any(e is not I1 for e in elements)
 
 
-def _no_float(*elements: ElementType) -> bool:
-    return all(e.kind != "float" for e in elements)
-
-
 _NUMBERS = "{all} not {every}i1: inputs to arithmetic operator `{symbol}` cannot be booleans"
 _CONDITION = "element(condition) = i1"
 _INTEGERS = "{all} integral: inputs to bitwise operator `{symbol}` must be of integral type"
@@ -78,7 +74,7 @@ RULES: dict[str, Rule] = {
     "product": Rule(_PROMOTED, promote),
     "quotient": Rule("f64 if an operand is, else f32", floating, _NUMBERS, _some_number),
     "comparison": Rule("i1", lambda *elements: I1),
-    "bitwise": Rule(_PROMOTED, promote, _INTEGERS, _no_float),
+    "bitwise": Rule(_PROMOTED, promote, _INTEGERS, lambda *elements: all(e.kind != "float" for e in elements)),
     "sign": Rule("its operand's type", promote, _NUMBERS, _some_number),
     "function": Rule("f64 if its operand is, else f32", floating, _NUMBERS, _some_number),
     "choice": Rule("the promotion of the two", lambda _, *values: promote(*values), _CONDITION, lambda c, *_: c is I1),

@@ -71,10 +71,6 @@ def _truncated_div(a: Any, b: Any) -> Any:
     return np.where((np.remainder(a, b) != 0) & ((a < 0) != (b < 0)), quotient + 1, quotient).astype(quotient.dtype)
 
 
-def _truncated_rem(a: Any, b: Any) -> Any:
-    return (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
-
-
 def _pair(re: np.ndarray, im: np.ndarray) -> np.ndarray:
     z = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64 if re.dtype == np.float32 else np.complex128)
     z.real, z.imag = re, im
@@ -91,7 +87,7 @@ _row("add", 2, NUMBERS, np.add, "+", identity=lambda e: 0)
 _row("sub", 2, NUMBERS, np.subtract, "-")
 _row("mul", 2, NUMBERS, np.multiply, "*", identity=lambda e: 1)
 _row("div", 2, NUMBERS, lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind in "fc" else _truncated_div(a, b), "/")
-_row("rem", 2, REALS, lambda a, b: np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else _truncated_rem(a, b), "%",
+_row("rem", 2, REALS, lambda a, b: np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype), "%",
      doc="C's remainder: the sign of the dividend")  # fmt: skip
 _row("floordiv", 2, INTEGERS, np.floor_divide, "//", doc="rounded toward minus infinity; the divisor is not zero")
 _row("floormod", 2, INTEGERS, np.remainder, "mod", doc="the sign of the divisor; the divisor is not zero")

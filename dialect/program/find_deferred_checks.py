@@ -10,7 +10,7 @@ from ..ir.sizes import Size, same_size
 from ..ir.types import Type
 from ..spec.op import Operator, violated
 from .deferred_size_limits import DeferredChecks
-from .function import Function, Operation, Value
+from .function import Function, Operation
 
 
 def find_deferred_checks(function: Function) -> DeferredChecks | None:
@@ -44,7 +44,7 @@ def _settled(operation: Operation) -> bool:
         return True
     if isinstance(operation.operator, Calling):
         return False  # the callee may have undecided constraints
-    typed: Operator[Any] = operation.operator.map(_type_of)
+    typed: Operator[Any] = operation.operator.map(lambda v: v.known_type)
     broken, waits = violated(typed, typed.constraints)
     inferred = typed.result_types()
     stated = ((operation.declared, found), (operation.declared_operands, operands))
@@ -54,10 +54,6 @@ def _settled(operation: Operation) -> bool:
         and all(a.key == b.key for a, b in zip(inferred, found, strict=True))
         and all(s is None or _as_stated(s, types) for s, types in stated)
     )
-
-
-def _type_of(value: Value) -> Type:
-    return value.known_type
 
 
 def _as_stated(stated: Sequence[Type], found: Sequence[Type]) -> bool:

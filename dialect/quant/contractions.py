@@ -150,7 +150,11 @@ class Conv2d(Convolution[T], Windowed[T]):
     symbols = {"OC": lambda o: o.w.shape[0], "C": lambda o: o.nchw(o.x.shape)[1], "IC": lambda o: o.nchw(o.w.shape)[1]}
     constraints = weighted(
         C(3, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
-        C(4, "groups in [1, C] and C = IC * groups", lambda o: o.groups >= 1 and o.channels_fit()),
+        C(
+            4,
+            "groups in [1, C] and C = IC * groups",
+            lambda o: o.groups >= 1 and o.symbols["C"](o) == o.symbols["IC"](o) * o.groups,
+        ),
         C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
         *FITS,
     )
@@ -162,9 +166,6 @@ class Conv2d(Convolution[T], Windowed[T]):
 
     def kernel(self: Any) -> tuple[Dim, Dim]:
         return self.nchw(self.w.shape)[2:]
-
-    def channels_fit(self: Any) -> bool:
-        return self.nchw(self.x.shape)[1] == self.nchw(self.w.shape)[1] * self.groups
 
     def infer(self: Conv2d[TensorType]) -> TensorType:
         shape = self.placed(self.nchw(self.x.shape)[0], self.w.shape[0], *self.windows())

@@ -46,9 +46,11 @@ class Requantize(QuantOperator[T]):
         C(3, "element(multiplier) = i32, for half_even_f32 f32, and element(shift) = i32", lambda o: o.elements_fit()),
         C(4, "axis in [-rank, rank) if multiplier or shift has an axis",
             lambda o: not o.rows() or -o.x.rank <= o.axis < o.x.rank),
-        C(5, "shape(multiplier), shape(shift) in {(), (dim(x, axis),)}", lambda o: o.shapes_fit()),
+        C(5, "shape(multiplier), shape(shift) in {(), (dim(x, axis),)}", 
+            lambda o: all(p.rank == 1 and p.shape[0] == o.x.shape[o.axis] for p in o.rows())),
         in_limits(6),
-        C(7, "element(x) = i64 is for single and shift_half_up", lambda o: o.is_wide_enough()),
+        C(7, "element(x) = i64 is for single and shift_half_up", 
+            lambda o: o.x.element is not I64 or o.rounding in ("single", "shift_half_up")),
         C(8, "input_zero_point in [-2^31, 2^31)", lambda o: -(2**31) <= o.input_zero_point < 2**31),
     )  # fmt: skip
     example = """
@@ -67,12 +69,6 @@ class Requantize(QuantOperator[T]):
     def rows(self: Any) -> list[Any]:
         """The parameters that have an axis."""
         return [p for p in (self.multiplier, self.shift) if p is not None and p.rank]
-
-    def shapes_fit(self: Any) -> bool:
-        return all(p.rank == 1 and p.shape[0] == self.x.shape[self.axis] for p in self.rows())
-
-    def is_wide_enough(self: Any) -> bool:
-        return self.x.element is not I64 or self.rounding in ("single", "shift_half_up")
 
     def infer(self: Requantize[TensorType]) -> TensorType:
         return self.x.with_element(self.to)

@@ -53,10 +53,6 @@ def _tflite_double(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
     return (high + half(right) + select(right > 0, high >> 63, 0)) >> right
 
 
-def _half_even(x: Expr, multiplier: Expr, _: Any) -> Expr:
-    return cast(apply("rint", cast(x, F32) * multiplier), I32)
-
-
 def _half_up(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
     s = cast(shift, x.type) & (x.type.bits - 1)
     product = x * cast(multiplier, x.type)
@@ -105,6 +101,8 @@ ROUNDINGS: dict[str, Rounding] = {
     "single": Rounding(_single, _reference_single),
     "tosa_double": Rounding(_tosa_double, _reference_tosa_double),
     "tflite_double": Rounding(_tflite_double, _reference_tflite_double),
-    "half_even_f32": Rounding(_half_even, _reference_half_even, shifts=False),
+    "half_even_f32": Rounding(
+        lambda x, multiplier, _: cast(apply("rint", cast(x, F32) * multiplier), I32), _reference_half_even, shifts=False
+    ),
     "shift_half_up": Rounding(_half_up, _reference_half_up),
 }

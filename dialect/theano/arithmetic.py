@@ -182,10 +182,6 @@ def _half_away(x: Expr) -> Expr:
     return select(rest >= 0.5, whole + 1.0, select(rest <= -0.5, whole - 1.0, whole))
 
 
-def _absolute(x: Expr) -> Expr:
-    return x if x.type.kind in ("bool", "uint") else apply("abs", x)
-
-
 def _direction(x: Any, magnitude: Any) -> Any:
     """x / |x|, 0 where x is 0."""
     zero = magnitude.scalar("eq", 0)
@@ -193,7 +189,7 @@ def _direction(x: Any, magnitude: Any) -> Any:
 
 
 row("neg", 1, "same, not bool", np.negative, lambda x: -x, "-x", on_complex="same", gradient=lambda g, xs, y: (-g,))
-row("abs_", 1, "part", np.abs, _absolute, "|x|, of a complex number its magnitude", on_complex=c.absolute,
+row("abs_", 1, "part", np.abs, lambda x: x if x.type.kind in ("bool", "uint") else apply("abs", x), "|x|, of a complex number its magnitude", on_complex=c.absolute,
     gradient=lambda g, xs, y: (g * xs[0].scalar("sgn"),),
     by_parts=ByParts(lambda g, xs, y: (g * _direction(xs[0], y),), lambda ts, xs, y: (ts[0] * _direction(xs[0], y).scalar("conj")).scalar("real")))  # fmt: skip
 row("sgn", 1, "sign", lambda x: np.where(x == 0, x, np.sign(x)), _sgn, "1, -1 or x itself where it is 0 or NaN",

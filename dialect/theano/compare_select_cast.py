@@ -130,11 +130,8 @@ row("clip", 3, "upcast real", lambda x, a, b: np.where(x < a, a, np.where(x > b,
     gradient=_clip_gradient)  # fmt: skip
 
 
-def _without_zeros(x: Expr, y: Expr) -> Expr:
-    return select(x.eq(0), y, select(y.eq(0), x, by_kind("mul", "and")(x, y)))
-
-
-row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(y == 0, x, product(x, y))), _without_zeros,
+row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(y == 0, x, product(x, y))),
+    lambda x, y: select(x.eq(0), y, select(y.eq(0), x, by_kind("mul", "and")(x, y))),
     "y where x is 0, x where y is 0, else x y", on_complex="same", reduction="mul_without_zeros",
     gradient=lambda g, xs, y: tuple(a.scalar("eq", 0).scalar("switch", 0, b.scalar("eq", 0).scalar("switch", g, g * b)) for a, b in (xs, xs[::-1])))  # fmt: skip
 

@@ -87,10 +87,6 @@ def _angle(x: Expr) -> Expr:
     return apply("atan2", select(x.eq(x), 0.0, x), x)
 
 
-def _polar(x: Expr, y: Expr) -> Expr:
-    return apply("complex", x * apply("cos", y), x * apply("sin", y))
-
-
 def _polar_exactly(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     angle = y.astype(np.longdouble)
     return SCALARS["complex"].numpy((x * np.cos(angle)).astype(x.dtype), (x * np.sin(angle)).astype(x.dtype))
@@ -121,5 +117,6 @@ def _turn(x: Any) -> Any:
 row("angle", 1, "angle", np.angle, _angle, "the angle of x in the complex plane, as f64", on_complex=angle,
     gradient=lambda g, xs, y: (None,),
     by_parts=ByParts(lambda g, xs, y: (g * _turn(xs[0]),), lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real")))  # fmt: skip
-row("complex_from_polar", 2, "complex", _polar_exactly, _polar, "x (cos y + i sin y)", gradient=lambda g, xs, y: (None, None),
+row("complex_from_polar", 2, "complex", _polar_exactly,
+    lambda x, y: apply("complex", x * apply("cos", y), x * apply("sin", y)), "x (cos y + i sin y)", gradient=lambda g, xs, y: (None, None),
     by_parts=ByParts(_polar_gradient, _polar_tangent))  # fmt: skip

@@ -67,7 +67,8 @@ class Elemwise(Broadcasting[T]):
         C(3, "dtype is given for cast, and only there", lambda o: (o.dtype is None) == (o.scalar_op != "cast")),
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
         C(5, "sizes that meet are equal, or declared to be 1", lambda o: sizes_agree(*(x.shape for x in o.xs))),
-        C(6, "inplace_pattern maps result 0 to an operand", lambda o: o.pattern_is_in_range(), at="inplace_pattern"),
+        C(6, "inplace_pattern maps result 0 to an operand", 
+            lambda o: all(k == 0 and 0 <= v < len(o.xs) for k, v in (o.inplace_pattern or {}).items()), at="inplace_pattern"),
         C(7, "in place, the element type of target is that of result",
             lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
         C(8, "in place, the shape of target is that of result", lambda o: o.target is None or o.covers()),
@@ -83,10 +84,6 @@ class Elemwise(Broadcasting[T]):
     def target(self: Any) -> int | None:
         """The operand whose storage the result takes."""
         return (self.inplace_pattern or {}).get(0)
-
-    def pattern_is_in_range(self: Any) -> bool:
-        pattern = self.inplace_pattern or {}
-        return all(k == 0 and 0 <= v < len(self.xs) for k, v in pattern.items())
 
     def covers(self: Any) -> bool:
         result, target = self.infer(), self.xs[self.target]

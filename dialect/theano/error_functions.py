@@ -79,7 +79,8 @@ def complex_erf(z: Z) -> Z:
     safe = select(small, 1.0, x)
     decay = apply("exp", -(x * x))
     c, s = apply("cos", x * y * 2.0), apply("sin", x * y * 2.0)
-    one_minus = 2.0 * _square(apply("sin", x * y))
+    sine = apply("sin", x * y)
+    one_minus = 2.0 * (sine * sine)
     re = apply("erf", x) + decay / (2 * math.pi) * select(small, 2.0 * x * y * y, one_minus / safe)
     im = decay / (2 * math.pi) * select(small, 2.0 * y, s / safe)
     n = Index("n", TERMS)
@@ -93,10 +94,6 @@ def complex_erf(z: Z) -> Z:
     scale = decay * (2 / math.pi)
     again = Index("n", TERMS)  # a reduction's index is its own
     return Z(re + scale * total(n, f / below), im + scale * total(again, substitute(g / below, {n: again})))
-
-
-def _square(x: Expr) -> Expr:
-    return x * x
 
 
 # References

@@ -47,10 +47,6 @@ def _no_complex(*elements: ElementType) -> bool:
     return all(e.kind != "complex" for e in elements)
 
 
-def _some_not_bool(*elements: ElementType) -> bool:
-    return any(e is not I1 for e in elements)
-
-
 def _upcast_float(*elements: ElementType) -> ElementType:
     return upcast(*map(floating, elements))
 
@@ -73,16 +69,12 @@ def _as_they_are(elements: Elements, result: ElementType) -> Elements:
     return elements
 
 
-def _complex_of(*elements: ElementType) -> ElementType:
-    return C64 if np.can_cast(upcast(*elements).dtype, np.float32) else C128
-
-
 _REAL = "element types that are not complex"
 
 RULES: dict[str, Rule] = {
     "upcast": Rule("any element types", upcast),
     "upcast real": Rule(_REAL, upcast, _no_complex),
-    "difference": Rule("element types that are not all i1", upcast, _some_not_bool),
+    "difference": Rule("element types that are not all i1", upcast, lambda *e: any(x is not I1 for x in e)),
     "power": Rule("any element types", lambda *e: I8 if upcast(*e) is I1 else upcast(*e)),
     "quotient": Rule("any element types", _quotient),
     "float": Rule("any element types", _upcast_float),
@@ -99,7 +91,7 @@ RULES: dict[str, Rule] = {
     "angle": Rule("any element type", lambda x: F64, working=lambda e, r: (C128 if e[0].kind == "complex" else F64,)),
     "probability": Rule(_REAL, lambda *e: F64, _no_complex),
     "second": Rule("any element types", lambda x, y: y, working=lambda e, r: (e[0], r)),
-    "complex": Rule(_REAL, _complex_of, _no_complex, lambda e, r: (part(r),) * 2),
+    "complex": Rule(_REAL, lambda *e: C64 if np.can_cast(upcast(*e).dtype, np.float32) else C128, _no_complex, lambda e, r: (part(r),) * 2),
     "switch": Rule("any element types", lambda c, a, b: upcast(a, b), working=lambda e, r: (e[0], r, r)),
     "range": Rule(_REAL, lambda *e: I8, _no_complex, _common),
 }  # fmt: skip

@@ -18,11 +18,6 @@ def default_dtype(element: ElementType) -> ElementType:
     return UI64 if element.kind == "uint" else element
 
 
-def default_acc_dtype(element: ElementType) -> ElementType:
-    """The accumulator's: f32 of f16, else 64 bits, or complex<f64>."""
-    return {F16: F32, F32: F64, C64: C128}.get(element, default_dtype(element))
-
-
 def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
     """Test whether no precision is lost; by definition a float or complex accumulator of integers loses none."""
     if element.is_discrete and not accumulator.is_discrete:
@@ -47,7 +42,7 @@ class TypedReduction(Reduction[T]):
     )  # fmt: skip
 
     def accumulator(self: Any) -> ElementType:
-        return self.acc_dtype or default_acc_dtype(self.x.element)
+        return self.acc_dtype or {F16: F32, F32: F64, C64: C128}.get(self.x.element, default_dtype(self.x.element))
 
     def result(self: Any) -> ElementType:
         return self.dtype or default_dtype(self.x.element)
