@@ -72,8 +72,7 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
                 scope.use(operand)
         return None
     if node.label is not None and not operator.labelled:
-        report.at(node.label, f"{name}.form", f"{name} is written without a name in quotes")
-        return None
+        return report.at(node.label, f"{name}.form", f"{name} is written without a name in quotes")
     form = form_of(operator)
     spans = {"op": report.span(node.name)}
     operands = build_operands(scope, node, operator, form, spans)
@@ -156,16 +155,14 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
         else:
             name = "".join(item.element.text[1:].split())
             if name not in ELEMENT_TYPES:
-                scope.report.at(item.element, "parse.type", unknown_element(name))
-                return None
+                return scope.report.at(item.element, "parse.type", unknown_element(name))
             type = TensorType((), ELEMENT_TYPES[name])
             if operator.dialect == "cog":
                 type = FieldType((), type)
             value = fit(value, type.element)
         return Literal(value, type, scope.report.span(item), item.element is not None)  # type: ignore[arg-type]
     except ValueError as e:
-        scope.report.at(item, f"{operator.name}.literal", str(e))
-        return None
+        return scope.report.at(item, f"{operator.name}.literal", str(e))
 
 
 # Attributes
@@ -180,8 +177,7 @@ def build_attributes(
     if node.callee is not None:
         spans["callee"] = report.span(node.callee)
         if "callee" not in form.attributes:
-            report.at(node.callee, code, f"{operator.name} takes no function, got {node.callee.text}")
-            return None
+            return report.at(node.callee, code, f"{operator.name} takes no function, got {node.callee.text}")
         good = scope.function(node.callee, node.callee.name)
         found["callee"] = Symbol(node.callee.name)
     for name, item in node.attributes:
@@ -227,18 +223,15 @@ def build_labelled(
             written["initial"] = scope.elements(DenseNode(node.initial, node.type))
     elif node.initial is not None:
         message = "an initial value is followed by its type, as in dense<0.0> : type"
-        report.at(node.initial, f"{operator.name}.form", message)
-        return None
+        return report.at(node.initial, f"{operator.name}.form", message)
     for name, value in written.items():
         place = places[name]
         assert place is not None
         spans[name] = report.span(place)
         if isinstance(value, Mistake):
-            report.mistake(value)
-            return None
+            return report.mistake(value)
         if name not in form.attributes:
-            report.at(place, f"{operator.name}.form", f"{operator.name} has no initial value")
-            return None
+            return report.at(place, f"{operator.name}.form", f"{operator.name} has no initial value")
     missing = [r for r in form.required if r not in written]
     if missing:
         report.at(node.name, f"{operator.name}.form", f"expected {' and '.join(missing)} after the name")
@@ -265,8 +258,7 @@ def build_constant(scope: Scope, node: ConstantNode) -> Made | None:
     if node.body is not None:
         found = scope.elements(DenseNode(node.body, node.type))
         if isinstance(found, Mistake):
-            scope.report.mistake(found)
-            return None
+            return scope.report.mistake(found)
         return Const(found.data, found.type), spans, None, None
     type = scope.type(node.type)
     data = None if type is None else read_file(scope, node, type)
@@ -278,21 +270,17 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
     path, entry = read_string(node.path), None if node.entry is None else read_string(node.entry)
     for item in (path, entry):
         if item is not None and isinstance(item.value, Mistake):
-            scope.report.mistake(item.value)
-            return None
+            return scope.report.mistake(item.value)
     if not type.is_static:
-        scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
-        return None
+        return scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
     if scope.files is None:
         message = "a constant is read from a file beside the program, but this program is not in a file"
-        scope.report.at(node.path, "const.file", message)
-        return None
+        return scope.report.at(node.path, "const.file", message)
     name = None if entry is None else entry.value
     try:
         array = scope.files.constant(path.value, name, TensorType(type.array_shape, type.element))
     except FileConstantError as e:
-        scope.report.at(node.path, "const.file", str(e))
-        return None
+        return scope.report.at(node.path, "const.file", str(e))
     return Data(array, (path.value, name))
 
 
@@ -303,8 +291,7 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
     value = next((i for n, i in node.attributes if n.text == "value"), None)
     if value is None or len(node.attributes) != 1 or node.operands or not isinstance(value.value, DenseNode):
         message = "a constant in the generic form has the attribute value = dense<...> : type and no operands"
-        report.at(node.name, "const.attributes", message)
-        return None
+        return report.at(node.name, "const.attributes", message)
     found = scope.attribute_value(value)
     if not isinstance(found, Elements):
         return None

@@ -130,8 +130,7 @@ class Scope:
     def type(self, token: Token) -> Type | None:
         found = read_type(token)
         if isinstance(found, Mistake):
-            self.report.mistake(found)
-            return None
+            return self.report.mistake(found)
         return found
 
     def attribute_value(self, item: Item) -> Any:

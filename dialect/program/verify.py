@@ -221,14 +221,12 @@ def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tup
         wrong = next((w for t in found if (w := size_limit_error(t)) is not None), None)
         if wrong is None:
             return found
-        scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
-        return None
+        return scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
     code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
     notes = _notes(scope, operation) if broken.is_about_operands(typed) else []
     if broken.help:
         notes.append(Note(broken.help))
-    scope.report(code, _message(typed, broken.text) + _meant(typed, broken), at, notes)
-    return None
+    return scope.report(code, _message(typed, broken.text) + _meant(typed, broken), at, notes)
 
 
 def _meant(typed: Operator[Type], broken: C) -> str:
@@ -260,21 +258,18 @@ def _declared_types(
     name = operation.operator.name
     if len(found) != len(operation.results):
         message = f"expected {_count(len(found), 'result')}, got {len(operation.results)}"
-        scope.report(f"{name}.results", message, operation.at("results"))
-        return None
+        return scope.report(f"{name}.results", message, operation.at("results"))
     if operation.declared is None:
         return found
     if len(operation.declared) != len(found):
         message = f"expected {_count(len(found), 'result type')}, got {len(operation.declared)}"
-        scope.report(f"{name}.results", message, operation.at("types"))
-        return None
+        return scope.report(f"{name}.results", message, operation.at("types"))
     kept = []
     for stated, inferred in zip(operation.declared, found, strict=True):
         stated = with_sizes(stated, bound)
         if not agree(stated, inferred):
             message = f"the result is {inferred}, but the program states {stated}"
-            scope.report(f"{name}.type", message, operation.at("types"), _notes(scope, operation))
-            return None
+            return scope.report(f"{name}.type", message, operation.at("types"), _notes(scope, operation))
         kept.append(refine(inferred, stated))
     return tuple(kept)
 
@@ -309,13 +304,11 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
         return None  # reported by the parser
     at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
     if isinstance(callee, Graph):
-        scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
-        return None
+        return scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
     passed = typed.passed(len(callee.arguments))
     if len(passed) != len(callee.arguments):
         message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(passed)}"
-        scope.report("call.operands", message, at, declared_here)
-        return None
+        return scope.report("call.operands", message, at, declared_here)
     for n, (given, argument) in enumerate(zip(passed, callee.arguments, strict=True)):
         if not agree(argument.known_type, given):
             message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
@@ -323,8 +316,7 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
             return None
     conflict = size_conflict(callee.argument_types, passed)
     if conflict is not None:
-        scope.report("call.size", conflict, at, declared_here)
-        return None
+        return scope.report("call.size", conflict, at, declared_here)
     arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
     key = _called(typed.callee, arguments)
     if key not in scope.known:
