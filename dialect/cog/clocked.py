@@ -66,6 +66,12 @@ class Clocked(CogOperator[T]):
 
     label: Any
 
+    placement = (IN_GRAPH, LABEL)
+    labelled = True
+
+    def infer(self: Any) -> Type | tuple[()]:
+        return self.type if self.results else ()
+
     def element(self, y: Any) -> Any:
         raise NotImplementedError("a clocked operation is state, not a formula")
 
@@ -83,8 +89,6 @@ class Field(Clocked[T]):
         C(2, "type: that of the initial value", lambda o: o.initial is None or _fits(o.initial.type, o.type),
             at="initial"),
     )  # fmt: skip
-    placement = (IN_GRAPH, LABEL)
-    labelled = True
     example = """
 graph @main {
   %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>
@@ -93,9 +97,6 @@ graph @main {
   cog.probe "next" %next
 }
 """
-
-    def infer(self: Field[Any]) -> Type:
-        return self.type
 
 
 @operator
@@ -106,8 +107,6 @@ class Sensor(Clocked[T]):
     type: Type
 
     constraints = (IS_FIELD,)
-    placement = (IN_GRAPH, LABEL)
-    labelled = True
     example = """
 graph @main {
   %x = cog.sensor "x" : !cog.field<[4], f32>
@@ -115,9 +114,6 @@ graph @main {
   cog.probe "sum" %sum
 }
 """
-
-    def infer(self: Sensor[Any]) -> Type:
-        return self.type
 
 
 @operator
@@ -130,6 +126,7 @@ class Feedback(Clocked[T]):
     target: T
     driver: T
 
+    labelled = False
     constraints = (
         C(2, "type(target) and type(driver) have as many dimensions", lambda o: o.target.rank == o.driver.rank),
         C(3, "type(target) and type(driver) have one tensor shape",
@@ -149,9 +146,6 @@ class Feedback(Clocked[T]):
     results = ()
     example = Field.example
 
-    def infer(self: Feedback[Any]) -> tuple[Type, ...]:
-        return ()
-
 
 @operator
 class Probe(Clocked[T]):
@@ -161,13 +155,8 @@ class Probe(Clocked[T]):
     x: T
 
     constraints = (C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),)
-    placement = (IN_GRAPH, LABEL)
-    labelled = True
     results = ()
     example = Field.example
-
-    def infer(self: Probe[Any]) -> tuple[Type, ...]:
-        return ()
 
 
 @operator
@@ -183,8 +172,6 @@ class Actuator(Clocked[T]):
         C(1, "type(x): that of the initial value", lambda o: o.initial is None or _fits(o.initial.type, o.x),
             at="initial"),
     )  # fmt: skip
-    placement = (IN_GRAPH, LABEL)
-    labelled = True
     results = ()
     example = """
 graph @main {
@@ -194,9 +181,6 @@ graph @main {
   cog.actuator "out" %twice
 }
 """
-
-    def infer(self: Actuator[Any]) -> tuple[Type, ...]:
-        return ()
 
 
 def initial_value(initial: Elements | None, type: Type) -> np.ndarray:
