@@ -15,7 +15,7 @@ from ..ir.types import BY_DTYPE, I1, I64, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, identity, update
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, declare, operator
 from .gather_scatter import COMBINED, combined
 from .pad_slice_reshape import nested
 
@@ -160,8 +160,7 @@ class Extreme(Along[T]):
 
 for _name, _word, _compare in (("max", "largest", "gt"), ("min", "smallest", "lt")):
     _doc = f"Y[d..., e...] = the place of the {_word} X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."
-    _members = {"__doc__": _doc, "__module__": __name__, "compare": _compare, "numpy": getattr(np, f"arg{_name}")}
-    operator(type(f"Arg{_name}", (Extreme,), _members))
+    declare(f"Arg{_name}", Extreme, _doc, compare=_compare, numpy=getattr(np, f"arg{_name}"))
 
 
 @operator

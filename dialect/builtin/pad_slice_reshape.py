@@ -21,7 +21,7 @@ class Padding(Operator[T]):
     """The family of operators that surround the elements of x by others, `before` and `after` them on each axis."""
 
     def fill(self: Any) -> Any:
-        """What surrounds the elements: a number, an array or an expression."""
+        """A number, an array or an expression that surrounds the elements."""
         return 0
 
     def sizes(self: Any, shape: Shape) -> Shape:

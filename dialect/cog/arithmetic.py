@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, cast
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, operator
+from ..spec.op import T, declare, operator
 from . import cog_operator as cog
 from .cog_operator import CogOperator, pair, parts
 
@@ -77,8 +77,7 @@ class Comparison(RealBinary[T]):
 def _binary(
     name: str, doc: str, numpy: Any, family: type[Binary[Any]] = Binary, scalar: str = "", **more: Any
 ) -> type[Binary[Any]]:
-    members = {"__doc__": doc, "__module__": __name__, "numpy": numpy, "scalar": scalar or name}
-    return operator(type(name.capitalize(), (family,), {**members, **more}))
+    return declare(name.capitalize(), family, doc, numpy=numpy, scalar=scalar or name, **more)
 
 
 def _complex(re: Any, im: Any) -> np.ndarray:

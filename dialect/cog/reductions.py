@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.types import C64, FieldType, TensorType
 from ..notation.expressions import Element, Tensor, axes, reduce
 from ..notation.reference_functions import largest, smallest
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, declare, operator
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 
 VECTORS = "%x", "%x: !cog.field<[4, 5], tensor<3xf32>>"  # an example's operand
@@ -88,6 +88,5 @@ FIELD_REDUCTIONS = {
     "max": ("maximum", largest, "the largest X[p] over all points p; NaN if one of them is", (real(1, "x"), NOT_EMPTY)),
 }  # fmt: skip
 for _name, (_function, _numpy, _doc, _constraints) in FIELD_REDUCTIONS.items():
-    _members = {"__doc__": f"Y = {_doc}", "__module__": __name__, "function": _function, "numpy": _numpy}
-    _members["constraints"] = (fields("x"), *_constraints)
-    operator(type(f"FieldReduce{_name.capitalize()}", (FieldReduce,), _members))
+    declare(f"FieldReduce{_name.capitalize()}", FieldReduce, f"Y = {_doc}", function=_function, numpy=_numpy,
+        constraints=(fields("x"), *_constraints))  # fmt: skip

@@ -11,8 +11,8 @@ from ..ir.sizes import Dim, certainly
 from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
-from ..spec.op import C, T, operator
-from .cvm_operator import Binary, declare, greatest, i32, numbers
+from ..spec.op import C, T, declare, operator
+from .cvm_operator import Binary, greatest, i32, numbers
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:
@@ -80,14 +80,14 @@ class BroadcastDiv(Broadcast[T]):
 
 
 declare("BroadcastAdd", Broadcast, "Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)",
-    ("%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"), scalar="add", derivative="add")  # fmt: skip
+    example=("%z = %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32"), scalar="add", derivative="add")  # fmt: skip
 declare("BroadcastSub", Broadcast, "Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)",
-    ("%x, 128", "%x: 2x3xi32", "2x3xi32"), scalar="sub", derivative="sub")  # fmt: skip
+    example=("%x, 128", "%x: 2x3xi32", "2x3xi32"), scalar="sub", derivative="sub")  # fmt: skip
 declare("BroadcastMul", Broadcast, "Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)",
-    ("%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"), scalar="mul", derivative="mul")  # fmt: skip
+    example=("%z = %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32"), scalar="mul", derivative="mul")  # fmt: skip
 declare("BroadcastMax", Broadcast, "The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)",
-    ("%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"), scalar="maximum", derivative="maximum",
+    example=("%z = %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32"), scalar="maximum", derivative="maximum",
     formula=lambda self, a, b: apply(greatest(a.type), a, b))  # fmt: skip
 declare("BroadcastGreater", Broadcast, "1 where a > b, else 0:  OP is greater.   (in CVM-Runtime; the formalization leaves it out)",
-    ("%x, 0", "%x: 2x3xi32", "2x3xi32"), scalar="gt", constraints=(i32("a", "b"), *Broadcast.constraints[1:]),
+    example=("%x, 0", "%x: 2x3xi32", "2x3xi32"), scalar="gt", constraints=(i32("a", "b"), *Broadcast.constraints[1:]),
     formula=lambda self, a, b: cast(apply("gt", a, b), I32))  # fmt: skip

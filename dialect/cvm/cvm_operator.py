@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.types import F32, F64, I32, ElementType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
@@ -100,12 +100,6 @@ class Binary(Pointwise[T]):
 
     a: T
     b: T
-
-
-def declare(name: str, family: type[Any], doc: str, example: tuple[str, ...], **members: Any) -> type[Any]:
-    """Declare an operator of a family by what is its own."""
-    members |= {"__doc__": doc, "__module__": family.__module__, "example": example}
-    return operator(type(name, (family,), members))
 
 
 # Constraints

@@ -10,16 +10,16 @@ import numpy as np
 from ..ir.types import I32, I64
 from ..notation.expressions import Expr, apply, cast, maximum, minimum
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, operator
-from .cvm_operator import Binary, Elementwise, declare, i32, modulo_2_32, numbers, within
+from ..spec.op import C, T, declare, operator
+from .cvm_operator import Binary, Elementwise, i32, modulo_2_32, numbers, within
 
 NUMBERS = (numbers("x"),)
 declare("Abs", Elementwise, """Y[d...] = x if x >= 0, -x if x < 0, where x = X[d...]   (Elemwise Operators, abs)
 
     Modulo 2^32: -2^31 stays.
-    """, ("%x", "%x: 2x3xi32", "2x3xi32"), scalar="abs", derivative="abs_", constraints=NUMBERS)  # fmt: skip
+    """, example=("%x", "%x: 2x3xi32", "2x3xi32"), scalar="abs", derivative="abs_", constraints=NUMBERS)  # fmt: skip
 declare("Negative", Elementwise, "Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)",
-    ("%x", "%x: 2x3xi32", "2x3xi32"), scalar="neg", derivative="neg", constraints=NUMBERS)  # fmt: skip
+    example=("%x", "%x: 2x3xi32", "2x3xi32"), scalar="neg", derivative="neg", constraints=NUMBERS)  # fmt: skip
 
 
 @operator
@@ -149,4 +149,4 @@ class ElementwisePair(Binary[T]):
 
 for _name, _symbol in (("add", "+"), ("sub", "-")):
     declare(f"Elemwise{_name.capitalize()}", ElementwisePair, f"Y = A {_symbol} B, modulo 2^32.   (Elemwise Operators, elemwise_{_name})",
-        ("%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"), scalar=_name, derivative=_name)  # fmt: skip
+        example=("%a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32"), scalar=_name, derivative=_name)  # fmt: skip

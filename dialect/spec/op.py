@@ -283,6 +283,11 @@ def operator(cls: type[U]) -> type[U]:
     return made
 
 
+def declare(name: str, family: type[U], doc: str, **members: Any) -> type[U]:
+    """Declare an operator of a family by what is its own."""
+    return operator(type(name, (family,), {"__doc__": doc, "__module__": family.__module__, **members}))
+
+
 OURS = f"{__name__.rpartition('.spec.')[0]}."  # begins the modules of cvm's own dialects
 
 

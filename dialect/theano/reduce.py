@@ -14,7 +14,7 @@ from ..notation.reduce_in_order import reduce_in_order
 from ..notation.reference_functions import largest, smallest
 from ..notation.traverse import substitute
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, declare, operator
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 from .wrapping_casts import cast_to_element, to_element
@@ -204,30 +204,17 @@ class Careduce(Reduction[T]):
     function = BY_ATTRIBUTE
 
 
-@operator
-class Max(Reduction[T]):
-    """The largest element, NaN if one is.   (CAReduce of maximum)"""
+class Extreme(Reduction[T]):
+    """The family of reductions to the largest or the smallest element, NaN if one is."""
 
-    constraints = (
-        *Reduction.constraints,
-        C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
-        NONEMPTY,
-    )
-    example = "%x {axis = [-1]}", "%x: 2x3xf32", "2xf32"
-    function = "maximum"
+    constraints = (*Reduction.constraints, C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
+        NONEMPTY)  # fmt: skip
 
 
-@operator
-class Min(Max[T]):
-    """The smallest element, NaN if one is.   (CAReduce of minimum)"""
-
-    example = "%x", "%x: 2x3xf32", "f32"
-    function = "minimum"
-
-
-@dataclass(frozen=True, eq=False)
 class Truth(Reduction[T]):
     """The family of reductions of the truth of elements; NaN is true."""
+
+    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xi1"
 
     def accumulator(self) -> ElementType:
         return I1
@@ -236,18 +223,9 @@ class Truth(Reduction[T]):
         return I1
 
 
-@operator
-class All(Truth[T]):
-    """True where no element is 0.   (All)"""
-
-    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xi1"
-    function = "and_"
-
-
-@operator
-class Any_(Truth[T]):
-    """True where some element is not 0.   (Any)"""
-
-    name = "theano.any"
-    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xi1"
-    function = "or_"
+declare("Max", Extreme, "The largest element, NaN if one is.   (CAReduce of maximum)", function="maximum",
+    example=("%x {axis = [-1]}", "%x: 2x3xf32", "2xf32"))  # fmt: skip
+declare("Min", Extreme, "The smallest element, NaN if one is.   (CAReduce of minimum)", function="minimum",
+    example=("%x", "%x: 2x3xf32", "f32"))  # fmt: skip
+declare("All", Truth, "True where no element is 0.   (All)", function="and_")
+declare("Any", Truth, "True where some element is not 0.   (Any)", function="or_")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, declare, operator
 from .reduce import BY_ATTRIBUTE, MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
 from .type_rules import upcast
 
@@ -66,14 +66,6 @@ class CareduceDtype(TypedReduction[T]):
 
 
 @operator
-class Sum(TypedReduction[T]):
-    """The sum of the elements; of none, 0.   (Sum)"""
-
-    function = "add"
-    example = "%x {axis = [1]}", "%x: 2x3xf32", "2xf32"
-
-
-@operator
 class Prod(TypedReduction[T]):
     """The product of the elements; of none, 1.   (Prod)
 
@@ -86,9 +78,7 @@ class Prod(TypedReduction[T]):
     example = "%x {axis = [1]}", "%x: 2x3xi8", "2xi64"
 
 
-@operator
-class ProdWithoutZeros(TypedReduction[T]):
-    """The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)"""
-
-    function = MUL_WITHOUT_ZEROS
-    example = "%x", "%x: 2x3xf32", "f32"
+declare("Sum", TypedReduction, "The sum of the elements; of none, 0.   (Sum)", function="add",
+    example=("%x {axis = [1]}", "%x: 2x3xf32", "2xf32"))  # fmt: skip
+declare("ProdWithoutZeros", TypedReduction, "The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)",
+    function=MUL_WITHOUT_ZEROS, example=("%x", "%x: 2x3xf32", "f32"))  # fmt: skip
