@@ -195,7 +195,7 @@ def wrap(value: int, bits: int) -> int:
 def _overlap_ratio(p: list[Expr], q: list[Expr]) -> tuple[list[Statement], Expr]:
     """The same in the loop language: names for the areas, and the ratio of them."""
 
-    def area(right: Expr, left: Expr, bottom: Expr, top: Expr, least: bool = False) -> Expr:
+    def area(right: Expr, left: Expr, bottom: Expr, top: Expr, *, least: bool = False) -> Expr:
         width, height = (cast(maximum(s, 0) if least else s, I64) for s in (right - left, bottom - top))
         return width * height
 

@@ -283,7 +283,7 @@ def operator(cls: type[U]) -> type[U]:
     return made
 
 
-def declare(name: str, family: type[U], doc: str, **members: Any) -> type[U]:
+def declare(name: str, family: type[Any], doc: str, **members: Any) -> type[Any]:
     """Declare an operator of a family by what is its own."""
     return operator(type(name, (family,), {"__doc__": doc, "__module__": family.__module__, **members}))
 

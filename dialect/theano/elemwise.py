@@ -77,8 +77,9 @@ class Elemwise(Broadcasting[T]):
 
     @property
     def op(self: Any) -> ScalarOp:
-        is_cast = self.scalar_op == "cast" and self.dtype is not None
-        return cast_to(self.dtype) if is_cast else SCALAR_OPS[self.scalar_op]
+        if self.scalar_op == "cast" and self.dtype is not None:
+            return cast_to(self.dtype)
+        return SCALAR_OPS[self.scalar_op]
 
     @property
     def target(self: Any) -> int | None:
