@@ -145,7 +145,7 @@ _CUDA = register(
         lower=_for_gpu,
         emit=lambda plan, _: _EMIT_CUDA(plan),
         stages={"cuda": lambda source, _: source.text, "ptx": lazy(".cuda.nvrtc:ptx")},
-        stepper=lazy(".functions.steppers:DeviceStepper"),
+        stepper=lazy(".functions.cuda_function:DeviceStepper"),
         missing=lazy(".cuda.device:missing"),
     )
 )

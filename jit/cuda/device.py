@@ -139,15 +139,11 @@ class Device:
         except self.driver.MemoryError:
             raise
         except self.driver.Error as e:
-            has = ".".join(map(str, self._version()))
+            number = self.driver.get_driver_version()
+            has = f"{number // 1000}.{number % 1000 // 10}"
             text = f"target cuda: the driver, of CUDA {has}, does not take the code that {nvrtc.named()} makes: {e}"
             fitting = f"pip install 'nvidia-cuda-nvrtc=={has}.*'"
             raise TargetError(f"{text}; update the driver, or {fitting}") from None
-
-    def _version(self) -> tuple[int, int]:
-        """The CUDA version of the driver."""
-        number = self.driver.get_driver_version()
-        return number // 1000, number % 1000 // 10
 
     def _code(self, source: str) -> bytes:
         major, minor = self.handle.compute_capability()

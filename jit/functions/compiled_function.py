@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dialect.ir.compilation_context import USER_TRACEBACK
-from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.diagnostics import CallError, Diagnostic, Span
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.limits import LIMITS, excess
 from ...dialect.ir.sizes import Size, product
@@ -37,6 +37,7 @@ class CompiledFunction:
     """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for several results."""
 
     target = ""
+    _size_places: dict[Any, tuple[int, int]]  # the argument and axis of each unknown size
 
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         self.module = module
@@ -62,11 +63,16 @@ class CompiledFunction:
     @cached_property
     def module(self) -> Module:
         """The program."""
-        raise NotImplementedError
+        return self._program[0]
 
     @cached_property
     def function(self) -> Function:
         """The function of it."""
+        return self._program[1]
+
+    @cached_property
+    def _program(self) -> tuple[Module, Function]:
+        """The program of a function that was compiled before, and the function."""
         raise NotImplementedError
 
     @cached_property
@@ -147,6 +153,15 @@ class CompiledFunction:
         """The bytes of the workspace of a call, as far as the target plans one."""
         return 0
 
+    def sizes_of(self, arrays: Sequence[Any]) -> dict[Any, int]:
+        """The sizes that were unknown while compiling."""
+        return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
+
+    def report(self, status: int, requirements: Sequence[tuple[str, Span]]) -> None:
+        """Raises CallError for the requirement that a status names."""
+        if status:
+            raise CallError(Diagnostic(*requirements[status - 1], "run"))
+
     def batch(self, *arguments: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.
 
@@ -159,14 +174,15 @@ class CompiledFunction:
     ) -> list[np.ndarray]:
         """The arrays to compute results in: an argument's array if the plan stores the result there."""
         for k in self.overwritten.values():
-            if isinstance(array := given[k], np.ndarray) and (why := _unwritable(array)):
-                argument = self.head.arguments[k]
+            array, argument = given[k], self.head.arguments[k]
+            if isinstance(array, np.ndarray) and (not array.flags.writeable or has_internal_overlap(array)):
+                why = "has elements that share memory" if array.flags.writeable else "is read-only"
                 message = f"argument %{argument.name} is overwritten, but the array {why}"
                 raise CallError(Diagnostic(message, argument.span, "call.argument"))
         found = list(outputs)
         for n in self._computed_in_place:
             k = self.overwritten[n]
-            if _shares(arrays, k):
+            if any(np.may_share_memory(arrays[k], a) for i, a in enumerate(arrays) if i != k):
                 arrays[k] = arrays[k].copy()
             found[n] = arrays[k]
         return found
@@ -267,15 +283,3 @@ class CompiledFunction:
         """The target's code for the plan."""
         with compiling_for(self.compiled_for):
             return find_target(self.target).emit(self.plan, self.options)
-
-
-def _unwritable(array: np.ndarray) -> str:
-    """The reason why a result cannot be stored in an array; empty if it can."""
-    if not array.flags.writeable:
-        return "is read-only"
-    return "has elements that share memory" if has_internal_overlap(array) else ""
-
-
-def _shares(arrays: Sequence[np.ndarray], k: int) -> bool:
-    """Test whether another argument has the same memory."""
-    return any(np.may_share_memory(arrays[k], a) for n, a in enumerate(arrays) if n != k)

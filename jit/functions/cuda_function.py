@@ -6,8 +6,9 @@ Repeated sequences of launches over the same arrays are captured as a CUDA graph
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,14 +21,17 @@ from ..calls.arguments import beyond_range, in_order
 from ..cuda.cuda_graph import Recorded
 from ..cuda.device import Call, device
 from ..cuda.device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
-from ..cuda.emit import Launch
 from ..options import DEFAULT, CompileOptions
 from .gpu_function import GpuFunction
+
+if TYPE_CHECKING:
+    from .clocked_program import CompiledGraph
 
 ALIGNMENT = 16  # bytes
 SEEN, KEPT = 64, 8  # calls that are remembered, and those whose launches are kept recorded
 DEFAULT_STREAMS = 1, 2  # which the launches come after, by themselves
 TOGETHER = 32  # ticks that are recorded as one: an even number
+TICKS = 10_000  # between two looks for an interrupt
 
 
 class CudaFunction(GpuFunction):
@@ -38,7 +42,8 @@ class CudaFunction(GpuFunction):
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
         self.device = device()
-        self._kernels = self.device.kernels(self.source.text, {s.name: _signature(s) for s in self.source.launches})
+        parameters = {s.name: "P" * len(s.arrays) + "q" * len(s.sizes) + "P" * s.reports for s in self.source.launches}
+        self._kernels = self.device.kernels(self.source.text, parameters)
         with self.device.active():
             self._uploaded = {t: self.device.upload(a) for t, a in self._constants.items()}
         self._reports = any(launch.reports for launch in self.source.launches)
@@ -94,7 +99,7 @@ class CudaFunction(GpuFunction):
         for n, k in self.overwritten.items():
             if plan.results[n] is plan.arguments[k]:  # computed in the argument's place
                 outputs[n] = arrays[k]
-        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(own))  # type: ignore[arg-type]
+        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes_of(own))  # type: ignore[arg-type]
         for n, k in self.overwritten.items():
             self._move(outputs[n], own[k])
             if not given and n < self.returned:
@@ -136,7 +141,7 @@ class CudaFunction(GpuFunction):
             places = dict(zip(plan.arguments, held, strict=True))
             results = zip(plan.results, outputs, strict=True)
             made = [places[t] if t in places else self.device.allocate(o.nbytes) for t, o in results]
-            self._execute(list(map(int, held)), list(map(int, made)), self.sizes(arrays))
+            self._execute(list(map(int, held)), list(map(int, made)), self.sizes_of(arrays))
             for memory, output in zip(made, outputs, strict=True):
                 self.device.download(int(memory), output)
 
@@ -161,7 +166,7 @@ class CudaFunction(GpuFunction):
             if self._reports:
                 found = np.zeros(1, np.int32)
                 self.device.download(int(status), found)
-                self.report(int(found[0]))
+                self.report(int(found[0]), self.source.requirements)
 
     def _records(self, key: tuple[int, ...], calls: list[Call]) -> bool:
         """Test whether to capture a call: one of several launches, at its second occurrence."""
@@ -217,42 +222,58 @@ class CudaFunction(GpuFunction):
         if self._reports:
             self.device.clear(int(status), 1)
 
-    def clock(self, state: list[np.ndarray], moving: list[int]) -> Clock:
-        """State on the device that this function, of no operations that can fail, moves."""
-        return Clock(self, state, moving)
 
+class DeviceStepper(Mapping[str, np.ndarray]):
+    """State that stays on a GPU, also between steps: each array that moves takes the place of its result at every tick. Those
+    that were read since, and may have been written to, are copied back before the state moves on."""
 
-class Clock:
-    """State that stays on the device: some of a function's arguments, each taking the place of its result at every tick."""
-
-    def __init__(self, function: CudaFunction, state: list[np.ndarray], moving: list[int]) -> None:
-        self.function, self.device, self.moving = function, function.device, moving
+    def __init__(self, graph: CompiledGraph) -> None:
+        clockwork = graph.clockwork
+        self.arrays = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
+        self.here = set(self.arrays)  # those that were read since the state moved on
+        self.moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
+        self.function: Any = graph.function(clockwork.advance)  # a CudaFunction
+        self.device = self.function.device
+        state = list(self.arrays.values())
         with self.device.active():
-            self.current = [self.device.allocate(a.nbytes) for a in state]
-            self.spare = [self.device.allocate(state[k].nbytes) for k in moving]
+            self.places = {name: self.device.allocate(a.nbytes) for name, a in self.arrays.items()}
+            self.spare = [self.device.allocate(state[k].nbytes) for k in self.moving]
         self.recorded: dict[tuple[int, ...], Recorded | None] = {}
 
-    def write(self, k: int, array: np.ndarray) -> None:
-        with self.device.active():
-            self.device.write(int(self.current[k]), array)
+    @property
+    def current(self) -> Mapping[str, np.ndarray]:
+        return self
 
-    def read(self, k: int, array: np.ndarray) -> None:
-        with self.device.active():
-            self.device.download(int(self.current[k]), array)
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.here:
+            with self.device.active():
+                self.device.download(int(self.places[name]), self.arrays[name])
+            self.here.add(name)
+        return self.arrays[name]
 
-    def run(self, n: int) -> None:
-        """Moves on by n ticks."""
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def move(self, ticks: int) -> int:
+        n = min(ticks, TICKS)
         with self.device.active():
+            for name in self.here:
+                self.device.write(int(self.places[name]), self.arrays[name])
+            self.here.clear()
             many = self._many() if n > TOGETHER else None
             for _ in range(n // TOGETHER if many is not None else 0):
                 many.start()  # type: ignore[union-attr]
             for _ in range(n % TOGETHER if many is not None else n):
                 calls, *_kept = self._tick()
                 self.device.launch(calls)
+        return n
 
     def _many(self) -> Recorded | None:
         """TOGETHER ticks recorded, after which every array is where it was."""
-        key = tuple(map(int, self.current))
+        key = tuple(map(int, self.places.values()))
         if key not in self.recorded:
             ticks = [self._tick() for _ in range(TOGETHER)]
             self.recorded[key] = self.device.record([c for calls, *_ in ticks for c in calls], ticks)
@@ -260,11 +281,8 @@ class Clock:
 
     def _tick(self) -> tuple[list[Call], Any, Any]:
         """The launches of one tick."""
-        found = self.function.calls(list(map(int, self.current)), list(map(int, self.spare)), {})
-        for place, k in enumerate(self.moving):
-            self.current[k], self.spare[place] = self.spare[place], self.current[k]
+        found = self.function.calls(list(map(int, self.places.values())), list(map(int, self.spare)), {})
+        names = list(self.places)
+        for n, k in enumerate(self.moving):
+            self.places[names[k]], self.spare[n] = self.spare[n], self.places[names[k]]
         return found
-
-
-def _signature(launch: Launch) -> str:
-    return "P" * len(launch.arrays) + "q" * len(launch.sizes) + "P" * launch.reports

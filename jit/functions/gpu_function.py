@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.sizes import evaluate, product
+from ...dialect.ir.sizes import Size, evaluate, product
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan
@@ -39,18 +38,14 @@ class GpuFunction(CompiledFunction):
         self._tests = any(k.steps.trips is None for k in loops)  # whether launches depend on what others compute
         steps = [d for k in loops for t in k.parameters for d in t.shape]
         atoms = {atom for launch in self.source.launches for atom in launch.sizes}
-        atoms = atoms.union(*map(_atoms_of, (self.plan.workspace, *steps)))
+        atoms = atoms.union(*(d.atoms() for d in (self.plan.workspace, *steps) if isinstance(d, Size)))
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
         plan = self.plan
         read = {p.home.get(t, t) for p in plan.plans for k in p.kernels for t in k.parameters}
         self._constants = {t: np.ascontiguousarray(a) for t, a in plan.data.items() if t in read}
 
     def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
-        return evaluate(self.plan.workspace, self.sizes(arrays))
-
-    def sizes(self, arrays: Sequence[np.ndarray]) -> dict[Any, int]:
-        """The sizes that were unknown while compiling."""
-        return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
+        return evaluate(self.plan.workspace, self.sizes_of(arrays))
 
     def launches(
         self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int
@@ -84,12 +79,6 @@ class GpuFunction(CompiledFunction):
 
     holds: Callable[[int], bool]  # the truth value at an address, once all launches so far are done
 
-    def report(self, status: int) -> None:
-        """Raises CallError for the requirement that a status names."""
-        if status:
-            message, span = self.source.requirements[status - 1]
-            raise CallError(Diagnostic(message, span, "run"))
-
 
 def steps_of(
     loop: Loop, memory: Mapping[Tensor, int], sizes: Mapping[Any, int], holds: Callable[[int], bool]
@@ -121,10 +110,6 @@ def steps_of(
         yield dict(zip((*plan.arguments, *plan.results), passed, strict=True))
 
 
-def _atoms_of(dim: Any) -> set[tuple[object, ...]]:
-    return set() if isinstance(dim, int) else dim.atoms()
-
-
 class SimulatedFunction(GpuFunction):
     """Runs the emitted kernels without a GPU: compiled to PTX, which is executed in NumPy, every access checked."""
 
@@ -139,7 +124,7 @@ class SimulatedFunction(GpuFunction):
 
     def simulate(self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory) -> None:
         """Runs a call in a memory, which then holds its statistics, if it keeps any."""
-        plan, sizes = self.plan, self.sizes(arrays)
+        plan, sizes = self.plan, self.sizes_of(arrays)
         given = dict(zip(plan.arguments, arrays, strict=True)) | self._constants
         addresses = {t: memory.give(a) for t, a in given.items()}
         for tensor, output in zip(plan.results, outputs, strict=True):
@@ -152,6 +137,6 @@ class SimulatedFunction(GpuFunction):
         for launch, blocks, given in self.launches(sizes, addresses, workspace, reported):
             emulate(self._entries[launch.name], blocks, launch.threads, given, memory)
         memory.take(reported, status)
-        self.report(int(status[0]))
+        self.report(int(status[0]), self.source.requirements)
         for tensor, output in zip(plan.results, outputs, strict=True):
             memory.take(addresses[tensor], output)

@@ -87,10 +87,7 @@ class KernelFunction(NativeFunction):
             if stage in STAGES:
                 raise TargetError(f"{stage} is a stage of programs of functions; these are kernels")
             target = target_of_stage(stage)
-            plan = schedule_for_gpu(self.plan) if target.name == "cuda" and not _on_grid(self.plan) else self.plan
+            loops = (s for k in self.plan.kernels for s in statements(k.body) if isinstance(s, For))
+            on_grid = any(s.kind in ("block", "thread") for s in loops)  # of a GPU
+            plan = schedule_for_gpu(self.plan) if target.name == "cuda" and not on_grid else self.plan
             return target.stages[stage](target.emit(plan, self.options), self.options)
-
-
-def _on_grid(plan: Plan) -> bool:
-    """Test whether loops run on the blocks and threads of a GPU already."""
-    return any(isinstance(s, For) and s.kind in ("block", "thread") for k in plan.kernels for s in statements(k.body))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
@@ -73,14 +72,6 @@ class NativeFunction(CompiledFunction):
     def _program(self) -> tuple[Module, Function]:
         return self._read()
 
-    @cached_property
-    def module(self) -> Module:
-        return self._program[0]
-
-    @cached_property
-    def function(self) -> Function:
-        return self._program[1]
-
     def _serve(self, made: Compiled) -> None:
         """Loads the machine code, and calls go there."""
         function = self.head
@@ -104,10 +95,7 @@ class NativeFunction(CompiledFunction):
 
     def _compile(self) -> Compiled:
         with compiling_for(self.compiled_for):
-            return self._compiled()
-
-    def _compiled(self) -> Compiled:
-        return self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
+            return self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
 
     def _compile_unoptimized(self) -> Compiled:
         from ..llvm.emit import emit
@@ -212,13 +200,9 @@ class NativeFunction(CompiledFunction):
         finally:
             if memory is not None:
                 self._scratch.memory = memory
-        self.report(status)
+        self.report(status, self._made.requirements)
         if self._direct is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
-
-    def sizes_of(self, arrays: Sequence[np.ndarray]) -> dict[Any, int]:
-        """The sizes that were unknown while compiling."""
-        return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
 
     def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
         return evaluate(self._made.workspace, self.sizes_of(arrays))
@@ -235,12 +219,6 @@ class NativeFunction(CompiledFunction):
         """The table that the entry takes: arguments and results, then the constants."""
         addresses = [*(a.ctypes.data for a in arrays), *self._constant_pointers]
         return (ctypes.c_void_p * len(addresses))(*addresses)
-
-    def report(self, status: int) -> None:
-        """Raises CallError for the requirement that a status names."""
-        if status:
-            message, span = self._made.requirements[status - 1]
-            raise CallError(Diagnostic(message, span, "run"))
 
     def _take_workspace(self, needed: int) -> np.ndarray:
         """Memory for intermediate arrays, which belongs to the call until it gives it back to its thread. A call that begins

@@ -16,7 +16,6 @@ from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
 from ...lowering.analysis.count_operations import Cost, cost
 from ...lowering.processor import compiling_for
-from ..calls.arguments import size_place
 from ..llvm.emit import emit
 from ..llvm.native_code import Library, object_code
 from ..runtime.thread_pool import imports
@@ -39,9 +38,8 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     given = [a.copy() for a in arguments]
     out = f(*given)
     results = [*out] if isinstance(out, tuple) else [out]
-    plan, text = f.plan, f.source
-    places = [size_place(f.function, atom) for atom in text.sizes]
-    sizes = {atom: given[n].shape[axis] for atom, (n, axis) in zip(text.sizes, places, strict=True)}
+    plan = f.plan
+    sizes = f.sizes_of(given)
     pointers, workspace = f.pointers([*given, *results]), aligned_memory(evaluate(plan.workspace, sizes))
     passes = f.options.optimize > 0
     with compiling_for(f.compiled_for):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +21,6 @@ from ..runtime.fp_environment import declarations, in_default_environment, regis
 if TYPE_CHECKING:
     from .clocked_program import CompiledGraph
 
-TICKS = 10_000  # of a GPU, between two looks for an interrupt
 BATCH = 50_000_000  # operations and bytes between two looks for an interrupt
 PAGE, STAGGER = 4096, 832
 
@@ -52,53 +51,6 @@ class PythonStepper:
         for m in self.moving:
             self.current[m], self.spare[m] = self.spare[m], self.current[m]
         return 1
-
-
-class DeviceStepper:
-    """State that stays on a GPU, also between steps: an array is copied here when it is asked for, and back if it was."""
-
-    def __init__(self, graph: CompiledGraph) -> None:
-        clockwork = graph.clockwork
-        advance: Any = graph.function(clockwork.advance)  # a CudaFunction
-        self.current = _Copies({s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states})
-        moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
-        self.current.clock = self.clock = advance.clock(list(self.current.arrays.values()), moving)
-
-    def move(self, ticks: int) -> int:
-        self.current.leave()
-        n = min(ticks, TICKS)
-        self.clock.run(n)
-        return n
-
-
-class _Copies(Mapping[str, np.ndarray]):
-    """Arrays of the device by name, as arrays of the host that may be written to."""
-
-    clock: Any
-
-    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
-        self.arrays = arrays
-        self.here = set(arrays)  # what was asked for since the state moved on
-        self.places = {name: n for n, name in enumerate(arrays)}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        array = self.arrays[name]
-        if name not in self.here:
-            self.clock.read(self.places[name], array)
-            self.here.add(name)
-        return array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def leave(self) -> None:
-        """Before the state moves on: what may have been written to goes to the device."""
-        for name in self.here:
-            self.clock.write(self.places[name], self.arrays[name])
-        self.here.clear()
 
 
 def native_stepper(graph: CompiledGraph) -> Stepper:

@@ -92,7 +92,7 @@ class Addresses:
         ordered = [(t.level, t.age, t.text, t, f) for t, f in offset.terms.values()]
         if len(ordered) > 1:
             ordered.sort()
-        for _, group in groupby(ordered, _first):
+        for _, group in groupby(ordered, itemgetter(0)):
             found = self.place(element, found, self.total([(t, f) for *_, t, f in group]))
         return self.place(element, found, ll.index(offset.constant)) if offset.constant else found
 
@@ -162,13 +162,12 @@ class Addresses:
         size = self.size(factor)
         terms: dict[object, tuple[ll.Value, int]] = {}
         for value, times in sum.terms.values():
-            add_term(terms, product := self.product(value, size), product, times)
+            ones = value.number == 1, size.number == 1
+            product = size if ones[0] else value if ones[1] else self.b.earliest(ll.binary("mul", value, size, "nsw"))
+            add_term(terms, product, product, times)
         if sum.constant:
             add_term(terms, size, size, sum.constant)
         return LinearForm(terms)
-
-    def product(self, a: ll.Value, b: ll.Value) -> ll.Value:
-        return a if b.number == 1 else b if a.number == 1 else self.b.earliest(ll.binary("mul", a, b, "nsw"))
 
     def steps(self, tensor: Tensor) -> list[ll.Value]:
         """The strides of a tensor's axes, in elements."""
@@ -294,6 +293,3 @@ def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:
 def at_least_zero(e: Expr) -> bool:
     low, _ = index_bounds(e)
     return low is not None and low >= 0
-
-
-_first = itemgetter(0)

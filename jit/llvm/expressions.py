@@ -84,7 +84,7 @@ class Expressions:
         values = [self.value(o) for o in operands]
         lanes = max([v.type.lanes for v in values])
         if function == "any":
-            return self.any_lane(values[0])
+            return values[0] if lanes == 1 else self.over_lanes("or", values[0])
         element = operands[-1].type
         row = INSTRUCTIONS[function, element.kind]
         if function in ANY_DIVISOR and element.kind == "int":
@@ -121,10 +121,6 @@ class Expressions:
         if lanes % ENTRIES[e.type] or lanes & (lanes - 1) or any(p.lanes != lanes for p in places):
             return None
         return look_up(self.b, places, table.entries, e.type)
-
-    def any_lane(self, condition: ll.Value) -> ll.Value:
-        """Test whether a condition holds in one of the lanes."""
-        return condition if condition.lanes == 1 else self.over_lanes("or", condition)
 
     def over_lanes(self, operation: str, condition: ll.Value) -> ll.Value:
         """A condition of vectors reduced to one."""

@@ -44,6 +44,7 @@ VERY_LONG = 1 << 28  # the same of an iteration of a parallel loop, which looks 
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
 BEGIN, END, STATUS_POINTER = ll.Value("%begin", ll.WORD), ll.Value("%end", ll.WORD), ll.Value("%status", ll.POINTER)
+LEAVE = ll.atomic_umax(STATUS_POINTER, STOPPED), ll.returned()  # the end of a kernel that stops
 
 
 def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
@@ -76,12 +77,13 @@ def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int
     return found
 
 
-def stop_if(b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant) -> None:
-    """Leaves an entry whose loop has stopped for a signal handler that raised."""
+def stop_if(b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant, *leave: ll.Instruction) -> None:
+    """Leaves an entry whose loop has stopped for a signal handler that raised, or a kernel by other instructions."""
     stop, go_on = b.new_block(), b.new_block()
     b.do(ll.branch_if(b.add(ll.compare(test, status, value)), stop, go_on))
     b.start(stop)
-    b.do(ll.returned(STOPPED))
+    for instruction in leave or (ll.returned(STOPPED),):
+        b.do(instruction)
     b.start(go_on)
 
 
@@ -197,7 +199,7 @@ class KernelEmitter:
         if self.long:
             self.b.declarations.add(ll.PARALLEL)
             if self.parallel is not None:  # another piece has stopped
-                self.leave_if("eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
+                stop_if(self.b, "eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED, *LEAVE)
         if self.checks:
             self.check_entry()
         self.emit_block(self.kernel.body)
@@ -298,22 +300,12 @@ class KernelEmitter:
         place = b.add(ll.binary("and", variable, ll.index(every - 1)))
         b.do(ll.branch_if(b.add(ll.compare("eq", place, ll.index(every - 1))), ask, go_on, f"!prof {RARELY}"))
         b.start(ask)
-        self.leave_if("ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS))
+        stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS), *LEAVE)
         if self.parallel is not None:
-            self.leave_if("eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
+            stop_if(b, "eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED, *LEAVE)
         b.do(ll.branch(go_on))
         b.start(go_on)
         b.pure = outer
-
-    def leave_if(self, test: str, status: ll.Value, value: ll.Constant) -> None:
-        """Leaves the kernel, which has stopped for a signal handler that raised."""
-        b = self.b
-        stop, go_on = b.new_block(), b.new_block()
-        b.do(ll.branch_if(b.add(ll.compare(test, status, value)), stop, go_on))
-        b.start(stop)
-        b.do(ll.atomic_umax(STATUS_POINTER, STOPPED))
-        b.do(ll.returned())
-        b.start(go_on)
 
     def hints(self, s: ir.For, step: int, reduces: bool) -> tuple[str, str]:
         """The metadata of a loop of an unknown number of turns: of its unrolling, and of whether it has any turns."""

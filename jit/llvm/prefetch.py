@@ -150,7 +150,11 @@ def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
             for inner in s.body:
                 if isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.start, Const):
                     picked = [r for r in reads(inner.body) if _is_picked(r, s.index, inner, changed)]
-                    found[id(inner)] = [_moved(r, later, inner.index, n) for r in picked for n in _lines(r, inner)]
+                    found[id(inner)] = [
+                        Read(r.tensor, tuple(substitute(e, {**later, inner.index: as_index(n)}) for e in r.indices))
+                        for r in picked
+                        for n in _lines(r, inner)
+                    ]
     return found
 
 
@@ -175,7 +179,3 @@ def _lines(r: Read, inner: For) -> list[int]:
         return [inner.start.value]
     starts = [*range(0, length.constant, line)][:MOST]
     return [inner.start.value + n for n in (*starts, min(length.constant, MOST * line) - 1)]
-
-
-def _moved(r: Read, later: dict[Expr, Expr], index: Index, place: int) -> Read:
-    return Read(r.tensor, tuple(substitute(e, {**later, index: as_index(place)}) for e in r.indices))

@@ -97,7 +97,7 @@ MUTANTS = [
     Mutant("lowering.loops.build_loops:accumulate", "in (F32, F64)", "in ()", "fused product"),
     Mutant("lowering.loops.split_complex:_Split.statement", "enumerate(names)", "enumerate(names[::-1])", "complex"),
     Mutant("lowering.storage.place_buffers:_pack", "alive and", "False and", "three at once"),
-    Mutant("jit.functions.native_function:NativeFunction.sizes_of", "shape[axis]", "shape[-1]", "unknown sizes"),
+    Mutant("jit.functions.compiled_function:CompiledFunction.sizes_of", "shape[axis]", "shape[-1]", "unknown sizes"),
 ]
 
 

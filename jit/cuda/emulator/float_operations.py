@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from .ptx_types import Array
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from .ptx_types import Array
+
 SPACE = 40  # bits of an offset
 SHARED, LOCAL, FIRST = 1, 2, 3  # spaces
 SPACES = {"shared": SHARED, "local": LOCAL}
 OFFSET = np.uint64((1 << SPACE) - 1)
 SECTOR, WARP = 32, 32
 BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
-
-Array = np.ndarray[Any, Any]
 
 
 class Fault(Exception):

@@ -34,13 +34,6 @@ class Instruction:
 
 
 @dataclass
-class Block:
-    """Instructions that run one after the other; a branch, a barrier or a return can only be the last."""
-
-    instructions: list[Instruction] = field(default_factory=list)
-
-
-@dataclass
 class Entry:
     """One kernel: parameters with types, registers by prefix, variables in shared, local and global memory, and its code."""
 
@@ -50,19 +43,12 @@ class Entry:
     shared: dict[str, tuple[int, int]] = field(default_factory=dict)  # offset and size
     local: dict[str, tuple[int, int]] = field(default_factory=dict)
     tables: dict[str, bytes] = field(default_factory=dict)  # of the module, in global memory
-    blocks: list[Block] = field(default_factory=list)
+    # basic blocks: a branch, a barrier or a return can only be the last instruction
+    blocks: list[list[Instruction]] = field(default_factory=lambda: [[]])
     labels: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def shared_bytes(self) -> int:
-        return _end(self.shared)
 
-    @property
-    def local_bytes(self) -> int:
-        return _end(self.local)
-
-
-def _end(variables: dict[str, tuple[int, int]]) -> int:
+def end_of(variables: dict[str, tuple[int, int]]) -> int:
     return max((offset + size for offset, size in variables.values()), default=0)
 
 
@@ -117,45 +103,29 @@ def _body(text: str, start: int) -> tuple[str, int]:
 def _variables(text: str, space: str, found: dict[str, tuple[int, int]]) -> None:
     for where, align, bits, name, count in _VARIABLE.findall(text):
         if where == space:
-            at = -(-_end(found) // int(align)) * int(align)
+            at = -(-end_of(found) // int(align)) * int(align)
             found[name] = (at, _BYTES[bits] * int(count or 1))
 
 
 def _fill(entry: Entry, body: str) -> None:
     _variables(body, "shared", entry.shared)
     _variables(body, "local", entry.local)
-    block = Block()
-    entry.blocks.append(block)
-    for statement in _statements(body):
+    for statement in (_without_braces(" ".join(piece.split())) for piece in body.split(";")):
         while label := _LABEL.match(statement):
-            block = _next(entry, block)
+            entry.blocks += [[]] if entry.blocks[-1] else []
             entry.labels[label[1]] = len(entry.blocks) - 1
             statement = _without_braces(statement[label.end() :])
         if declared := _REGISTERS.match(statement):
             for name in declared[2].split(","):
                 entry.registers[re.sub(r"<\d+>", "", name.strip())] = declared[1]
         elif statement and not statement.startswith("."):
-            instruction = _instruction(statement)
-            block.instructions.append(instruction)
-            if instruction.ends:
-                block = _next(entry, block, always=True)
-    entry.blocks.append(Block([Instruction("ret", (), ())]))
-
-
-def _next(entry: Entry, block: Block, always: bool = False) -> Block:
-    """A new basic block after this one, unless this one is empty."""
-    if not block.instructions and not always:
-        return block
-    entry.blocks.append(Block())
-    return entry.blocks[-1]
-
-
-def _statements(body: str) -> list[str]:
-    """The statements of a body; the braces of inline assembly only group."""
-    return [_without_braces(" ".join(piece.split())) for piece in body.split(";")]
+            entry.blocks[-1].append(instruction := _instruction(statement))
+            entry.blocks += [[]] if instruction.ends else []
+    entry.blocks.append([Instruction("ret", (), ())])
 
 
 def _without_braces(statement: str) -> str:
+    """A statement without the braces of inline assembly, which only group."""
     while statement[:1] in ("{", "}"):
         statement = statement[1:].lstrip()
     return statement

@@ -34,10 +34,6 @@ class Registers:
             for axis in "yz":
                 self.special[f"%{name}.{axis}"] = np.full(self.count, value, np.uint32)
 
-    def first_block(self, number: int) -> None:
-        """The number in the grid of the first of the blocks that run together."""
-        self.special["%ctaid.x"][...] = number + self.lanes // self.threads
-
     def register(self, name: str) -> Array:
         if name not in self.held:
             declared = self.entry.registers

@@ -12,7 +12,7 @@ import numpy as np
 
 from .instructions import Instructions, Step
 from .memory import Fault, Local, Memory, Shared
-from .ptx import Entry, Instruction, Unsupported
+from .ptx import Entry, Instruction, Unsupported, end_of
 from .registers import Active, Registers
 
 LANES = 1 << 15  # threads that run together
@@ -43,25 +43,27 @@ class _Batch:
     ) -> None:
         self.entry = entry
         self.registers = Registers(entry, blocks, threads, grid, arguments)
-        self.shared = Shared(blocks, entry.shared_bytes, threads)
-        instructions = Instructions(self.registers, memory, self.shared, Local(blocks * threads, entry.local_bytes))
+        self.shared = Shared(blocks, end_of(entry.shared), threads)
+        instructions = Instructions(self.registers, memory, self.shared, Local(blocks * threads, end_of(entry.local)))
         self.steps: list[list[Step]] = []
         self.ends: list[Instruction | None] = []
         for block in entry.blocks:
-            last = block.instructions[-1] if block.instructions and block.instructions[-1].ends else None
-            body = block.instructions[:-1] if last else block.instructions
+            last = block[-1] if block and block[-1].ends else None
+            body = block[:-1] if last else block
             self.steps.append([instructions.bind(i) for i in body])
             self.ends.append(last)
 
     def run(self, first: int) -> None:
         """Runs the blocks from this number on."""
-        self.registers.first_block(first)
+        self.registers.special["%ctaid.x"][...] = first + self.registers.lanes // self.registers.threads
         running: Groups = [(0, slice(0, self.registers.count))]
         waiting: Groups = []
         while running or waiting:
             if not running:
                 running, waiting = self.meet(waiting), []
-            place, active, later = self.furthest_behind(running)
+            place = min(p for p, _ in running)
+            here, later = [a for p, a in running if p == place], [g for g in running if g[0] != place]
+            active = here[0] if len(here) == 1 else self.merged(here)
             limit = min((p for p, _ in later), default=len(self.steps))
             while True:
                 for step in self.steps[place]:
@@ -71,13 +73,6 @@ class _Batch:
                     break
                 place, active = follow[0]
             running = [*later, *follow]
-
-    def furthest_behind(self, groups: Groups) -> tuple[int, Active, Groups]:
-        """The threads at the first place where there are any, and the other groups."""
-        place = min(p for p, _ in groups)
-        here = [a for p, a in groups if p == place]
-        later = [g for g in groups if g[0] != place]
-        return place, here[0] if len(here) == 1 else self.merged(here), later
 
     def merged(self, parts: list[Active]) -> Active:
         found = self.registers.active(np.sort(np.concatenate([self.registers.lanes[a] for a in parts])))
