@@ -135,10 +135,10 @@ def guarded_call(function: Any, case: Case, known: dict[str, np.ndarray], given:
 
 
 def with_open_sizes(program: str) -> Any:
-    """The program for arguments of any sizes, or None where that is no program."""
+    """The program for arguments of any sizes but 1, by which theano broadcasts; None where that is no program."""
     head, main, rest = program.partition("func @main(")
     end = next((n for n in range(len(rest)) if rest[: n + 1].count(")") > rest[: n + 1].count("(")), 0)
-    arguments = re.sub(r"(?<=[<x])\d+(?=x)", "?", rest[:end])
+    arguments = re.sub(r"(?<=[<x])(?!1x)\d+(?=x)", "?", rest[:end])
     if arguments == rest[:end]:
         return None
     try:
