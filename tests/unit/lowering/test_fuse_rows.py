@@ -96,6 +96,14 @@ def test_few_rows_stay_apart() -> None:
     assert len(legal(program(SOFTMAX.replace("AXIS", "1").replace("ROW", "0"), 2, 5000))) == 3
 
 
+def test_rows_beyond_half_of_the_second_cache_stay_apart(compile_for: Callable[..., None]) -> None:
+    text = program(SOFTMAX.replace("AXIS", "1").replace("ROW", "0"), 32, 4096)
+    compile_for(l2_bytes=2 * 4 * 4096)
+    assert len(legal(text)) == 1
+    compile_for(l2_bytes=2 * 4 * 4096 - 2)
+    assert len(legal(text)) == 3
+
+
 def test_a_reduction_of_what_has_names_goes_by_lanes() -> None:
     """The order of a sum is that of lanes, whatever is summed."""
     body = "  %a = dali.add %x, 1.0 : f64\n  %q = dali.mul %a, %a\n  %d = dali.div %a, %q\n  %y = theano.sum %d\n"
