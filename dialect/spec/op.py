@@ -93,6 +93,9 @@ class Operator(Generic[T]):
     example: ClassVar[Any] = ""  # a program, or the arguments of `example_program`
     version: ClassVar[int] = 1  # part of the compile cache's key
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (self.name,), self.__dict__
+
     def infer(self: Any) -> Type | tuple[Type, ...]:
         """The result type or types, given operand types that satisfy the constraints; by default that of the first operand."""
         return self.operands()[0][1]
@@ -242,6 +245,11 @@ class Operators(Mapping[str, type[Operator[Any]]]):
 
 
 OPERATORS = Operators()
+
+
+def _restored(name: str) -> Any:
+    """An operator without its fields, for pickle: not every class is an attribute of its module."""
+    return object.__new__(OPERATORS[name])
 
 
 def example_program(operator: type[Operator[Any]], operands: str, types: str, result: str = "") -> str:
