@@ -83,11 +83,11 @@ PROGRAMS = {
     ),
 }
 MUTANTS = [
-    Mutant("parser.actions:Tree.minus_integer", 'parts[0].start, "-")', 'parts[0].start, "")', "three at once"),
+    Mutant("parser.actions:Tree.integer", '"-" * len(minus)', '"" * len(minus)', "three at once"),
     Mutant("parser.build_operation:build_operands", "= values[n]", "= values[-1]", "three at once"),
     Mutant("dialect.cvm.nn:Dense.element", "self.w[j, k]", "self.w[j, 0]", "dense"),
     Mutant("dialect.cvm.nn:Dense.infer", "self.w.shape[0]", "self.w.shape[1]", "dense"),
-    Mutant("dialect.notation.expressions:Expr.__mul__", '"mul"', '"add"', "dense"),
+    Mutant("dialect.notation.expressions:apply", "Apply(function, ", 'Apply("add", ', "dense"),
     Mutant("dialect.notation.loops:update", "function, ", '"max", ', "dense"),
     Mutant("lowering.graph.inline:_expand", "map(change, call.arguments)", "map(change, call.arguments[::-1])", "call"),
     Mutant("lowering.graph.dce:live_operations", "live[::-1]", "live", "three at once"),
