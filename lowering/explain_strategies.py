@@ -65,7 +65,7 @@ def strategies_text(module: Module, function: Function) -> str:
     lines: list[str] = []
     for kernel in plan.kernels:
         plain = collapsed(kernel)
-        shapes = {new: old for old, new in zip(kernel.parameters, plain.parameters, strict=True)}
+        shapes = dict(zip(plain.parameters, kernel.parameters, strict=True))
         known = {new: constants[old] for new, old in shapes.items() if old in constants}
         found = {new: ranges[old] for new, old in shapes.items() if old in ranges}
         explained: list[tuple[Problem, list[Choice]]] = []
@@ -91,9 +91,10 @@ def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
     if c is None:
         yield f"windows @{problem.kernel.name}: each over one array"
     else:
-        columns = " x ".join(_size(i) for i in (c.window, c.column) if i is not None)
-        terms = " x ".join(_size(i) for i in c.reduction_axes)
-        yield f"contraction @{problem.kernel.name}: {_size(c.row)} rows, {columns} columns, {terms} terms of {problem.element}"
+        columns = " x ".join(str(i.extent) for i in (c.window, c.column) if i is not None)
+        terms = " x ".join(str(i.extent) for i in c.reduction_axes)
+        sizes = f"{c.row.extent} rows, {columns} columns, {terms} terms of {problem.element}"
+        yield f"contraction @{problem.kernel.name}: {sizes}"
     width = max(len(choice.strategy.name) for choice in choices)
     taken = [choice for choice in choices if choice.taken is not None]
     several = len(taken) > 1
@@ -107,18 +108,10 @@ def _why(choice: Choice, several: bool) -> str:
     if choice.why_not:
         return choice.why_not
     if isinstance(choice.taken, Expr):
-        return f"where {_condition(choice.taken)}"
+        return f"where {statement_text(If(choice.taken, ())).partition('if ')[2].partition(' {')[0]}"
     if choice.taken is not None:
         return "elsewhere" if several else "costs least" if choice.cost else ""
     return "costs more"
-
-
-def _condition(e: Expr) -> str:
-    return statement_text(If(e, ())).partition("if ")[2].partition(" {")[0]
-
-
-def _size(index: Index) -> str:
-    return str(index.extent)
 
 
 def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
@@ -129,11 +122,11 @@ def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
     costs: dict[str, float] = {}
     for candidate in REDUCTIONS:
         own = [p for p in passes if p.name in (candidate.name, vectorize.name) or p not in candidates]
-        changed, made = _after(own, alone)
+        changed, instructions = _after(own, alone)
         if candidate.name in changed:
-            costs[candidate.name] = made
+            costs[candidate.name] = instructions
         if candidate is vectorize:
-            costs.setdefault(IN_ORDER, made)
+            costs.setdefault(IN_ORDER, instructions)
     changed, _ = _after(passes, alone)
     taken = next((p.name for p in REDUCTIONS if p.name in changed), IN_ORDER)
     if vectorize.name in costs:
@@ -156,8 +149,8 @@ def _after(passes: list[Pass[..., Any]], plan: Plan) -> tuple[set[str], float]:
         if after is not before:
             changed.add(done.name)
 
-    made = run_passes(passes, plan, Context(), watch=watch)
-    return changed, sum(_instructions(k.body) for k in made.kernels)
+    scheduled = run_passes(passes, plan, Context(), watch=watch)
+    return changed, sum(_instructions(k.body) for k in scheduled.kernels)
 
 
 def _instructions(block: Block) -> float:

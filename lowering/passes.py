@@ -138,9 +138,9 @@ def _through(
         assert isinstance(item, Plan)
         return _on_kernels(group, item, context, ready, watch)
     check_time()
-    made = group[0].run(item, context)
-    watch(group[0], item, item if made is None else made)
-    return item if made is None else made
+    result = group[0].run(item, context) or item
+    watch(group[0], item, result)
+    return result
 
 
 def _in_loops(item: Formulas | Plan, change: Callable[[Any], Any]) -> Formulas | Plan:
@@ -168,18 +168,18 @@ def _on_kernels(
             check_time()
             if kernel.scheduled and not one.on_scheduled:
                 continue
-            made = one.run(kernel, context)
-            watch(one, kernel, kernel if made is None else made)
-            if isinstance(made, Kernels):
-                context.add(made.views, made.constants)
-                waiting += [(new, n + 1) for new in reversed(made.kernels)]
+            result = one.run(kernel, context) or kernel
+            watch(one, kernel, result)
+            if isinstance(result, Kernels):
+                context.add(result.views, result.constants)
+                waiting += [(new, n + 1) for new in reversed(result.kernels)]
                 break
-            if made is not None and made is not kernel:
-                context.add(reshaped_parameters(kernel, made))
-                kernel = made
+            if result is not kernel:
+                context.add(reshaped_parameters(kernel, result))
+                kernel = result
         else:
             kernels.append(kernel)
             ready(kernel)
-    made = replace(plan, kernels=tuple(kernels), views=context.views, ranges=context.ranges)
-    used = {made.home[p] for k in kernels for p in k.parameters}  # other constants are packed now
-    return replace(made, constants={t: a for t, a in context.constants.items() if t in used})
+    plan = replace(plan, kernels=tuple(kernels), views=context.views, ranges=context.ranges)
+    used = {plan.home[p] for k in kernels for p in k.parameters}  # other constants are packed now
+    return replace(plan, constants={t: a for t, a in context.constants.items() if t in used})

@@ -98,49 +98,25 @@ CPU_LOOPS = (narrow_storage, fuse_rows, place_buffers)
 # one kernel to several
 VERSIONS = (broadcast_versions, reduction_versions, lower_contraction, partition_reduction, split_reduction)
 NESTS = (
-    cache_row,
-    inline_lets,
-    index_set_split,
-    collapse,
-    loop_partition,
-    tighten_bounds,
-    bool_reduction,
-    column_reduction,
-    vectorize_short_axis,
-    tiled_transpose,
-    parallelize,
-    unswitch_broadcast,
-    vectorize,
-    widen_in_steps,
-    blocked_sums,
-    lane_reduction,
-    saturating_narrow,
-    unroll,
+    *(cache_row, inline_lets, index_set_split, collapse, loop_partition, tighten_bounds, bool_reduction),
+    *(column_reduction, vectorize_short_axis, tiled_transpose, parallelize, unswitch_broadcast, vectorize),
+    *(widen_in_steps, blocked_sums, lane_reduction, saturating_narrow, unroll),
 )
 CPU_SCHEDULE = (*VERSIONS, *NESTS, nontemporal_stores, kernel_condition_to_branch, place_buffers)
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
 # GPU
 
-GPU_SCHEDULE = (
+GPU_VERSIONS = (
     broadcast_versions.with_options(float_sums=True),
     reduction_versions,
     split_reduction.with_options(grid=True),
-    ordered_reduction,
-    inline_lets,
-    collapse,
-    delinearize_groups,
-    mma,
-    distribute,
-    tiled_product,
-    shared_memory_transpose,
-    block_reduce,
-    vectorize_accesses,
-    map_to_grid,
-    kernel_condition_to_branch,
-    place_buffers,
-    number_kernels,
 )
+GPU_NESTS = (
+    *(ordered_reduction, inline_lets, collapse, delinearize_groups, mma, distribute, tiled_product),
+    *(shared_memory_transpose, block_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
+)
+GPU_SCHEDULE = (*GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)
 GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 
 # either, where nothing is optimized

@@ -143,18 +143,12 @@ class Processor:
     @property
     def by_tile_width(self) -> tuple[Processor, ...]:
         """The processor with each width of vectors that contractions may have, the widest first."""
-        narrower = (replace(self, tile_vector_bytes=w) for w in TILE_VECTOR_BYTES if w < self.tile_vector_bytes)
-        return self, *narrower
+        return self, *(replace(self, tile_vector_bytes=w) for w in TILE_VECTOR_BYTES if w < self.tile_vector_bytes)
 
     @property
     def fma_cycles(self) -> float:
         """The cycles of a multiply-add of the vectors of a contraction on one unit."""
         return max(1, self.tile_vector_bytes / self.fma_bytes)
-
-    @property
-    def pairdot_instructions(self) -> int:
-        """The instructions that add the products of pairs of terms to a sum: vpdpwssd, or vpmaddwd and vpaddd."""
-        return 1 if self.has_int8_dot_product else 2
 
     @property
     def has_int8_dot_product(self) -> bool:
@@ -184,10 +178,7 @@ def requested() -> Processor | None:
 @contextmanager
 def compiling_for(described: Processor | None) -> Iterator[None]:
     """Compiles for this processor meanwhile; None leaves the choice as it is."""
-    if described is None:
-        yield
-        return
-    token = _current.set(described)
+    token = _current.set(_current.get() if described is None else described)
     try:
         yield
     finally:
@@ -236,15 +227,15 @@ def with_features(
     present: Collection[str], name: str, cpu: str, features: tuple[str, ...], cache_bytes: Mapping[str, int]
 ) -> Processor:
     """The processor of LLVM's name that has these features; code is made for a cpu with some of them."""
-    products = tuple(d for d in DOT_PRODUCTS if d.is_in(present))
     wide = "avx512bw" in present and "avx512vl" in present
+    narrow = 32 if "avx" in present else 16
     found = Processor(
         cpu,
         ARM_TRIPLE if name in ARM else "",
         features,
-        tile_vector_bytes=64 if wide else 32 if "avx" in present else 16,
-        fma_bytes=64 if wide and name not in HALVED else 32 if "avx" in present else 16,
+        tile_vector_bytes=64 if wide else narrow,
+        fma_bytes=64 if wide and name not in HALVED else narrow,
         vector_registers=32 if wide or "neon" in present else 16,
-        dot_products=products,
+        dot_products=tuple(d for d in DOT_PRODUCTS if d.is_in(present)),
     )
     return replace(found, **cache_bytes)

@@ -1,7 +1,6 @@
-"""The printed stages of a program: graph (the program itself), mlir (the same in MLIR's generic form), linalg
-(MLIR that other compilers run), formulas (index
-notation, for people), loops (a nest for each formula),
-strategies (how each contraction and reduction is computed, and why) and schedule (the nests after the loop passes)."""
+"""The printed stages of a program: graph (the program itself), mlir (the same in MLIR's generic form), linalg (MLIR that
+other compilers run), formulas (index notation), loops (a nest for each formula), strategies (how each contraction and
+reduction is computed, and why) and schedule (the nests after the loop passes)."""
 
 from __future__ import annotations
 

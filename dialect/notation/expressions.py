@@ -377,7 +377,12 @@ ZERO = Const(0, I64)
 
 def conjunction(condition: Expr) -> list[Expr]:
     """The conjuncts of a condition: a, b and c of a & b & c."""
-    match condition:
-        case Apply("and", (a, b), _):
-            return conjunction(a) + conjunction(b)
-    return [condition]
+    return flat_operands("and", condition)
+
+
+def flat_operands(function: str, e: Expr) -> list[Expr]:
+    """The operands of a nested function: a, b and c of max(a, max(b, c)); the expression itself if it is another one."""
+    match e:
+        case Apply(found, (a, b)) if found == function:
+            return [*flat_operands(function, a), *flat_operands(function, b)]
+    return [e]

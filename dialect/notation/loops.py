@@ -17,7 +17,7 @@ guard. Nodes are immutable. A pass is a function from Kernel to Kernel, in `lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import is_not
@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.sizes import Dim, same_size
 from ..ir.types import ElementType
-from .affine import affine
+from .affine import Affine, affine
 from .expressions import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
 from .scalar_functions import SCALARS
-from .traverse import substitute, walk
+from .traverse import rewrite, substitute, walk
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -57,6 +57,16 @@ class For:
     @property
     def end(self) -> Expr:
         return as_index(self.index.extent) if self.stop is None else self.stop
+
+    @property
+    def length(self) -> Affine:
+        """The number of iterations; negative for some loops that run none."""
+        return affine(self.end) - affine(self.start)
+
+    @property
+    def is_whole(self) -> bool:
+        """Test whether the loop is serial and runs over the full extent of its index."""
+        return self.kind == "serial" and self.stop is None and isinstance(self.start, Const) and self.start.value == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +234,16 @@ def vector_loop(lane: Index, *body: Statement) -> For:
     return For(lane, body, kind="vector", width=lane.extent)
 
 
-def identity(function: str, element: ElementType) -> Expr:
+def outer_loops(block: Block, accepts: Callable[[For], bool] = lambda loop: loop.is_whole) -> tuple[list[Index], Block]:
+    """The indices of the loops around a whole block, those that are accepted, and the block inside of them."""
+    indices: list[Index] = []
+    while len(block) == 1 and isinstance(loop := block[0], For) and accepts(loop):
+        indices.append(loop.index)
+        block = loop.body
+    return indices, block
+
+
+def identity(function: str, element: ElementType) -> Const:
     """The identity of a reduction by this function."""
     start = SCALARS[function].identity
     assert start is not None, f"{function} has no identity"
@@ -259,6 +278,11 @@ def blocks(statement: Statement) -> tuple[Block, ...]:
 def reshaped_parameters(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
     """Parameters that a pass gave another shape, and what they were."""
     return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
+
+
+def has_loops(block: Block) -> bool:
+    """Test whether a block has a loop, at any depth."""
+    return any(isinstance(s, For) for s in statements(block))
 
 
 @lru_cache(maxsize=512)
@@ -367,9 +391,31 @@ def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
     return map_expressions(block, lambda e: substitute(e, values))
 
 
+def replace_arrays(
+    block: Block,
+    arrays: Mapping[Tensor, Tensor],
+    place: Callable[[Tensor, tuple[Expr, ...]], tuple[Expr, ...]] = lambda array, indices: indices,
+) -> Block:
+    """The block with other arrays in place of some, accessed at the `place` for the old one and its indices."""
+
+    def read(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.tensor not in arrays:
+            return None
+        return Read(arrays[e.tensor], place(e.tensor, tuple([rewrite(i, read) for i in e.indices])))
+
+    def statement(s: Statement) -> Block | None:
+        match s:
+            case Store(tensor, at) if tensor in arrays:
+                return (replace(s, tensor=arrays[tensor], indices=place(tensor, at)),)
+            case Alloc(tensor) if tensor in arrays:
+                return (Alloc(arrays[tensor]),)
+        return None
+
+    return map_expressions(rewrite_block(block, statement), lambda e: rewrite(e, read))
+
+
 def is_one_turn(s: For) -> bool:
     """Test whether a loop runs exactly once."""
     if isinstance(s.start, Const) and isinstance(s.end, Const):
         return s.end.value - s.start.value == s.width
-    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
-    return length is not None and not length.terms and length.constant == s.width
+    return s.kind == "vector" and not (length := s.length).terms and length.constant == s.width

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..ir.linear_form import Bounds
+from ..ir.sizes import Shape
 from ..ir.types import I1, I64
 from .affine import Affine, affine, key
-from .expressions import Apply, Check, Const, Expr, Extent, Index, When, apply, as_index
+from .expressions import ZERO, Apply, Check, Const, Expr, Extent, Index, When, apply, as_index
 from .index_bounds import index_bounds
 
 
@@ -96,3 +97,14 @@ def _wholes(form: Affine, x: Expr, divisor: Const | Extent) -> Iterator[tuple[Ex
         match part:
             case Apply("floormod", (again, Const(n)), _) if key(again) == key(quotient):
                 yield part, x % as_index(extent * n)
+
+
+def linear_index(at: tuple[Expr, ...], shape: Shape) -> Expr:
+    """The specification's flatten_index (MLIR's affine.linearize_index); (t // 3) * 3 + t % 3 is t."""
+    position: Expr = ZERO
+    for i, n in zip(at, shape, strict=True):
+        position = position * n + i
+        form = affine(position)
+        whole = recombine(form)
+        position = position if whole is form else whole.expression()
+    return position

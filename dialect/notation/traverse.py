@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter, is_not
-from typing import Any
+from typing import Any, TypeVar
 
 from ..ir.types import I64
 from .expressions import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
+
+T = TypeVar("T")
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Apply: attrgetter("operands"),
@@ -65,12 +67,11 @@ def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, E
     return new
 
 
-def rebuild(e: Expr, make: Callable[[Expr, tuple[Expr, ...]], Expr], done: dict[int, Expr]) -> Expr:
+def rebuild(e: Expr, make: Callable[[Expr, tuple[T, ...]], T], done: dict[int, T]) -> T:
     """Fold an expression bottom up: `make` of a node and its children's results; `done` has results by id."""
-    old = children(e)
-    parts = tuple([done[id(c)] if id(c) in done else rebuild(c, make, done) for c in old])
-    done[id(e)] = new = make(e, parts)
-    return new
+    if id(e) not in done:
+        done[id(e)] = make(e, tuple([rebuild(c, make, done) for c in children(e)]))
+    return done[id(e)]
 
 
 def over(e: Expr, parts: tuple[Expr, ...]) -> Expr:

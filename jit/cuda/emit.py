@@ -15,9 +15,9 @@ from ...dialect.ir.sizes import Dim, Size, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Expr, Extent, Read, Tensor
 from ...dialect.notation.plan import Plan, Requirements
+from ...dialect.notation.simplify import linear_index
 from ...dialect.notation.traverse import substitute
 from ...lowering.analysis.accesses import accesses, reads
-from ...lowering.analysis.linear_index import linear_index
 from ...lowering.analysis.parallel_loops import THREADS, block_size
 from . import lookup_tables
 from .addresses import Val, fits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...dialect.ir.types import F16, F64, I1, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
-from ...lowering.analysis.linear_index import linear_index
+from ...dialect.notation.simplify import linear_index
 from . import scalar_functions as c
 from .addresses import LONGEST, Addresses, Val, is_index, wide, widened
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.loops import For
-from ...lowering.analysis.linear_index import linear_index
+from ...dialect.notation.simplify import linear_index
 from ...lowering.gpu.mma import product_of
 from .expressions import Expressions
 from .scalar_functions import PIECES

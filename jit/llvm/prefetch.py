@@ -57,7 +57,7 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
     for lanes in s.body:
         if not isinstance(lanes, For) or lanes.kind != "vector":
             continue
-        length = affine(lanes.end) - affine(lanes.start)
+        length = lanes.length
         for turn in lanes.body:
             if not isinstance(turn, For) or turn.kind != "unrolled":
                 continue
@@ -99,7 +99,7 @@ def _next_rows(s: For) -> Iterator[tuple[int, int]]:
 
 def _turns(s: For) -> int:
     """The trip count of the statements of a loop, or of its inner loop; 0 if unknown."""
-    length = affine(s.end) - affine(s.start)
+    length = s.length
     inner = next((b for b in s.body if isinstance(b, For)), None)
     return 0 if length.terms else length.constant * (1 if inner is None else _turns(inner))
 
@@ -174,7 +174,7 @@ def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
 def _lines(r: Read, inner: For) -> list[int]:
     """The values of a loop's index at which the lines of a row begin, and the last one of a short row."""
     assert isinstance(inner.start, Const)
-    length, line = affine(inner.end) - affine(inner.start), processor().line_bytes // r.tensor.element.bytes
+    length, line = inner.length, processor().line_bytes // r.tensor.element.bytes
     if length.terms:
         return [inner.start.value]
     starts = [*range(0, length.constant, line)][:MOST]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd
@@ -11,7 +11,7 @@ from ...dialect.ir.sizes import Dim
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor, Var
-from ...dialect.notation.traverse import children, rewrite, walk
+from ...dialect.notation.traverse import rewrite, walk
 
 Indices = tuple[Expr, ...]
 Accesses = dict[Tensor, list[Indices]]
@@ -31,10 +31,9 @@ def accesses(block: ir.Block) -> tuple[Accesses, Accesses]:
     """The indices at which each tensor is read, and those at which it is stored to."""
     read: Accesses = {}
     stored: Accesses = {}
-    for r in reads(block):
-        read.setdefault(r.tensor, []).append(r.indices)
-    for s in stores(block):
-        stored.setdefault(s.tensor, []).append(s.indices)
+    for found, where in ((reads(block), read), (stores(block), stored)):
+        for access in found:
+            where.setdefault(access.tensor, []).append(access.indices)
     return read, stored
 
 
@@ -61,8 +60,7 @@ def with_tensors(kernel: ir.Kernel, body: ir.Block, moved: Callable[[Tensor], Te
 
 def every_access(block: ir.Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
     """Every access of a block as tensor and indices, stores first."""
-    yield from ((s.tensor, s.indices) for s in stores(block))
-    yield from ((r.tensor, r.indices) for r in reads(block))
+    return ((access.tensor, access.indices) for access in (*stores(block), *reads(block)))
 
 
 def allocated(block: ir.Block) -> set[Tensor]:
@@ -71,18 +69,12 @@ def allocated(block: ir.Block) -> set[Tensor]:
 
 
 def is_straight(block: ir.Block) -> bool:
-    """Test whether a block is straight-line code: lets, stores and accumulators, with branches only where they are
-    rare.
-    """
-    own = accumulators(block)
+    """Test whether a block is straight-line code: lets, stores and accumulators, and rare branches."""
     rare = [i for s in block if ir.is_rare(s) for i in ir.statements((s,))]
-    return all(
-        isinstance(s, (ir.Let, ir.Store, ir.Assert)) or ir.is_rare(s) or (isinstance(s, ir.Alloc) and s.tensor in own)
-        for s in block
-    ) and all(
-        isinstance(s, (ir.Let, ir.If)) or (isinstance(s, (ir.Alloc, ir.Store)) and s.tensor in own | accumulators(rare))
-        for s in rare
-    )
+    own, plain = accumulators(block) | accumulators(rare), (ir.Let, ir.Store, ir.Assert)
+    local = {s for s in (*block, *rare) if isinstance(s, (ir.Alloc, ir.Store)) and s.tensor in own}
+    usual = all(isinstance(s, plain) or ir.is_rare(s) or s in local for s in block)
+    return usual and all(isinstance(s, (ir.Let, ir.If)) or s in local for s in rare)
 
 
 def accumulators(block: Iterable[ir.Statement]) -> set[Tensor]:
@@ -135,9 +127,7 @@ def stride(
 
 
 def index_factor(e: Expr, index: Index, varies: Callable[[Expr], bool] | None = None) -> int | None:
-    """The factor of an index in an expression; None if the expression is not linear in it. `varies` tests whether a
-    subexpression may change with the index.
-    """
+    """The factor of an index, None if not linear in it. `varies` tests whether a part may change with it."""
     varies = varies or (lambda e: depends(e, {index}))
     if not varies(e):
         return 0
@@ -154,15 +144,11 @@ def varying_values(block: ir.Block, index: Index) -> set[object]:
     return found
 
 
-def varies(node: Expr, varying: set[object]) -> bool:
+def varies(node: Expr, varying: Set[object]) -> bool:
     """Test whether a node is, or reads, one of `varying`."""
     return node in varying or (isinstance(node, Read) and node.tensor in varying)
 
 
 def is_index_arithmetic(e: Expr) -> bool:
     """Test whether an expression reads no memory."""
-    return (
-        not isinstance(e, Read) and all(map(is_index_arithmetic, children(e)))
-        if isinstance(e, Apply)
-        else not isinstance(e, Read)
-    )
+    return not isinstance(e, Read) and (not isinstance(e, Apply) or all(map(is_index_arithmetic, e.operands)))

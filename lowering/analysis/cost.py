@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ...dialect.ir.sizes import evaluate, product
@@ -26,10 +27,14 @@ def estimated_work(plan: Plan) -> int:
 
 
 class Sizes(dict[Any, int]):
-    """The values of sizes; one without a value counts as 1."""
+    """The values of sizes, and a default for one without."""
+
+    def __init__(self, values: Mapping[Any, int] = MappingProxyType({}), default: int = 1) -> None:
+        super().__init__(values)
+        self.default = default
 
     def __missing__(self, atom: Any) -> int:
-        return 1
+        return self.default
 
 
 UNKNOWN: Mapping[Any, int] = Sizes()  # binds every size to 1
@@ -88,6 +93,5 @@ def chain(block: Block) -> int:
 
 def operations(e: Expr) -> int:
     """The operations of an expression, index arithmetic left out."""
-    inside: set[Expr] = set()
-    inside.update(*[walk(i) for r in walk(e) if isinstance(r, Read) for i in r.indices])
+    inside = {n for r in walk(e) if isinstance(r, Read) for i in r.indices for n in walk(i)}
     return sum(1 for x in walk(e) if isinstance(x, Apply) and x not in inside)

@@ -25,9 +25,9 @@ from .cost import Sizes
 from .enumerate_points import conditions_by_index, points_where
 
 MAX_POINTS = 1 << 22  # points of indices that depend on each other
-SEVERAL = {"fma": 2, "pairdot": 3, "bytepairs": 6, "addhalves": 2, "subhalves": 2} | {
-    f"quaddot{signs}": 7 for signs in ("", "_uu", "_us", "_su")
-}  # functions that are more than one operation
+# functions that are more than one operation
+SEVERAL = {"fma": 2, "pairdot": 3, "bytepairs": 6, "addhalves": 2, "subhalves": 2}
+SEVERAL |= {f"quaddot{signs}": 7 for signs in ("", "_uu", "_us", "_su")}
 
 
 @dataclass(frozen=True)
@@ -158,21 +158,22 @@ class _Counting:
 
     def times(self, loops: tuple[For, ...], tests: tuple[ex.Expr, ...]) -> int:
         """The number of iterations of the loops in which the tests hold."""
-        count, asked = 1, [t for t in tests if not _reads(t)]
-        self.is_exact = self.is_exact and len(asked) == len(tests)
+        count, conditions = 1, [t for t in tests if not _reads(t)]
+        self.is_exact = self.is_exact and len(conditions) == len(tests)
         ranges: dict[ex.Index, int] = {}
         shifted: dict[ex.Expr, ex.Expr] = {}
+        bounds = [e for s in loops for e in (s.start, s.end)]
         for s in loops:
             start, end = self.plain(s.start), self.plain(s.end)
             if isinstance(start, ex.Const) and isinstance(end, ex.Const):
                 ranges[s.index] = max(0, end.value - start.value)
                 shifted[s.index] = s.index + start
-            elif any(s.index in walk(e) for e in (*asked, *(e for inner in loops for e in (inner.start, inner.end)))):
+            elif any(s.index in walk(e) for e in (*conditions, *bounds)):
                 ranges[s.index] = evaluate(s.index.extent, self.known)
-                asked += [s.index >= start, s.index < end]
+                conditions += [s.index >= start, s.index < end]
             else:
-                asked.append(ex.maximum(end - start, 0))  # a weight
-        for indices, part in conditions_by_index(rewrite(t, shifted.get) for t in asked):
+                conditions.append(ex.maximum(end - start, 0))  # a weight
+        for indices, part in conditions_by_index(rewrite(t, shifted.get) for t in conditions):
             order = tuple(i for i in ranges if i in indices)
             extents = [ranges.pop(i) for i in order]
             if prod(extents) > MAX_POINTS or any(isinstance(n, ex.Misalignment) for t in part for n in walk(t)):

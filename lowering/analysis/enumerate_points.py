@@ -18,9 +18,7 @@ MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
 
 
 def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
-    """Test whether, for all values of the other indices, a condition holds for some value of `over`; False if that
-    cannot be decided.
-    """
+    """Test whether, for all values of other indices, a condition holds for some of `over`; False if undecided."""
     return all(_part_holds(indices, tests, over) for indices, tests in conditions_by_index(conjunction(condition)))
 
 
@@ -46,9 +44,7 @@ def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...])
 
 
 def points_where(tests: Iterable[Expr], extents: Mapping[Index, int]) -> np.ndarray:
-    """For all values of the indices below their extents, an axis for each, whether the conditions hold: the product of
-    their values, in which numbers are weights.
-    """
+    """The product of the conditions' values, numbers being weights, at all points of the indices, an axis for each."""
     shape = tuple(extents.values())
     points: dict[Expr, np.ndarray] = {
         i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(shape))])

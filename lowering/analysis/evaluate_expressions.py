@@ -34,9 +34,7 @@ class Evaluation:
         return tuple(evaluate(d, self.sizes) for d in tensor.shape)
 
     def values(self, e: ex.Expr, points: Mapping[ex.Expr, Any], where: Any = True) -> np.ndarray:
-        """The values of an expression at these points. A check that fails at some point `where` the expression is needed
-        raises CallError.
-        """
+        """The values of an expression at these points. A check that fails `where` it is needed raises CallError."""
         done: dict[tuple[ex.Expr, int], np.ndarray] = {}
 
         def of(e: ex.Expr, where: Any) -> np.ndarray:

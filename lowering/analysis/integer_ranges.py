@@ -47,9 +47,9 @@ class Overflow:
 
 def interval(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> Interval:
     """The interval of an integer or a condition. A tensor that is not in `ranges` may hold any value of its type."""
-    found = _Evaluation(ranges, constants).of(expr)
+    found = intervals(ranges, constants)(expr)
     assert found is not None, f"an interval of {expr.type}"
-    return Interval(*scalar(found))
+    return found
 
 
 def intervals(ranges: Ranges, constants: Arrays) -> Callable[[ex.Expr], Interval | None]:
@@ -126,8 +126,8 @@ class _Evaluation:
             return None
         if id(e) not in self.known:
             found = self.bounds(e)
-            if self.assumed and (held := self.assumed.get(self.looks(e))):
-                one, other = _safe([found, held])
+            if self.assumed and (assumed := self.assumed.get(self.looks(e))):
+                one, other = _safe([found, assumed])
                 found = greatest(one[0], other[0]), least(one[1], other[1])
             self.known[id(e)] = found
         return self.known[id(e)]
@@ -198,24 +198,23 @@ class _Evaluation:
         return _held((values, values), np.int16 if range_of(array).within(I16) else np.int64)
 
     def applied(self, e: ex.Apply) -> Bounds:
-        known = [g for o in e.operands if (g := self.of(o)) is not None]
+        operands = [bounds for o in e.operands if (bounds := self.of(o)) is not None]
         found: Bounds | None = None
-        if len(known) < len(e.operands):
+        if len(operands) < len(e.operands):
             return e.type.limits
+        low, high = scalar(operands[0])
         if e.function == "not":
-            low, high = scalar(known[0])
             top = -1 if e.type.signed else e.type.limits[1]
             found = top - high, top - low
         elif e.function == "clz":
-            low, high = scalar(known[0])
             found = e.type.bits - high.bit_length() if low >= 0 else 0, e.type.bits - max(low, 0).bit_length()
             found = found if high >= 0 else (0, 0)
         elif e.function in ELEMENTWISE:
-            found = ELEMENTWISE[e.function](*_safe(known))
+            found = ELEMENTWISE[e.function](*_safe(operands))
             if found and e.function == "mul" and self.looks(e.operands[0]) == self.looks(e.operands[1]):
                 found = greatest(found[0], 0), found[1]  # a square
         elif e.function in SCALAR:
-            found = SCALAR[e.function](*map(scalar, known))
+            found = SCALAR[e.function](*map(scalar, operands))
         return e.type.limits if found is None else self.fitted(e, found)
 
     def converted(self, e: ex.Expr, operand: ex.Expr, type: ElementType) -> Bounds:
@@ -238,9 +237,9 @@ class _Evaluation:
     # selects
 
     def chosen(self, condition: ex.Expr, then: ex.Expr, otherwise: ex.Expr) -> Bounds:
-        held = self.of(condition)
-        assert held is not None
-        test = scalar(held)
+        bounds = self.of(condition)
+        assert bounds is not None
+        test = scalar(bounds)
         sides: list[Bounds] = []
         for truth, side in ((True, then), (False, otherwise)):
             narrowed = self.implied(condition, truth) if test[0] <= truth <= test[1] else None
@@ -253,10 +252,10 @@ class _Evaluation:
         """The bounds of one side of a select under the facts of its condition."""
         if self.depth >= MAX_NESTED_CHOICES or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
             return self.of(side)
-        outer = self.known, self.assumed
+        outer = self.known, self.assumed, self.depth
         self.known, self.assumed, self.depth = {}, {**self.assumed, **narrowed}, self.depth + 1
         found = self.of(side)
-        (self.known, self.assumed), self.depth = outer, self.depth - 1
+        self.known, self.assumed, self.depth = outer
         return found
 
     def implied(self, condition: ex.Expr, truth: bool) -> dict[int, Bounds] | None:
@@ -296,17 +295,14 @@ class _Evaluation:
 
     def reduced(self, e: ex.Reduce) -> Bounds:
         start = identity(e.function, e.type)
-        assert isinstance(start, ex.Const)
         none = int(start.value), int(start.value)
         if any(isinstance(i.extent, int) and i.extent == 0 for i in e.indices):
             return none
+        reduced = e.body
         match e.body:
-            case ex.When(condition, then, ex.Const(value)) if value == start.value and window_reaches_input(
-                condition, e.indices
-            ):
-                body = self.of(then if e.function in ("max", "min") else e.body)
-            case _:
-                body = self.of(e.body)
+            case ex.When(condition, then, ex.Const(value)) if value == start.value and e.function in ("max", "min"):
+                reduced = then if window_reaches_input(condition, e.indices) else e.body
+        body = self.of(reduced)
         assert body is not None
         counts = [UNBOUNDED if isinstance(i.extent, Size) else i.extent for i in e.indices]
         if prod(counts) * max(map(abs, scalar(body))) >= EXACT:
@@ -331,8 +327,8 @@ def _safe(operands: list[Bounds]) -> list[Bounds]:
 
 
 def _held(bounds: Bounds, type: type[np.integer]) -> Bounds:
-    made = {id(b): b.astype(type, copy=False) for b in bounds if isinstance(b, np.ndarray)}
-    return made.get(id(bounds[0]), bounds[0]), made.get(id(bounds[1]), bounds[1])
+    narrow = {id(b): b.astype(type, copy=False) for b in bounds if isinstance(b, np.ndarray)}
+    return narrow.get(id(bounds[0]), bounds[0]), narrow.get(id(bounds[1]), bounds[1])
 
 
 def _met(a: dict[int, Bounds], b: dict[int, Bounds]) -> dict[int, Bounds] | None:

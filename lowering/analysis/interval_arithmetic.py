@@ -6,8 +6,10 @@ differs between elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from math import prod
+from operator import floordiv, lshift, rshift
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,22 +18,17 @@ from ...dialect.notation.interval import UNBOUNDED
 
 Bound: TypeAlias = Any  # an int, or an array of integers
 Bounds: TypeAlias = tuple[Bound, Bound]
+_Row: TypeAlias = Callable[..., "Bounds | None"]
 
 
 def least(*bounds: Bound) -> Bound:
     """The elementwise minimum of some bounds."""
-    found = bounds[0]
-    for b in bounds[1:]:
-        found = min(found, b) if isinstance(found, int) and isinstance(b, int) else np.minimum(found, b)
-    return found
+    return min(bounds) if all(isinstance(b, int) for b in bounds) else reduce(np.minimum, bounds)
 
 
 def greatest(*bounds: Bound) -> Bound:
     """The elementwise maximum of some bounds."""
-    found = bounds[0]
-    for b in bounds[1:]:
-        found = max(found, b) if isinstance(found, int) and isinstance(b, int) else np.maximum(found, b)
-    return found
+    return max(bounds) if all(isinstance(b, int) for b in bounds) else reduce(np.maximum, bounds)
 
 
 def hull(*bounds: Bounds) -> Bounds:
@@ -46,10 +43,8 @@ def scalar(bounds: Bounds) -> tuple[int, int]:
 
 
 def _mul(a: Bounds, b: Bounds) -> Bounds:
-    if a[0] is a[1] or b[0] is b[1]:  # one factor is a single value
-        known, other = (a[0], b) if a[0] is a[1] else (b[0], a)
-        return hull(*((known * v, known * v) for v in other))
-    corners = [x * y for x in a for y in b]
+    first, second = (a, b) if a[0] is a[1] or b[0] is not b[1] else (b, a)
+    corners = [x * y for x in (first[:1] if first[0] is first[1] else first) for y in second]  # of one value, one
     return least(*corners), greatest(*corners)
 
 
@@ -58,19 +53,18 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _divisors(b: Bounds) -> list[int]:
-    """The divisors at which a quotient is extreme: both ends of the interval and its members nearest to zero, without
-    zero.
-    """
+    """The divisors at which a quotient is extreme: both ends, and the members nearest to zero, without zero."""
     return [v for v in {*b, -1, 1} if v and b[0] <= v <= b[1]]
 
 
-def _div(a: Bounds, b: Bounds, quotient: Callable[[int, int], int] = _quotient) -> Bounds | None:
-    found = [quotient(x, y) for x in a for y in _divisors(b)]
+def _corners(function: Callable[[int, int], int], a: Bounds, b: Iterable[int]) -> Bounds | None:
+    """The extremes of a function at the ends of one interval and some members of the other; None without any."""
+    found = [function(x, y) for x in a for y in b]
     return (min(found), max(found)) if found else None
 
 
-def _floordiv(a: Bounds, b: Bounds) -> Bounds | None:
-    return _div(a, b, lambda x, y: x // y)
+def _shifted(shift: Callable[[int, int], int]) -> _Row:
+    return lambda a, s: None if s[0] < 0 or s[1] > 63 else _corners(shift, a, s)
 
 
 def _rem(a: Bounds, b: Bounds) -> Bounds:
@@ -119,26 +113,16 @@ def _xor(a: Bounds, b: Bounds) -> Bounds:
     return (0 if positive else -(1 << bits)), (1 << bits) - 1
 
 
-def _shl(a: Bounds, s: Bounds) -> Bounds | None:
-    if s[0] < 0 or s[1] > 63:
-        return None
-    return min(a[0] << s[0], a[0] << s[1]), max(a[1] << s[0], a[1] << s[1])
+def _negated(row: Callable[[Bounds, Bounds], Bounds]) -> _Row:
+    return lambda a, b: (1 - row(a, b)[1], 1 - row(a, b)[0])
 
 
-def _shr(a: Bounds, s: Bounds) -> Bounds | None:
-    if s[0] < 0 or s[1] > 63:
-        return None
-    return min(a[0] >> s[0], a[0] >> s[1]), max(a[1] >> s[0], a[1] >> s[1])
+def _less(a: Bounds, b: Bounds) -> Bounds:
+    return int(a[1] < b[0]), int(a[0] < b[1])
 
 
-_Row: TypeAlias = Callable[..., "Bounds | None"]
-
-
-def _compared(certain: Callable[[Bounds, Bounds], bool], never: Callable[[Bounds, Bounds], bool]) -> _Row:
-    def compare(a: Bounds, b: Bounds) -> Bounds:
-        return (1, 1) if certain(a, b) else (0, 0) if never(a, b) else (0, 1)
-
-    return compare
+def _equal(a: Bounds, b: Bounds) -> Bounds:
+    return int(a[0] == a[1] == b[0] == b[1]), int(a[0] <= b[1] and b[0] <= a[1])
 
 
 ELEMENTWISE: dict[str, _Row] = {  # over ints or arrays
@@ -152,28 +136,28 @@ ELEMENTWISE: dict[str, _Row] = {  # over ints or arrays
 }
 
 SCALAR: dict[str, _Row] = {  # over ints
-    "div": _div,
+    "div": lambda a, b: _corners(_quotient, a, _divisors(b)),
     "rem": _rem,
-    "floordiv": _floordiv,
+    "floordiv": lambda a, b: _corners(floordiv, a, _divisors(b)),
     "floormod": _floormod,
     "and": _and,
     "or": _or,
     "xor": _xor,
-    "shl": _shl,
-    "shr": _shr,
+    "shl": _shifted(lshift),
+    "shr": _shifted(rshift),
     "any": lambda a: a,
-    "eq": _compared(lambda a, b: a[0] == a[1] == b[0] == b[1], lambda a, b: a[1] < b[0] or b[1] < a[0]),
-    "ne": _compared(lambda a, b: a[1] < b[0] or b[1] < a[0], lambda a, b: a[0] == a[1] == b[0] == b[1]),
-    "lt": _compared(lambda a, b: a[1] < b[0], lambda a, b: a[0] >= b[1]),
-    "le": _compared(lambda a, b: a[1] <= b[0], lambda a, b: a[0] > b[1]),
-    "gt": _compared(lambda a, b: a[0] > b[1], lambda a, b: a[1] <= b[0]),
-    "ge": _compared(lambda a, b: a[0] >= b[1], lambda a, b: a[1] < b[0]),
+    "eq": _equal,
+    "ne": _negated(_equal),
+    "lt": _less,
+    "le": lambda a, b: _negated(_less)(b, a),
+    "gt": lambda a, b: _less(b, a),
+    "ge": _negated(_less),
 }
 
 
-Over: TypeAlias = list[
-    tuple["int | None", int]
-]  # the indices of a reduction: the axis of arrays, if they have it, and the extent
+# the indices of a reduction: the axis of arrays, if they have it, and the extent
+Over: TypeAlias = list[tuple["int | None", int]]
+_Reduction: TypeAlias = Callable[[Bounds, Over], Bounds]
 
 
 def _along(b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> Bound:
@@ -189,12 +173,8 @@ def _times(b: Bound, count: int) -> Bound:
     return b * count if isinstance(b, int) else b.astype(np.int64) * count
 
 
-def _sum(body: Bounds, over: Over) -> Bounds:
-    return _along(body[0], over, np.sum, _times), _along(body[1], over, np.sum, _times)
-
-
-def _extreme(reduce: Callable[..., Any]) -> _Reduction:
-    return lambda body, over: tuple(_along(b, over, reduce, lambda b, _: b) for b in body)
+def _each(reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> _Reduction:
+    return lambda body, over: (_along(body[0], over, reduce, repeat), _along(body[1], over, reduce, repeat))
 
 
 def _product(body: Bounds, over: Over) -> Bounds:
@@ -212,14 +192,10 @@ def _bitwise(function: str) -> _Reduction:
     return reduce
 
 
-_Reduction: TypeAlias = Callable[[Bounds, Over], Bounds]
-
 REDUCTIONS: dict[str, _Reduction] = {
-    "add": _sum,
+    "add": _each(np.sum, _times),
     "mul": _product,
-    "max": _extreme(np.max),
-    "min": _extreme(np.min),
-    "and": _bitwise("and"),
-    "or": _bitwise("or"),
-    "xor": _bitwise("xor"),
+    "max": _each(np.max, lambda b, _: b),
+    "min": _each(np.min, lambda b, _: b),
+    **{function: _bitwise(function) for function in ("and", "or", "xor")},
 }

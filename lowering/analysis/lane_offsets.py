@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import gcd, lcm
 
 from ...dialect.ir.sizes import Dim
@@ -24,12 +23,12 @@ MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analysed
 
 def period(reads: Iterable[Read], index: Index) -> int:
     """The alignment of vectors, in iterations, at which quotients and remainders of this index are known."""
-    found = 1
-    for e in chain.from_iterable(walk(i) for r in reads for i in r.indices):
+    multiple = 1
+    for e in (e for r in reads for i in r.indices for e in walk(i)):
         match e:
             case Apply("floordiv" | "floormod", (a, Const(divisor)), _) if affine(a).factor(index):
-                found = lcm(found, divisor) if 0 < divisor <= MAX_DIVISOR else found
-    return found if found <= MAX_DIVISOR else 1
+                multiple = lcm(multiple, divisor) if 0 < divisor <= MAX_DIVISOR else multiple
+    return multiple if multiple <= MAX_DIVISOR else 1
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,7 @@ def begins(start: Expr, end: Expr, width: int) -> int:
 
 
 def windows(found: list[int]) -> list[int] | None:
-    """The starts of the vectors that cover these offsets without reaching beyond them; None if there are more than
-    VECTORS.
-    """
+    """The starts of the vectors that cover exactly these offsets; None if there are more than VECTORS."""
     low, high = min(found), max(found)
     length = min(len(found), high - low + 1)
     starts: list[int] = []

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import ZERO, Index
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
+from ...dialect.notation.loops import Block, For, Kernel, outer_loops
 from ..processor import processor
-from .accesses import accesses
+from .accesses import accesses, allocated
 
 THREADS, LEAST = 256, 32  # threads of a block: the default, and the minimum (a warp) for little work
 
@@ -22,10 +22,8 @@ def block_size(work: Dim) -> int:
 
 
 def independent(loop: For) -> bool:
-    """Test whether iterations carry no dependence: each tensor that the loop writes is indexed by the loop's index
-    along one axis.
-    """
-    own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
+    """Test whether every tensor that the loop writes is indexed by the loop's index along one axis."""
+    own = allocated(loop.body)
     if any(t.space == "heap" for t in own):  # one buffer shared by all iterations
         return False
     read, stored = accesses(loop.body)
@@ -38,25 +36,10 @@ def independent(loop: For) -> bool:
 
 def independent_loops(kernel: Kernel) -> tuple[list[Index], Block]:
     """The indices of the parallel outer loops, and the block inside them; none of a kernel that is mapped."""
-    indices: list[Index] = []
-    block = kernel.body
-    while (
-        not is_mapped(kernel)
-        and len(block) == 1
-        and isinstance(loop := block[0], For)
-        and whole(loop)
-        and independent(loop)
-    ):
-        indices.append(loop.index)
-        block = loop.body
-    return indices, block
+    mapped = is_mapped(kernel)
+    return outer_loops(kernel.body, lambda s: not mapped and s.start is ZERO and s.stop is None and independent(s))
 
 
 def is_mapped(kernel: Kernel) -> bool:
     """Test whether the iterations of a kernel have been assigned to blocks or threads."""
     return any(isinstance(s, For) and s.kind in ("block", "parallel") for s in kernel.body)
-
-
-def whole(loop: For) -> bool:
-    """Test whether a loop covers the full extent of its index."""
-    return loop.start is ZERO and loop.stop is None

@@ -16,11 +16,9 @@ STEPS = 3000  # affine forms that a proof examines before it gives up
 
 
 def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
-    """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices by binding: inner ones are eliminated
-    first.
-    """
-    wanted, known = _plain(goal), tuple(_plain(f) for f in facts)
-    return any(_follows(wanted, f) for f in known) or _Proof(order).holds(wanted, known)
+    """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to eliminate first."""
+    plain_goal, known = _plain(goal), tuple(_plain(f) for f in facts)
+    return any(_follows(plain_goal, f) for f in known) or _Proof(order).holds(plain_goal, known)
 
 
 def _follows(goal: Affine, fact: Affine) -> bool:
@@ -38,7 +36,7 @@ class _Proof:
         self.failed: set[tuple[object, int]] = set()
 
     def holds(self, goal: Affine, facts: tuple[Affine, ...]) -> bool:
-        if goal.constant >= 0 and all(f > 0 and _natural(a) for a, f in goal.terms.values()):
+        if goal.constant >= 0 and all(f > 0 and isinstance(a, (Extent, Index)) for a, f in goal.terms.values()):
             return True
         self.steps += 1
         seen = (frozenset((k, f) for k, (_, f) in goal.terms.items()), goal.constant), len(facts)
@@ -48,11 +46,8 @@ class _Proof:
         known = (*facts, *map(_plain, _definition(atom)))
         found = any(self.replaced(goal, atom, factor, fact, facts) for fact in known)
         if not found and (cases := _cases(atom)) is not None:
-            rest = goal.without(atom)
-            found = all(
-                self.holds(_plain(rest + affine(value) * factor), (*facts, *map(_plain, given)))
-                for value, given in cases
-            )
+            goals = ((_plain(goal.without(atom) + affine(value) * factor), given) for value, given in cases)
+            found = all(self.holds(case, (*facts, *map(_plain, given))) for case, given in goals)
         if not found:
             self.failed.add(seen)
         return found
@@ -74,11 +69,6 @@ class _Proof:
             case Extent(size):
                 return -1, max((len(repr(a)) for a, _ in size.terms), default=0)
         return self.order.get(key(atom), 0), 0
-
-
-def _natural(atom: Expr) -> bool:
-    """Test whether an atom is never negative, as sizes and indices are."""
-    return isinstance(atom, (Extent, Index))
 
 
 def _plain(sum: Affine) -> Affine:
@@ -107,16 +97,13 @@ def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
 def _definition(atom: Expr) -> Iterator[Affine]:
     """The facts that always hold of an atom."""
     match atom:
-        case Apply("floordiv", (a, Const(c)), _) if c > 0:
-            rest = affine(a) - affine(atom) * c
+        case Apply("floordiv", (a, Const(c))) | Extent(Size(terms=((("//", a, int(c)), 1),), constant=0)) if c > 0:
+            rest = affine(as_index(a)) - affine(atom) * c
             yield rest
             yield (rest * -1).plus(c - 1)
-            low, high = index_bounds(atom)  # tighter than the facts above, which ignore that a quotient is an integer
+            # tighter than the facts above, which ignore that a quotient is an integer
+            low, high = index_bounds(atom) if isinstance(atom, Apply) else (None, None)
             if low is not None:
                 yield affine(atom).plus(-low)
             if high is not None:
                 yield (affine(atom) * -1).plus(high)
-        case Extent(Size(terms=((("//", a, int(c)), 1),), constant=0)) if c > 0:
-            rest = affine(as_index(a)) - affine(atom) * c
-            yield rest
-            yield (rest * -1).plus(c - 1)

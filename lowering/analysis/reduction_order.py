@@ -30,13 +30,10 @@ def has_lanes(s: For) -> bool:
 
 
 def _is_straight(block: Block) -> bool:
-    """Test whether statements before a reduction only define variables, with rare branches, in accumulators of their
-    own.
-    """
+    """Test whether statements only define variables, with rare branches, in accumulators of their own."""
     own = accumulators(block)
-    return all(
-        isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
-    ) and all(s.tensor in own for s in stores(block))
+    plain = all(isinstance(s, (Let, Store)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block)
+    return plain and all(s.tensor in own for s in stores(block))
 
 
 def reduction_update(store: Store) -> tuple[str, Expr] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Misalignment
 from ...dialect.notation.loops import Alloc, Assert, For, Let, Store, is_rare
 from ...dialect.notation.traverse import walk
@@ -19,12 +18,10 @@ def overlaps(s: For) -> bool:
 
 
 def can_shift(s: For) -> bool:
-    """Test whether the vectors of a long loop may begin anywhere: elements of two vectors are computed twice, to the
-    same value.
-    """
+    """Test whether the vectors of a long loop may begin anywhere, elements being computed twice, to one value."""
     if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body):
         return False
-    length = affine(s.end) - affine(s.start)
+    length = s.length
     if not length.terms and length.constant < least_length(s):
         return False
     return overlaps(s) and period(reads(s.body), s.index) == 1
@@ -33,10 +30,8 @@ def can_shift(s: For) -> bool:
 def least_length(s: For) -> int:
     """The elements of a loop that is worth aligning and reaches the first cache line that begins in it."""
     line = processor().line_bytes
-    return max(
-        processor().tuning.align_vectors * s.width,
-        line // min((t.tensor.element.bytes for t in stores(s.body)), default=line),
-    )
+    element = min((t.tensor.element.bytes for t in stores(s.body)), default=line)
+    return max(processor().tuning.align_vectors * s.width, line // element)
 
 
 def begins_lines(s: For, store: Store) -> bool:
@@ -49,5 +44,5 @@ def begins_lines(s: For, store: Store) -> bool:
 
 def left_over(s: For) -> int:
     """The remainder of a vector loop's constant extent by its width."""
-    length = affine(s.end) - affine(s.start)
+    length = s.length
     return 0 if length.terms or s.kind != "vector" else length.constant % s.width

@@ -21,7 +21,7 @@ from ...dialect.notation.affine import Affine, affine, affine_conditions, key, n
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.printer import statement_text
 from ...dialect.notation.traverse import walk
-from .accesses import stores
+from .accesses import accesses, allocated, stores, varies
 from .prove import prove
 from .vector_stores import begins_lines, can_shift, left_over
 
@@ -131,9 +131,8 @@ class _Checker:
         self.hold(not (self.varies(s.start, scope) or self.varies(s.end, scope)), "bounds that differ between lanes")
         scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
         if s.kind == "unrolled":
-            self.hold(
-                isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const), "an unrolled loop with unknown bounds"
-            )
+            constant = isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const)
+            self.hold(constant, "an unrolled loop with unknown bounds")
         if s.kind in ("vector", "parallel", "block", "thread"):
             scope = copy(scope, inner=frozenset())
             self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
@@ -141,21 +140,16 @@ class _Checker:
         self.hold(s.overlap == 0 or s.kind == "vector", f"a {s.kind} loop that overlaps others")
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
-            self.hold(
-                not (affine(s.end) - affine(s.start)).divisor % s.width
-                or (can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))),
-                f"the extent is not known to be a multiple of {s.width}",
-            )
+            shifts = can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))
+            whole = not s.length.divisor % s.width or shifts
+            self.hold(whole, f"the extent is not known to be a multiple of {s.width}")
             scope = copy(scope, lane=s.index)
         self.block(s.body, scope)
 
     def independent(self, s: ir.For) -> None:
         """Check that iterations of a vector or parallel loop carry no dependence through memory."""
-        own = {a.tensor for a in ir.statements(s.body) if isinstance(a, ir.Alloc)}
-        written: dict[ex.Tensor, list[tuple[ex.Expr, ...]]] = {}
-        for store in ir.statements(s.body):
-            if isinstance(store, ir.Store) and store.tensor not in own:
-                written.setdefault(store.tensor, []).append(store.indices)
+        own = allocated(s.body)
+        written = {t: at for t, at in accesses(s.body)[1].items() if t not in own}
         for statement in ir.statements(s.body):
             for e in (n for top in ir.expressions(statement) for n in walk(top)):
                 if isinstance(e, ex.Read) and e.tensor in written:
@@ -168,11 +162,8 @@ class _Checker:
         self.hold(s.tensor in self.results or s.tensor not in self.kernel.parameters, f"%{s.tensor.name} is no result")
         self.access(s.tensor, s.indices, scope)
         if scope.lane is not None and s.tensor not in scope.inner:
-            apart = any(self.varies(i, scope) for i in s.indices)
-            self.hold(
-                apart or not self.varies(s.value, scope),
-                f"lanes write different values to one element of %{s.tensor.name}",
-            )
+            one_value = any(self.varies(i, scope) for i in s.indices) or not self.varies(s.value, scope)
+            self.hold(one_value, f"lanes write different values to one element of %{s.tensor.name}")
 
     # expressions
 
@@ -180,10 +171,7 @@ class _Checker:
         """Test whether an expression may differ between the lanes of the vector loop."""
         if scope.lane is None or (isinstance(e, ex.Apply) and e.function == "any"):
             return False
-        return any(
-            n is scope.lane or n in scope.varying or (isinstance(n, ex.Read) and n.tensor in scope.varying)
-            for n in walk(e)
-        )
+        return any(n is scope.lane or varies(n, scope.varying) for n in walk(e))
 
     def expression(self, e: ex.Expr, scope: Scope) -> None:
         for n in walk(e):
@@ -202,10 +190,8 @@ class _Checker:
         self.hold(len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices")
         for i, d in zip(at, tensor.shape, strict=True):
             self.hold(i.type is I64, f"an index of %{tensor.name} is {i.type}")
-            if tensor in scope.varying:
-                self.hold(
-                    not self.varies(i, scope), f"%{tensor.name} has a value for each lane, and an index that differs"
-                )
+            uniform = tensor not in scope.varying or not self.varies(i, scope)
+            self.hold(uniform, f"%{tensor.name} has a value for each lane, and an index that differs")
             for goal, what in ((affine(i), "below 0"), ((affine(ex.as_index(d)) - affine(i)).plus(-1), f"beyond {d}")):
                 if not prove(goal, scope.facts, scope.order):
                     place = f"an index of %{tensor.name} may be {what}"
@@ -227,16 +213,8 @@ def _open(goal: Affine, scope: Scope) -> bool:
 
 def _bounds(s: ir.For) -> list[Affine]:
     index = affine(s.index)
-    lower = [index - affine(e) for e in _parts("max", s.start)]
-    return [index, *lower, *((affine(e) - index).plus(-1) for e in _parts("min", s.end))]
-
-
-def _parts(function: str, e: ex.Expr) -> list[ex.Expr]:
-    """The operands of a nested `function`: a, b and c of max(a, max(b, c))."""
-    match e:
-        case ex.Apply(found, (a, b), _) if found == function:
-            return [*_parts(function, a), *_parts(function, b)]
-    return [e]
+    lower = [index - affine(e) for e in ex.flat_operands("max", s.start)]
+    return [index, *lower, *((affine(e) - index).plus(-1) for e in ex.flat_operands("min", s.end))]
 
 
 def _equal(var: ex.Var, value: ex.Expr) -> list[Affine]:
@@ -248,22 +226,17 @@ def _apart(read: tuple[ex.Expr, ...], write: tuple[ex.Expr, ...], s: ir.For) -> 
     """Test whether a loop carries no dependence between a read and a write."""
     if len(read) != len(write):
         return True  # `access` reports that
-    if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
+    if [*map(key, read)] == [*map(key, write)]:
         return any(s.index in walk(i) for i in read)
-    if any(a is s.index is b for a, b in zip(read, write, strict=True)):
+    if any(a is s.index is b or _disjoint(a, b) for a, b in zip(read, write, strict=True)):
         return True
-    if any(map(_disjoint, read, write)):
-        return True
-    extent = affine(s.end) - affine(s.start)
+    extent = s.length
     differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
     if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
         return True
     inner = {s.index, *(i.index for i in ir.statements(s.body) if isinstance(i, ir.For))}
-    return any(
-        _never_zero(d)
-        for d in differences
-        if not any(n in inner or isinstance(n, (ex.Var, ex.Read)) for n in _atoms(d))
-    )
+    fixed = (d for d in differences if not any(n in inner or isinstance(n, (ex.Var, ex.Read)) for n in _atoms(d)))
+    return any(map(_never_zero, fixed))
 
 
 def _never_zero(sum: Affine) -> bool:

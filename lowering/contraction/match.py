@@ -25,7 +25,6 @@ from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Ten
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
-from ..loops.collapse import is_whole
 from .vnni_packing import is_edge
 
 
@@ -224,7 +223,7 @@ def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | 
 def _chain(block: ir.Block) -> tuple[tuple[Index, ...], ir.Block]:
     """The indices of loops that hold nothing but each other, and the innermost body."""
     found: list[Index] = []
-    while len(block) == 1 and isinstance(s := block[0], ir.For) and is_whole(s):
+    while len(block) == 1 and isinstance(s := block[0], ir.For) and s.is_whole:
         found.append(s.index)
         block = s.body
     return tuple(found), block

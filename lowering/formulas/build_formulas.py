@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -33,19 +33,15 @@ from ..pass_context import Context
 from ..passes import declare
 from .propagate_constants import propagate_constants
 
+GraphPass: TypeAlias = Callable[[Function, Context], Function | None]
 VECTOR_BYTES = 16  # accessed at once on a GPU, where they begin at a multiple of as many
 
 
 @declare("formulas", Function)
 def build_formulas(
-    function: Function,
-    context: Context,
-    body: Sequence[Callable[[Function, Context], Function | None]] = (),
-    slices: Steps | None = None,
+    function: Function, context: Context, body: Sequence[GraphPass] = (), slices: Steps | None = None
 ) -> Formulas:
-    """The formulas of a function without calls. `body` are the passes that the bodies of its loops run through; `slices` are
-    the steps of the loop whose body the function itself is.
-    """
+    """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps if it is one."""
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
     used: dict[str, int] = {}
@@ -53,10 +49,9 @@ def build_formulas(
 
     def tensor(value: Value, space: str) -> Tensor:
         type = value.known_type
-        where = "slice" if value in sliced and not aligned(type) else space
-        made = Tensor(_unique(value.name, used), type.array_shape, type.element, where)
-        tensors[value] = made
-        return made
+        space = "slice" if value in sliced and not aligned(type) else space
+        tensors[value] = Tensor(_unique(value.name, used), type.array_shape, type.element, space)
+        return tensors[value]
 
     def operand(value: Value) -> Tensor:
         if value not in tensors:
@@ -72,23 +67,20 @@ def build_formulas(
             continue
         typed = operation.operator.map(operand)
         results = tuple(tensor(r, "heap") for r in operation.results)
+        operands = tuple(t for _, t in typed.operands())
         if isinstance(operation.operator, Calling):  # calls are inlined and derivatives expanded by now: it is a loop
-            steps.append(_loop(function.name, operation, typed, results, context.module, body))
-            continue
-        if typed.has_nest():
+            trips = cast(Any, typed).steps()
+            program = _callee(function.name, operation, trips, context.module, body)
+            steps.append(LoopNest(results, operands, (), operation.span, program, trips))
+        elif typed.has_nest():
             nest = located(map_expressions(typed.nest(*results), in_primitives), operation.span)
-            seen = {e.tensor for e in nodes(nest) if isinstance(e, Read)}
-            operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape is used
-            steps.append(Nest(results, operands, nest, operation.span))
-            continue
-        element = typed.element(results[0])
-        formula = Formula(
-            results[0], element.indices, propagate_constants(element.value, constants, operation.span), operation.span
-        )
-        if typed.view:
-            steps.append(View(results[0], next(t for _, t in typed.operands()), formula))
+            read = {e.tensor for e in nodes(nest) if isinstance(e, Read)}  # only the shape of others is used
+            steps.append(Nest(results, tuple(t for t in operands if t in read), nest, operation.span))
         else:
-            steps.append(formula)
+            element = typed.element(results[0])
+            value = propagate_constants(element.value, constants, operation.span)
+            formula = Formula(results[0], element.indices, value, operation.span)
+            steps.append(View(results[0], operands[0], formula) if typed.view else formula)
     results = tuple(operand(r) for r in function.results)
     requirements = tuple(r for s in steps for r in _requirements(s))
     if (size := sum(array.nbytes for array in constants.values())) > LIMITS.get().constant_bytes:
@@ -96,21 +88,12 @@ def build_formulas(
     return Formulas(function.name, arguments, results, constants, tuple(steps), requirements, slices=slices)
 
 
-def _loop(
-    name: str,
-    operation: Operation,
-    typed: Any,
-    results: tuple[Tensor, ...],
-    module: Module,
-    body: Sequence[Callable[[Function, Context], Function | None]],
-) -> LoopNest:
-    """A loop over the formulas of the function that an operation calls."""
+def _callee(caller: str, operation: Operation, steps: Steps, module: Module, body: Sequence[GraphPass]) -> Formulas:
+    """The formulas of the function that a loop of the caller steps over."""
     callee, context = called(module, cast(Any, operation.operator)), Context(module)
     for change in body:
         callee = change(callee, context) or callee
-    program = build_formulas(replace(callee, name=f"{name}.{callee.name}"), context, body, typed.steps())
-    operands = tuple(t for _, t in typed.operands())
-    return LoopNest(results, operands, (), operation.span, program, typed.steps())
+    return build_formulas(replace(callee, name=f"{caller}.{callee.name}"), context, body, steps)
 
 
 def _requirements(step: Step) -> Sequence[tuple[str, Span]]:
@@ -132,13 +115,13 @@ def aligned(type: Type) -> bool:
 
 def _unique(name: str, used: dict[str, int]) -> str:
     """A unique name: the name itself, or with a number appended; `used` maps each name to its last number."""
-    found, n = name, used.get(name, 0)
-    while found in used:
+    unique, n = name, used.get(name, 0)
+    while unique in used:
         n += 1
-        found = f"{name}.{n}"
+        unique = f"{name}.{n}"
     used[name] = n
-    used[found] = used.get(found, 0)
-    return found
+    used.setdefault(unique, 0)
+    return unique
 
 
 def reads(value: Expr) -> set[Tensor]:
@@ -146,20 +129,14 @@ def reads(value: Expr) -> set[Tensor]:
 
 
 def cost(value: Expr, most: int | None = None) -> int:
-    """The operations of a formula per element, index arithmetic left out: 0 for a pure rearrangement. Counting stops at
-    `most`.
-    """
-    count = 0
-    seen: set[int] = set()
+    """The operations of a formula per element, without index arithmetic, counted up to `most`."""
+    seen: set[Expr] = set()
     stack = [value]
+    count = 0
     while stack and (most is None or count <= most):
         e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if isinstance(e, Read):
-            continue
-        if not isinstance(e, (Number, Index)):
-            count += 1
-        stack.extend(children(e))
+        if e not in seen and not isinstance(e, Read):
+            seen.add(e)
+            count += not isinstance(e, (Number, Index))
+            stack += children(e)
     return count

@@ -10,6 +10,7 @@ materialized, one kernel each.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
@@ -51,10 +52,10 @@ def fuse(program: Formulas) -> Formulas:
             spans = tuple(dict.fromkeys([*fused, *_spans(step)]))
             step = replace(step, value=_put(step.value, inlined, measures), spans=spans)
             if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, []), measures):
-                other = _rival(step, uses[step.tensor], inlined) if step.tensor in measures.whole else None
-                if other is None or _terms(other) < _terms(step):
-                    if other is not None:
-                        kept.append(inlined.pop(other.tensor))
+                rival = _rival(step, uses[step.tensor], inlined) if step.tensor in measures.whole else None
+                if rival is None or _terms(rival) < _terms(step):
+                    if rival is not None:
+                        kept.append(inlined.pop(rival.tensor))
                     inlined[step.tensor] = step
                     continue
         kept.append(step)
@@ -72,41 +73,32 @@ Use = tuple[Step, Read | None, tuple[Index, ...]]
 
 def _uses(program: Formulas) -> dict[Tensor, list[Use]]:
     """The readers of each tensor: step, read node, and the indices in scope at the read."""
-    found: dict[Tensor, list[Use]] = {}
+    uses: defaultdict[Tensor, list[Use]] = defaultdict(list)
     for step in program.steps:
-        match step:
-            case Formula():
-                formula = step
-            case View(_, _, formula):
-                if cost(formula.value):
-                    found.setdefault(step.of, []).append((step, None, ()))
-                    continue
-            case Nest(_, operands, _):
-                for t in operands:
-                    found.setdefault(t, []).append((step, None, ()))
-                continue
-        distinct: set[object] = set()
+        if isinstance(step, Nest) or (isinstance(step, View) and cost(step.formula.value)):
+            for t in step.operands if isinstance(step, Nest) else (step.of,):
+                uses[t].append((step, None, ()))
+            continue
+        formula = step.formula if isinstance(step, View) else step
+        sites: dict[object, tuple[Read, tuple[Index, ...]]] = {}
         for read, scope in _reads(formula.value, formula.indices):
-            place = (read.tensor, *(structure(i) for i in read.indices))
-            if place not in distinct:
-                distinct.add(place)
-                found.setdefault(read.tensor, []).append((step, read, scope))
-    return found
+            sites.setdefault((read.tensor, *map(structure, read.indices)), (read, scope))
+        for read, scope in sites.values():
+            uses[read.tensor].append((step, read, scope))
+    return uses
 
 
 def _reads(value: Expr, scope: tuple[Index, ...]) -> Iterator[tuple[Read, tuple[Index, ...]]]:
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack = [(value, scope)]
     while stack:
         e, around = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if isinstance(e, Read):
-            yield e, around
-        elif isinstance(e, Reduce):
-            around = (*around, *e.indices)
-        stack.extend((c, around) for c in children(e))
+        if e not in seen:
+            seen.add(e)
+            if isinstance(e, Read):
+                yield e, around
+            inside = (*around, *e.indices) if isinstance(e, Reduce) else around
+            stack.extend((c, inside) for c in children(e))
 
 
 class _Measures:
@@ -115,8 +107,7 @@ class _Measures:
     def __init__(self) -> None:
         self.nodes: dict[Tensor, int] = {}  # an upper bound
         self.whole: set[Tensor] = set()  # tensors with a reduction, or with a check of every element
-        self.depths: dict[int, int] = {}
-        self.kept: list[Expr] = []  # keeps expressions alive whose ids are keys of `depths`
+        self.depths: dict[Expr, int] = {}
 
     def add(self, formula: Formula, inlined: dict[Tensor, Formula]) -> None:
         """Measure a formula before its operands are fused into it."""
@@ -128,16 +119,13 @@ class _Measures:
 
     def too_large(self, formula: Formula) -> bool:
         most = processor().tuning.fused_nodes
-        if self.nodes[formula.tensor] > most and sum(1 for _ in walk(formula.value)) > most:
+        if self.nodes[formula.tensor] > most and len(walk(formula.value)) > most:
             return True
-        self.kept.append(formula.value)
         return depth(formula.value, self.depths) > MAX_DEPTH
 
 
 def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formula:
-    """The formula, renamed to the indices of an operand that it reads at its own indices, so that the operand fuses
-    unchanged.
-    """
+    """The formula over the indices of an operand that it reads at its own, so that this fuses unchanged."""
     for e in walk(formula.value):
         if isinstance(e, Read) and e.tensor in inlined and _same_indices(e, formula.indices):
             new = inlined[e.tensor].indices
@@ -149,24 +137,17 @@ def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formul
 
 def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> bool:
     sites = [(read, scope, step) for step, read, scope in uses if read is not None]
-    if not sites or len(sites) < len(uses):
+    if not sites or len(sites) < len(uses) or measures.too_large(formula):
         return False
-    if measures.too_large(formula):
-        return False
+    read, scope, step = sites[0]
+    single = len(sites) == 1
     if formula.tensor in measures.whole:
-        read, scope, step = sites[0]
-        return len(sites) == 1 and isinstance(step, Formula) and scope == step.indices and _same_indices(read, scope)
+        return single and isinstance(step, Formula) and scope == step.indices and _same_indices(read, scope)
     work = cost(formula.value, CHEAP)
-    if work == 0:
-        return True
-    once = all(_injective(read, scope) for read, scope, _ in sites)
-    return (once and len(sites) == 1) or (
-        work <= CHEAP
-        and (
-            once
-            or (len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1]) and not _is_transcendental(formula.value))
-        )
-    )
+    once = work == 0 or all(_injective(read, scope) for read, scope, _ in sites)
+    if work > CHEAP or once:
+        return once and (single or work <= CHEAP)
+    return single and _few_repeats(read, scope) and not _is_transcendental(formula.value)
 
 
 def _is_transcendental(value: Expr) -> bool:
@@ -185,11 +166,10 @@ def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) ->
 def _terms(formula: Formula) -> float:
     """The number of products that a formula's contraction adds up per element; 0 without a contraction."""
     for e in walk(formula.value):
-        if isinstance(e, Reduce) and e.function == "add":
-            product = e.body.then if isinstance(e.body, When) else e.body
-            match product:
-                case Apply("mul", (a, b), _) if _crossed(a, b, formula.indices):
-                    return prod(i.extent if isinstance(i.extent, int) else inf for i in e.indices)
+        match e:
+            case Reduce("add", indices, Apply("mul", (a, b)) | When(then=Apply("mul", (a, b)))):
+                if _crossed(a, b, formula.indices):
+                    return prod(i.extent if isinstance(i.extent, int) else inf for i in indices)
     return 0
 
 
@@ -199,24 +179,23 @@ def _crossed(a: Expr, b: Expr, indices: tuple[Index, ...]) -> bool:
     return bool(along[0] - along[1]) and bool(along[1] - along[0])
 
 
-def depth(value: Expr, known: dict[int, int] | None = None) -> int:
-    """The depth of an expression's operand graph; `known` caches depths by id."""
-    found = {} if known is None else known
+def depth(value: Expr, known: dict[Expr, int] | None = None) -> int:
+    """The depth of an expression's operand graph; `known` caches depths."""
+    depths = {} if known is None else known
     stack = [value]
     while stack:
         e = stack[-1]
-        waiting = [c for c in children(e) if id(c) not in found]
-        if waiting:
-            stack += waiting
+        unknown = [c for c in children(e) if c not in depths]
+        if unknown:
+            stack += unknown
         else:
-            found[id(e)] = 1 + max((found[id(c)] for c in children(e)), default=0)
+            depths[e] = 1 + max((depths[c] for c in children(e)), default=0)
             stack.pop()
-    return found[id(value)]
+    return depths[value]
 
 
 def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Test whether a read is at exactly the reader's indices, in order, and covers every element. Along one element
-    broadcasting reads at 0."""
+    """Test whether a read is at exactly the reader's indices, in order, or at 0 along one element, and covers all."""
     if len(read.indices) != len(scope) or not all(map(_is_index, read.indices, scope)):
         return False
     return all(same_size(i.extent, d) for i, d in zip(scope, read.tensor.shape, strict=True))
@@ -233,9 +212,7 @@ def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
 
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Test whether no reduction runs over the indices that the read lacks: a broadcast, whose value is hoisted. An
-    index along which an operand only may be broadcast is not lacking.
-    """
+    """Test whether no reduction runs over indices that the read lacks; where it may be broadcast it has them."""
     plain = {p for i in read.indices if (p := _plain(unrepeated(i))) is not None}
     return bool(scope) and scope[-1] in plain
 
@@ -270,38 +247,30 @@ def structure(e: Expr) -> object:
 
 def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Expr:
     """Replace reads of inlined tensors in a value; equal reads give one shared expression."""
-    return _with_made(value, inlined, measures, {})
-
-
-def _with_made(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures, made: dict[object, Expr]) -> Expr:
-    """Replace reads of inlined tensors, given the replacements of equal reads so far."""
+    values: dict[object, Expr] = {}
 
     def put(e: Expr) -> Expr | None:
         if not isinstance(e, Read) or e.tensor not in inlined:
             return None
-        at = tuple([_with_made(i, inlined, measures, made) for i in e.indices])
+        at = tuple([rewrite(i, put) for i in e.indices])
         place = (e.tensor, *map(structure, at))
-        if place not in made:
+        if place not in values:
             formula = inlined[e.tensor]
             there: dict[Expr, Expr] = {i: new for i, new in zip(formula.indices, at, strict=True) if i is not new}
-            fresh = substitute(formula.value, there)
-            made[place] = _fresh_folds(fresh) if e.tensor in measures.whole else fresh
-        return made[place]
+            value = substitute(formula.value, there)
+            values[place] = rewrite(value, _with_fresh_indices) if e.tensor in measures.whole else value
+        return values[place]
 
     return rewrite(value, put)
 
 
-def _fresh_folds(value: Expr) -> Expr:
-    """Reductions over fresh indices, so that a formula that is inlined twice shares no loop index."""
-    return rewrite(value, _fresh)
-
-
-def _fresh(e: Expr) -> Expr | None:
+def _with_fresh_indices(e: Expr) -> Expr | None:
+    """A reduction over fresh indices, so that a formula that is inlined twice shares no loop index."""
     if not isinstance(e, Reduce):
         return None
     new = tuple(Index(i.name, i.extent) for i in e.indices)
     body = substitute(e.body, dict(zip(e.indices, new, strict=True)))
-    return Reduce(e.function, new, _fresh_folds(body))
+    return Reduce(e.function, new, rewrite(body, _with_fresh_indices))
 
 
 def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]]:
@@ -309,15 +278,14 @@ def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]
     needed = set(program.results)
     live: list[Step] = []
     for step in reversed(steps):
-        tensors = step.tensors if isinstance(step, Nest) else (step.tensor,)
-        if needed.isdisjoint(tensors):
-            continue
-        live.append(step)
         match step:
-            case Formula(_, _, value):
-                needed |= reads(value)
-            case View(_, of, _):
-                needed.add(of)
-            case Nest(_, operands, _):
-                needed.update(operands)
+            case Formula(tensor, _, value):
+                tensors, operands = (tensor,), reads(value)
+            case View(tensor, of, _):
+                tensors, operands = (tensor,), (of,)
+            case Nest(tensors, operands, _):
+                pass
+        if not needed.isdisjoint(tensors):
+            live.append(step)
+            needed.update(operands)
     return live[::-1], needed

@@ -8,7 +8,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked
 from ...dialect.ir.diagnostics import Diagnostic
-from ...dialect.notation.expressions import Apply, Cast, Expr, Reduce, Tensor
+from ...dialect.notation.expressions import Apply, Cast, Reduce, Tensor
 from ...dialect.notation.interval import Interval, whole
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -25,15 +25,10 @@ from ..analysis.integer_ranges import Overflow, declared_range, interval, overfl
 from ..graph.inline import has_derivatives
 from .propagate_constants import propagate_constants
 
-NOUNS = {
-    "abs": "magnitude",
-    "add": "sum",
+NOUNS = {"abs": "magnitude", "add": "sum", "sub": "difference", "mul": "product", "neg": "negative"} | {
     "div": "quotient",
     "floordiv": "quotient",
-    "mul": "product",
-    "neg": "negative",
     "shl": "shifted value",
-    "sub": "difference",
 }
 
 
@@ -82,19 +77,11 @@ class Analysis:
             elif not (operator.has_nest() or isinstance(operator, (Calling, Clocked))):
                 (result,) = operation.results
                 value = operator.map(tensor).element(tensor(result)).value
-                note(result, self.value(operation, propagate_constants(value, constants), ranges, constants))
+                value = propagate_constants(value, constants)
+                for overflow in overflows(value, ranges, constants):
+                    self.overflowing.setdefault(operation, overflow)
+                note(result, interval(value, ranges, constants) if value.type.is_discrete else None)
         return [ranges.get(tensor(r)) or _anything(r) for r in function.results]
-
-    def value(
-        self,
-        operation: Operation,
-        value: Expr,
-        ranges: Mapping[Tensor, Interval],
-        constants: Mapping[Tensor, np.ndarray],
-    ) -> Interval | None:
-        for overflow in overflows(value, ranges, constants):
-            self.overflowing.setdefault(operation, overflow)
-        return interval(value, ranges, constants) if value.type.is_discrete else None
 
 
 def _anything(value: Value) -> Interval | None:
@@ -105,9 +92,8 @@ def _anything(value: Value) -> Interval | None:
 def possible_overflows(module: Module) -> list[Diagnostic]:
     """Warnings for the operations that may overflow, in functions without callers and in their callees."""
     analysis = Analysis(module)
-    callees = {
-        o.operator.callee for f in module.functions.values() for o in f.operations if isinstance(o.operator, Call)
-    }
+    operators = (o.operator for f in module.functions.values() for o in f.operations)
+    callees = {operator.callee for operator in operators if isinstance(operator, Call)}
     for function in module.functions.values():
         if function.name not in callees:
             analysis.function(_expanded(module, function))

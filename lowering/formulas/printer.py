@@ -31,12 +31,12 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
     for step in program.steps:
         match step:
             case Nest(tensors, operands, body, span):
-                given, made = ", ".join(map(names.of, operands)), declared(tensors)
+                given, results = ", ".join(map(names.of, operands)), declared(tensors)
                 if isinstance(step, LoopNest) and isinstance(step.program, Formulas):
-                    yield f"  {made} = loop {steps_text(step.steps, names)} of ({given})", (span,)
+                    yield f"  {results} = loop {steps_text(step.steps, names)} of ({given})", (span,)
                     yield from ((f"    {line}", (span,)) for line, _ in formula_lines(step.program))
                 else:
-                    yield f"  {made} = nest({given}) {{", (span,)
+                    yield f"  {results} = nest({given}) {{", (span,)
                     yield from ((line, (span,)) for line in block_lines(body, names, 2))
                     yield "  }", (span,)
             case View(tensor, of, formula):

@@ -17,7 +17,7 @@ from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.simplify import fold_constants
 from ...dialect.notation.traverse import over, rebuild
 
-_PARTIAL = ("div", "rem", "floordiv", "floormod")
+PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
 
 
 def propagate_constants(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
@@ -55,7 +55,7 @@ def _power(base: Expr, exponent: int) -> Expr:
 
 
 def _computed(e: Expr, function: str, operands: list[np.ndarray]) -> Expr:
-    if (function in _PARTIAL and operands[-1] == 0) or function not in SCALARS:
+    if (function in PARTIAL and operands[-1] == 0) or function not in SCALARS:
         return e
     with np.errstate(all="ignore"):
         return constant(np.asarray(SCALARS[function].numpy(*operands))[()], e.type)

@@ -47,12 +47,9 @@ def _added(x: Expr, half: int) -> Expr:
 def _rounding(e: Expr) -> tuple[Expr, int] | None:
     """The shifted operand and the shift distance of a rounding shift."""
     match e:
-        case Apply(
-            "add",
-            (Apply("shr", (x, Const(bits)), _), Apply("and", (Apply("shr", (same, Const(fewer)), _), Const(1)), _)),
-            _,
-        ):
-            return (x, int(bits)) if same is x and fewer == bits - 1 and x.type.signed else None
-        case Apply("add", (Apply("shr", (x, Const(1)), _), Apply("and", (same, Const(1)), _)), _):
-            return (x, 1) if same is x and x.type.signed else None
+        case Apply("add", (Apply("shr", (x, Const(bits))), Apply("and", (low, Const(1))))) if x.type.signed:
+            match low:
+                case Apply("shr", (same, Const(fewer))) if same is x and fewer == bits - 1:
+                    return x, int(bits)
+            return (x, 1) if low is x and bits == 1 else None
     return None

@@ -54,9 +54,7 @@ class _Sharing:
         return (s,)
 
     def changed(self, given: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:
-        """The expressions with their shared subexpressions named; the lets are appended to `lets`, definitions before
-        uses.
-        """
+        """The expressions with shared subexpressions named by `lets`, definitions before uses."""
         uses = _uses(given)
         if not any(n > 1 for n in uses.values()):
             return given
@@ -70,21 +68,18 @@ class _Sharing:
                 return var
             return new
 
-        return tuple(done[id(e)] if id(e) in done else rebuild(e, named, done) for e in given)
+        return tuple(rebuild(e, named, done) for e in given)
 
 
 def _uses(given: tuple[Expr, ...]) -> Counter[int]:
     """The number of uses of each node that computes elements, as an operand or as one of the expressions."""
     uses: Counter[int] = Counter(id(e) for e in given)
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack = list(given)
     while stack:
         e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if isinstance(e, (Apply, Cast, Bitcast, Check, When)):
-            for c in children(e):
-                uses[id(c)] += 1
-                stack.append(c)
+        if e not in seen and isinstance(e, (Apply, Cast, Bitcast, Check, When)):
+            seen.add(e)
+            uses.update(map(id, children(e)))
+            stack += children(e)
     return uses

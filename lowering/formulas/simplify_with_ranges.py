@@ -59,9 +59,8 @@ def _simplified(e: Expr, new: Expr, found: Interval | None, range_of: Callable[[
         case Cast(Cast(x, type), narrow) if type is I64 and narrow is I32 is x.type:
             return x
         case Apply("max" | "min" as which, (a, b), _) if isinstance(e, Apply):
-            one, other = map(range_of, e.operands)
+            one, other = map(range_of, e.operands if which == "max" else e.operands[::-1])
             if one is not None and other is not None:
-                one, other = (one, other) if which == "max" else (other, one)
                 if one.low >= other.high:
                     return a
                 if other.low >= one.high:

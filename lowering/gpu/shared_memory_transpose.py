@@ -30,9 +30,9 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, vector_loop
+from ...dialect.notation.simplify import linear_index
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
-from ..analysis.linear_index import linear_index
 from ..analysis.parallel_loops import THREADS, independent_loops
 from ..contraction.vnni_packing import divided
 from ..passes import scheduled_gpu_pass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.builtin import Const, Data
+from ...dialect.builtin import Const
 from ...dialect.ir.attributes import attribute_text
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ..passes import graph_pass
@@ -40,7 +40,8 @@ def _key(operation: Operation) -> object | None:
         return None
     types = tuple(r.known_type.key for r in operation.results)
     if isinstance(operator, Const):
-        return "const", types, _data(operator.data)
+        data = operator.data
+        return "const", types, data.array.tobytes() if data.array.nbytes <= 1 << 16 else id(data)
     attributes = tuple((f.name, attribute_text(v)) for f, v in operator.attributes())
     operands = tuple(_operand(v) for _, v in operator.operands())
     return operator.name, attributes, operands, types
@@ -48,7 +49,3 @@ def _key(operation: Operation) -> object | None:
 
 def _operand(value: Value) -> object:
     return ("literal", value.known_type.key, repr(value.value)) if isinstance(value, Literal) else value
-
-
-def _data(data: Data) -> object:
-    return data.array.tobytes() if data.array.nbytes <= 1 << 16 else id(data)

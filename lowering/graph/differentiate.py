@@ -9,7 +9,7 @@ pullbacks. Callees are expanded first, derivatives included, so derivatives of d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
@@ -32,6 +32,7 @@ from .dce import live_operations
 from .inline import has_derivatives
 
 Nodes = dict[Value, Node]
+Paths = dict[Value, Value | None]  # the values that depend on some, each with the operand through which it does
 
 
 @graph_pass
@@ -41,9 +42,7 @@ def differentiate(function: Function, context: Context) -> Function:
 
 
 def expand_derivatives(module: Module, function: Function) -> Module:
-    """The module with a function's calls and derivatives replaced by ordinary operations, if it has derivatives. Steps of
-    loops that run backwards are new functions.
-    """
+    """The module with a function's derivatives and calls expanded; steps of loops run backwards are new functions."""
     if not has_derivatives(module, function):
         return module.with_functions({**module.functions, function.name: function})
     builder, module = Builder(prefix="g"), module.with_functions(dict(module.functions))
@@ -67,11 +66,10 @@ def _replay(builder: Builder, module: Module, function: Function, arguments: Seq
                 results = _derive(builder, module, operator, operation)
             case Call():
                 results = _replay(builder, module, module.functions[operator.callee], operator.arguments)
-            case Calling():
-                callee = called(module, operator)
-                known_types = operator.with_signature(callee.argument_types, callee.result_types)
-                results = builder.add(known_types, operation.span, [r.name for r in operation.results])
             case _:
+                if isinstance(operator, Calling):
+                    callee = called(module, operator)
+                    operator = operator.with_signature(callee.argument_types, callee.result_types)
                 results = builder.add(operator, operation.span, [r.name for r in operation.results])
         known.update(zip(operation.results, results, strict=True))
     return [value(r) for r in function.results]
@@ -93,27 +91,20 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     seeds = [builder.node(s) for s in operator.seeds(count)]
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
     rules = Rules(builder, operator.name, operation.at("callee"), module)
-    found = (
-        rules.forward(operations, dict(zip(by, seed, strict=True)), results)
-        if isinstance(operator, ROp)
-        else rules.reverse(operations, by, results, seed)
-    )
-    of = results if isinstance(operator, ROp) else by
-    found = [builder.of_type(node, value.known_type) for node, value in zip(found, of, strict=True)]
+    if isinstance(operator, ROp):
+        found, of = rules.forward(operations, dict(zip(by, seed, strict=True)), results), results
+    else:
+        found, of = rules.reverse(operations, by, results, seed), by
+    derivatives = [builder.of_type(node, v.known_type).value for node, v in zip(found, of, strict=True)]
     builder.span = outer
-    return [n.value for n in found]
+    return derivatives
 
 
 class Rules:
-    """Pullbacks, composed over recorded operations. `asked` is the operator that takes the derivative, at `span`, for
-    diagnostics. The module has the functions that loops call, and is given those of loops that run backwards.
-    """
+    """Pullbacks over recorded operations, of a `derivative` at `span`; loops that run backwards join the module."""
 
-    def __init__(self, builder: Builder, asked: str, span: Span, module: Module) -> None:
-        self.builder = builder
-        self.asked = asked
-        self.span = span
-        self.module = module
+    def __init__(self, builder: Builder, derivative: str, span: Span, module: Module) -> None:
+        self.builder, self.derivative, self.span, self.module = builder, derivative, span, module
 
     def reverse(
         self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]
@@ -129,7 +120,7 @@ class Rules:
                 self._pull(operation, active, found)
         return [found[v] if v in found else self.zeros(v) for v in by]
 
-    def _pull(self, operation: Operation, active: Mapping[Value, Value | None], found: Nodes) -> None:
+    def _pull(self, operation: Operation, active: Paths, found: Nodes) -> None:
         operands = [v for _, v in operation.operator.operands()]
         if not any(v in active for v in operands):
             return
@@ -139,25 +130,20 @@ class Rules:
             if cotangent is not None and value in active:
                 if not isinstance(cotangent, Node):
                     scalar_op = getattr(operation.operator, "scalar_op", None)
-                    which = f"{operation.operator.name} of {scalar_op}" if scalar_op else operation.operator.name
+                    which = operation.operator.name + (f" of {scalar_op}" if scalar_op else "")
                     self._missing(operation, active, f"{which} by %{value.name}")
                 self._accumulate(found, value, cotangent)
 
-    def _pulled(
-        self, operation: Operation, active: Mapping[Value, Value | None], cotangents: Sequence[Node]
-    ) -> Sequence[Any]:
+    def _pulled(self, operation: Operation, active: Paths, cotangents: Sequence[Node]) -> Sequence[Any]:
         """The cotangents of the operands."""
         nodes, results = self._nodes(operation)
         if isinstance(operation.operator, Scan):
-            return self._rule(
-                operation, active, lambda: self._of_scan(operation, operation.operator, active, cotangents)
-            )
+            return self._rule(operation, active, lambda: self._of_scan(operation, active, cotangents))
         return self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
 
-    def _of_scan(
-        self, operation: Operation, scan: Any, active: Mapping[Value, Value | None], cotangents: Sequence[Node]
-    ) -> list[Node | None]:
+    def _of_scan(self, operation: Operation, active: Paths, cotangents: Sequence[Node]) -> list[Node | None]:
         """By a scan from the last step to the first, whose step pulls back cotangents through the callee."""
+        scan: Any = operation.operator
         carry, shared = scan.carry, scan.carry + scan.scan
         floats = [not v.known_type.element.is_discrete for v in scan.arguments]
         given = [n for n in range(carry) if floats[n]]  # the cotangents that steps pass on, of carried values
@@ -175,7 +161,7 @@ class Rules:
             seeds.update({n: inner.node(next(rest)) for n in seeded})
             values += rest
             results = _replay(inner, self.module, callee, values)
-            rules = Rules(inner, self.asked, self.span, self.module)
+            rules = Rules(inner, self.derivative, self.span, self.module)
             by = [values[n] for n in (*given, *sums, *slices)]
             found = rules.reverse([*inner.operations], by, [results[n] for n in seeds], [*seeds.values()])
             pulled = iter(n.value for n in found)
@@ -189,8 +175,8 @@ class Rules:
         types = [*(v.known_type for v in start), *sliced, *(v.known_type for v in scan.arguments[shared:])]
         back = self._function(f"{callee.name}.vjp", types, step)
         trips = None if scanned else scan.trips
-        made = Scan(tuple(operands), Symbol(back.name), len(start), len(scanned), trips, not scan.reverse)
-        found = self.builder.add(made.with_signature(back.argument_types, back.result_types))
+        reverse_scan = Scan(tuple(operands), Symbol(back.name), len(start), len(scanned), trips, not scan.reverse)
+        found = self.builder.add(reverse_scan.with_signature(back.argument_types, back.result_types))
         places = dict(zip((*given, *sums, *slices), found, strict=True))
         return [self.builder.node(places[n]) if n in places else None for n in range(len(floats))]
 
@@ -204,8 +190,8 @@ class Rules:
             return [*_replay(inner, self.module, callee, arguments), *kept]
 
         keeps = self._function(f"{callee.name}.kept", callee.argument_types, step)
-        made = replace(scan, callee=Symbol(keeps.name)).with_signature(keeps.argument_types, keeps.result_types)
-        results = self.builder.add(made, operation.span)
+        keeping = replace(scan, callee=Symbol(keeps.name)).with_signature(keeps.argument_types, keeps.result_types)
+        results = self.builder.add(keeping, operation.span)
         new, count = self.builder.operations.pop(), len(operation.results)
         at = next(n for n, o in enumerate(self.builder.operations) if o.results == operation.results)
         self.builder.operations[at] = replace(new, results=(*operation.results, *results[count:]))
@@ -233,9 +219,8 @@ class Rules:
         found = {v: s.like(self.builder.node(v)).into(tangent_type(v.known_type).element) for v, s in seeds.items()}
         for operation in operations:
             operands = [v for _, v in operation.operator.operands()]
-            if not any(v in found for v in operands) or all(
-                r.known_type.element.is_discrete for r in operation.results
-            ):
+            discrete = all(r.known_type.element.is_discrete for r in operation.results)
+            if discrete or not any(v in found for v in operands):
                 continue
             tangents = [found.get(v) for v in operands]
             for value, tangent in zip(operation.results, self._push(operation, active, tangents), strict=True):
@@ -243,9 +228,7 @@ class Rules:
                     found[value] = tangent.like(self.builder.node(value)).into(value.known_type.element)
         return [found[v] if v in found else self.zeros(v) for v in results]
 
-    def _push(
-        self, operation: Operation, active: Mapping[Value, Value | None], tangents: list[Node | None]
-    ) -> Sequence[Node | None]:
+    def _push(self, operation: Operation, active: Paths, tangents: list[Node | None]) -> Sequence[Node | None]:
         if type(operation.operator).pushforward is not Operator.pushforward:
             nodes, results = self._nodes(operation)
             return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))
@@ -265,7 +248,7 @@ class Rules:
         self.builder.span = operation.span
         return operation.operator.map(self.builder.node), [self.builder.node(r) for r in operation.results]
 
-    def _rule(self, operation: Operation, active: Mapping[Value, Value | None], rule: Any) -> Any:
+    def _rule(self, operation: Operation, active: Paths, rule: Any) -> Any:
         try:
             return rule()
         except NotImplementedError as e:
@@ -273,15 +256,15 @@ class Rules:
         except Undecided:
             self._missing(operation, active, f"{operation.operator.name} of sizes that are not known")
 
-    def _missing(self, operation: Operation, active: Mapping[Value, Value | None], what: str) -> NoReturn:
+    def _missing(self, operation: Operation, active: Paths, what: str) -> NoReturn:
         message = f"{what} has no derivative; it is on the path {path(operation, active)}"
-        code = f"{self.asked}.rule"
+        code = f"{self.derivative}.rule"
         raise VerifyError([Diagnostic(message, self.span, code, (Note("the operation", operation.span),))]) from None
 
 
-def reached(operations: Sequence[Operation], by: Sequence[Value]) -> dict[Value, Value | None]:
+def reached(operations: Sequence[Operation], by: Sequence[Value]) -> Paths:
     """The values that depend on `by`, each with the operand through which it does."""
-    found: dict[Value, Value | None] = dict.fromkeys(by)
+    found: Paths = dict.fromkeys(by)
     for operation in operations:
         through = next((v for _, v in operation.operator.operands() if v in found), None)
         if through is not None:
@@ -289,7 +272,7 @@ def reached(operations: Sequence[Operation], by: Sequence[Value]) -> dict[Value,
     return found
 
 
-def path(operation: Operation, active: Mapping[Value, Value | None]) -> str:
+def path(operation: Operation, active: Paths) -> str:
     """The path from the argument to the operation, in the values' names, for diagnostics."""
     names: list[str] = []
     value: Value | None = operation.results[0]

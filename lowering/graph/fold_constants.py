@@ -22,10 +22,7 @@ from ..passes import graph_pass
 def fold_constants(function: Function) -> Function:
     """The function with operations on constants replaced by constants."""
     known: dict[Value, np.ndarray] = {}
-    made: list[Operation] = []
-    for operation in function.operations:
-        made += _folded(operation, known)
-    return replace(function, operations=tuple(made))
+    return replace(function, operations=tuple(new for o in function.operations for new in _folded(o, known)))
 
 
 def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operation]:
@@ -34,20 +31,19 @@ def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operat
         known[operation.results[0]] = operator.data.array
         return [operation]
     operands = [v for _, v in operator.operands()]
-    constant = all(isinstance(v, Literal) or v in known for v in operands)
-    if not operands or not constant or isinstance(operator, Calling) or not _worth_it(operation):
+    is_constant = all(isinstance(v, Literal) or v in known for v in operands)
+    if not operands or not is_constant or isinstance(operator, Calling) or not _worth_it(operation):
         return [operation]
     try:
         with np.errstate(all="ignore"):
             found = operator.map(lambda v: v.array if isinstance(v, Literal) else known[v]).reference()
     except Unmet:
         return [operation]
-    constants = []
+    constants: list[Operation] = []
     for result, array in zip(operation.results, found if isinstance(found, tuple) else (found,), strict=True):
         known[result] = np.ascontiguousarray(array).reshape(array.shape)
-        constants.append(
-            replace(operation, operator=Const(Data(known[result]), result.known_type), results=(result,), declared=None)
-        )
+        constant = Const(Data(known[result]), result.known_type)
+        constants.append(replace(operation, operator=constant, results=(result,), declared=None))
     return constants
 
 

@@ -9,6 +9,7 @@ padded elements become zx. Pays always: products of bytes go to the byte dot pro
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,10 @@ FOLDED = ("quant.conv2d", "quant.dense")
 @graph_pass
 def fold_zero_points(function: Function) -> Function:
     """The function with zero points of constant weights folded into biases."""
-    known: dict[Value, np.ndarray] = {}
-    made: list[Operation] = []
-    for operation in function.operations:
-        if isinstance(operation.operator, Const):
-            known[operation.results[0]] = operation.operator.data.array
-        made += _folded(operation, known) if operation.operator.name in FOLDED else [operation]
-    return replace(function, operations=tuple(made))
+    constants = [o for o in function.operations if isinstance(o.operator, Const)]
+    known = {o.results[0]: o.operator.data.array for o in constants if isinstance(o.operator, Const)}
+    folded = (_folded(o, known) if o.operator.name in FOLDED else [o] for o in function.operations)
+    return replace(function, operations=tuple(chain.from_iterable(folded)))
 
 
 def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operation]:
@@ -43,20 +41,13 @@ def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operat
 
     w, zx, zw = (constant(v) for v in (o.w, o.x_zero_point, o.w_zero_point))
     x = o.x.known_type.element
-    if (
-        w is None
-        or zx is None
-        or zw is None
-        or zx.ndim
-        or x not in (I8, UI8)
-        or o.map(lambda v: v.known_type).acc is not I32
-    ):
+    if w is None or zx is None or zw is None or zx.ndim:
+        return [operation]
+    if x not in (I8, UI8) or o.map(lambda v: v.known_type).acc is not I32:
         return [operation]
     pads, zero = any(getattr(o, "padding", ())), int(zx)
     values = w.astype(np.int64) - zw.astype(np.int64).reshape(-1, *(1,) * (w.ndim - 1))
-    to = next(
-        (e for e in (I8, UI8) if values.size and e.limits[0] <= values.min() and values.max() <= e.limits[1]), None
-    )
+    to = next((e for e in (I8, UI8) if values.size and np.array_equal(values, values.astype(e.dtype))), None)
     if to is None or not x.limits[0] <= zero <= x.limits[1] or not (zero or zw.any() or (pads and o.layout == "NHWC")):
         return [operation]
     builder, name = Builder(span=operation.span), operation.results[0].name
@@ -75,20 +66,13 @@ def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operat
         new["bias"] = array(bias + offset, "bias")
     else:
         moved = array(offset, "offset")
-        new["bias"] = moved if o.bias is None else add(_sum(o.bias, moved), "bias")
+        plus: Any = OPERATORS["theano.elemwise"]
+        new["bias"] = moved if o.bias is None else add(plus((o.bias, moved), scalar_op="add"), "bias")
     if pads:
         top, left, bottom, right = o.padding
-        around = (
-            [(0, top, left, 0), (0, bottom, right, 0)]
-            if o.layout == "NHWC"
-            else [(0, 0, top, left), (0, 0, bottom, right)]
-        )
+        around = [(top, left), (bottom, right)]
+        around = [(0, *pads, 0) if o.layout == "NHWC" else (0, 0, *pads) for pads in around]
         value = array(np.array(zero, np.int32), "padding")
         pad: Any = OPERATORS["quant.pad"]
         new["x"], new["padding"] = add(pad(o.x, value, *around), "padded"), (0, 0, 0, 0)
     return [*builder.operations, replace(operation, operator=replace(o, **new))]
-
-
-def _sum(a: Value, b: Value) -> Any:
-    add: Any = OPERATORS["theano.elemwise"]
-    return add((a, b), scalar_op="add")

@@ -24,15 +24,13 @@ def inline(function: Function, context: Context) -> Function:
 
 
 def inline_calls(module: Module, function: Function) -> Function:
-    """The function with every call replaced by the callee's operations, types inferred again for the sizes of this
-    call.
-    """
+    """The function with calls replaced by operations, types inferred again for the sizes of each call."""
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
     expanded = _expand(module, function)
-    calls = any(isinstance(o.operator, Calling) for o in expanded.operations)
-    others = module.functions if calls else {}
-    return verify(Module({**others, function.name: expanded}, module.filename)).functions[function.name]
+    loops = any(isinstance(o.operator, Calling) for o in expanded.operations)
+    callees = module.functions if loops else {}
+    return verify(Module({**callees, function.name: expanded}, module.filename)).functions[function.name]
 
 
 def _expand(module: Module, function: Function) -> Function:

@@ -42,12 +42,12 @@ def simplify(function: Function) -> Function:
 def _simplest(operation: Operation, defined: dict[Value, Operator[Value]]) -> Value | Operator[Value]:
     """An existing value of the same type that equals the operation's result, or else the simplest operator for it."""
     operator = operation.operator
-    wanted = operation.results[0].known_type.key if len(operation.results) == 1 else None
+    type_key = operation.results[0].known_type.key if len(operation.results) == 1 else None
     for _ in range(MOST_STEPS):
         simpler = None if operator.destroys() else operator.simplified(defined.get)
         if isinstance(simpler, Value):
-            return operator if isinstance(simpler, Literal) or simpler.known_type.key != wanted else simpler
-        if simpler is None or type_operation(replace(operation, operator=simpler))[0].key != wanted:
+            return operator if isinstance(simpler, Literal) or simpler.known_type.key != type_key else simpler
+        if simpler is None or type_operation(replace(operation, operator=simpler))[0].key != type_key:
             return operator
         operator = simpler
     return operator

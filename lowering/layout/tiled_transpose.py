@@ -47,7 +47,6 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import alignment, reads, stores, stride
-from ..loops.collapse import is_whole
 from ..loops.nontemporal_stores import is_large
 from ..loops.vectorize import independent
 from ..passes import kernel_pass
@@ -88,9 +87,8 @@ def _chain(s: ir.For) -> Iterator[ir.For]:
 def _crosses(outer: ir.For, inner: ir.For) -> bool:
     """Test whether reads are contiguous along the outer loop, and stores along the inner one."""
     body = inner.body
-    if not (is_whole(outer) and is_whole(inner)) or any(
-        isinstance(s, (ir.For, ir.If, ir.Alloc)) for s in ir.statements(body)
-    ):
+    nested = any(isinstance(s, (ir.For, ir.If, ir.Alloc)) for s in ir.statements(body))
+    if nested or not (outer.is_whole and inner.is_whole):
         return False
     if not isinstance(body[-1], ir.Store) or sum(1 for _ in stores(body)) > 1:
         return False

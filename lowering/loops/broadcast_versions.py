@@ -25,20 +25,18 @@ from .substitute_sizes import substitute_sizes
 
 @kernel_pass
 def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | None:
-    """A version for equal sizes and one for others; with `float_sums` only where the order of float sums depends on it.
-    None if no sizes are broadcast against each other."""
+    """A version for equal sizes and one for others, or None; with `float_sums` only where float sums depend on it."""
     return None if float_sums and not reduces_floats(kernel) else versions(kernel, _versions(kernel))
 
 
 def _versions(kernel: Kernel) -> list[Kernel]:
-    equal = _for_equalbroadcast_sizes(kernel)
-    if equal is None:
+    if (found := _with_equal_sizes(kernel)) is None:
         return [kernel]
-    made, condition = equal
-    return [*_versions(replace(made, name=f"{kernel.name}.equal").only(condition)), kernel.only(~condition)]
+    equal, condition = found
+    return [*_versions(replace(equal, name=f"{kernel.name}.equal").only(condition)), kernel.only(~condition)]
 
 
-def _for_equalbroadcast_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
+def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     """The kernel for where the sizes that are broadcast are equal, and the test that they are."""
     same: dict[object, Dim] = {}
     tests: list[Expr] = []
@@ -54,7 +52,7 @@ def _for_equalbroadcast_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     condition = both(*tests)
     if not isinstance(condition, Expr):
         return None
-    equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _unrepeated)))
+    equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _whole)))
     return substitute_sizes(equal, lambda n: same.get(_key(n), n)), condition
 
 
@@ -67,7 +65,7 @@ def broadcast_sizes(block: Block) -> dict[Expr, dict[object, Size]]:
     return found
 
 
-def _unrepeated(e: Expr) -> Expr | None:
+def _whole(e: Expr) -> Expr | None:
     return None if repeated(e) is None else unrepeated(e)
 
 

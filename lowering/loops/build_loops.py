@@ -9,6 +9,7 @@ expression.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import count
 
 from ...dialect.ir.types import F32, F64, UI8
@@ -18,9 +19,12 @@ from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import children, walk, with_children
 from ..formulas.build_formulas import reads
+from ..formulas.propagate_constants import PARTIAL
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 from ..passes import declare
+
+LOWERED = (ex.Reduce, ex.When, ex.Check)  # to statements, as "rarely" is
 
 
 @declare("loops", Formulas)
@@ -39,9 +43,8 @@ def build_loops(program: Formulas) -> Plan:
             case LoopNest():
                 kernels += _loop(step, name)
             case Nest(tensors, operands, body, span):
-                kernels.append(
-                    ir.Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span, spans=(span,))
-                )
+                parameters = (*sorted_tensors(set(operands)), *tensors)
+                kernels.append(ir.Kernel(name, parameters, body, len(tensors), span, spans=(span,)))
     results: list[ex.Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:
@@ -77,24 +80,11 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     read = sorted_tensors({*operands, *(carried if copies else ())})
     plan = nest.program
     assert isinstance(plan, Plan)
-    spares = tuple(
-        ex.Tensor(f"{r.name}.next", r.shape, r.element, "heap")
-        for r in plan.results[: len(plan.results) if copies else steps.carry]
-    )
-    places = tuple(map(read.index, operands))
-    loop = ir.Loop(
-        name,
-        (*read, *nest.tensors),
-        (),
-        len(nest.tensors),
-        nest.span,
-        spans=(nest.span,),
-        scheduled=True,
-        steps=steps,
-        operands=places,
-        scratch=(*spares, ex.Tensor("workspace", (0,), UI8, "heap")),
-    )
-    return [*copies, loop.with_plan(plan)]
+    stored = plan.results if copies else plan.results[: steps.carry]
+    spares = tuple(ex.Tensor(f"{r.name}.next", r.shape, r.element, "heap") for r in stored)
+    loop = ir.Loop(name, (*read, *nest.tensors), (), len(nest.tensors), nest.span, spans=(nest.span,), scheduled=True)
+    places, scratch = tuple(map(read.index, operands)), (*spares, ex.Tensor("workspace", (0,), UI8, "heap"))
+    return [*copies, replace(loop, steps=steps, operands=places, scratch=scratch).with_plan(plan)]
 
 
 def build_nest(formula: Formula, name: str) -> ir.Kernel:
@@ -103,19 +93,9 @@ def build_nest(formula: Formula, name: str) -> ir.Kernel:
     body: list[ir.Statement] = []
     value = lower.value(in_primitives(formula.value), body, {})
     body.append(ir.Store(formula.tensor, formula.indices, value))
-    block: ir.Block = tuple(body)
-    for index in reversed(formula.indices):
-        block = (ir.For(index, block),)
-    return share_subexpressions(
-        ir.Kernel(
-            name,
-            (*sorted_tensors(reads(formula.value)), formula.tensor),
-            block,
-            1,
-            formula.span,
-            spans=formula.spans or (formula.span,),
-        )
-    )
+    parameters = (*sorted_tensors(reads(formula.value)), formula.tensor)
+    nest, spans = ir.nested(formula.indices, tuple(body)), formula.spans or (formula.span,)
+    return share_subexpressions(ir.Kernel(name, parameters, nest, 1, formula.span, spans=spans))
 
 
 def sorted_tensors(tensors: Collection[ex.Tensor]) -> list[ex.Tensor]:
@@ -129,14 +109,12 @@ class _Lowering:
         self.names = count()
 
     def value(self, e: ex.Expr, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
-        """The expression without reductions, guards and checks; the statements that compute those are appended to
-        `out`, in order.
-        """
+        """The expression without reductions, guards and checks; statements that compute those go to `out`, in order."""
         if isinstance(e, (ex.Const, ex.Extent, ex.Index)):
             return e
         if id(e) in done:
             return done[id(e)]
-        if not any(isinstance(c, (ex.Reduce, ex.When, ex.Check)) or _is_rare(c) for c in walk(e)):
+        if not any(isinstance(c, LOWERED) or getattr(c, "function", "") == "rarely" for c in walk(e)):
             return e
         match e:
             case ex.Reduce():
@@ -154,28 +132,24 @@ class _Lowering:
         return new
 
     def reduction(self, e: ex.Reduce, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
-        acc = ir.accumulator(f"acc{next(self.names)}", e.type)
-        out += [ir.Alloc(acc), ir.assign(acc, ir.identity(e.function, e.type))]
-        out.append(self.loops(e, acc, done))
-        return acc[()]
-
-    def loops(self, e: ex.Reduce, acc: ex.Tensor, done: dict[int, ex.Expr]) -> ir.Statement:
+        acc, start = ir.accumulator(f"acc{next(self.names)}", e.type), ir.identity(e.function, e.type)
         inner: list[ir.Statement] = []
         match e.body:
-            case ex.When(condition, then, ex.Const(value)) if value == _value(ir.identity(e.function, e.type)):
+            case ex.When(condition, then, ex.Const(value)) if value == start.value:
                 # outside the guard the reduced value is the identity: skip the update there
                 test = self.value(condition, inner, dict(done))
-                guarded: list[ir.Statement] = []
-                reduced = self.value(then, guarded, dict(done))
-                guarded.append(accumulate(e.function, acc, reduced))
-                inner.append(ir.If(test, tuple(guarded)))
+                inner.append(ir.If(test, self.update(e, then, acc, [], done)))
+                body = tuple(inner)
             case _:
-                reduced = self.value(e.body, inner, dict(done))
-                inner.append(accumulate(e.function, acc, reduced))
-        block: ir.Block = tuple(inner)
-        for index in reversed(e.indices):
-            block = (ir.For(index, block),)
-        return block[0]
+                body = self.update(e, e.body, acc, inner, done)
+        out += [ir.Alloc(acc), ir.assign(acc, start), *ir.nested(e.indices, body)]
+        return acc[()]
+
+    def update(
+        self, e: ex.Reduce, value: ex.Expr, acc: ex.Tensor, out: list[ir.Statement], done: dict[int, ex.Expr]
+    ) -> ir.Block:
+        reduced = self.value(value, out, dict(done))
+        return (*out, accumulate(e.function, acc, reduced))
 
     def branch(self, e: ex.When, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
         condition = self.value(e.condition, out, done)
@@ -204,10 +178,6 @@ class _Lowering:
         return chosen[()]
 
 
-def _is_rare(e: ex.Expr) -> bool:
-    return isinstance(e, ex.Apply) and e.function == "rarely"
-
-
 def accumulate(function: str, acc: ex.Tensor, value: ex.Expr) -> ir.Statement:
     """acc = function(acc, value); a product summed in f32 or f64 becomes a fused multiply-add, rounded once."""
     match value:
@@ -216,21 +186,12 @@ def accumulate(function: str, acc: ex.Tensor, value: ex.Expr) -> ir.Statement:
     return ir.update(function, acc, value)
 
 
-def _value(e: ex.Expr) -> object:
-    return e.value if isinstance(e, ex.Const) else None
-
-
-_PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
-
-
 def is_speculatable(e: ex.Expr) -> bool:
-    """Test whether evaluating the expression is defined and cheap even if its value is not used (LLVM:
-    isSafeToSpeculativelyExecute).
-    """
+    """Test whether evaluation is defined and cheap even if unused (LLVM's isSafeToSpeculativelyExecute)."""
     for node in walk(e):
         match node:
             case ex.Apply(function, _, type):
-                if function in _PARTIAL and type.kind != "float":
+                if function in PARTIAL and type.kind != "float":
                     return False
             case ex.Const() | ex.Index() | ex.Extent() | ex.Cast() | ex.Bitcast():
                 pass

@@ -16,7 +16,7 @@ from functools import lru_cache
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
-from ...dialect.notation.traverse import children, rewrite
+from ...dialect.notation.traverse import children
 from ..analysis.accesses import allocated, depends, every_access, stores
 from ..passes import kernel_pass
 from .inline_lets import inline_lets
@@ -26,7 +26,7 @@ from .inline_lets import inline_lets
 def collapse(kernel: ir.Kernel) -> ir.Kernel:
     kernel = _without_unit_axes(kernel.with_body(_without_single(kernel.body)))
     while (pair := next(_pairs(kernel), None)) is not None:
-        kernel = _joined(kernel, *pair)
+        kernel = _joined(kernel, *pair).kernel
     return kernel
 
 
@@ -38,9 +38,7 @@ def collapsed(kernel: ir.Kernel) -> ir.Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """A kernel whose two innermost loops over elements are collapsed; the single indices are still used where they
-    were.
-    """
+    """A kernel whose two innermost loops over elements are collapsed; uses of the single indices remain."""
 
     kernel: ir.Kernel
     outer: Index
@@ -49,57 +47,39 @@ class Joined:
 
 
 def join(kernel: ir.Kernel) -> Joined | None:
-    """Collapse the two innermost loops over elements if every result has their indices side by side; the single indices
-    remain.
-    """
-    loops = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
-    for outer in loops:
-        match outer.body:
-            case (ir.For() as inner,) if is_whole(outer) and is_whole(inner) and not _holds_only_a_loop(inner):
-                own = allocated(inner.body)
-                axes = {t: a for t, a in _places(kernel, outer, inner).items() if a is not None}
-                if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in own}:
-                    joined = _joined(kernel, outer, inner, axes)
-                    (index,) = {s.index for s in ir.statements(joined.body) if isinstance(s, ir.For)} - {
-                        s.index for s in loops
-                    }
-                    return Joined(joined, outer.index, inner.index, index)
+    """Collapse the two innermost loops over elements if every result has their indices side by side."""
+    for outer in ir.statements(kernel.body):
+        match outer:
+            case ir.For(body=(ir.For(body=(first, *rest)) as inner,)) if outer.is_whole and inner.is_whole:
+                own, found = allocated(inner.body), dict[Tensor, int | None]()
+                for tensor, at in every_access(kernel.body):
+                    axis = _axis(tensor, at, outer.index, inner.index)
+                    found[tensor] = axis if found.setdefault(tensor, axis) == axis else None
+                axes = {t: a for t, a in found.items() if a is not None}
+                elements = bool(rest) or not isinstance(first, ir.For)
+                if elements and axes.keys() >= {s.tensor for s in stores(inner.body)} - own:
+                    return _joined(kernel, outer, inner, axes)
     return None
-
-
-def _holds_only_a_loop(s: ir.For) -> bool:
-    return len(s.body) == 1 and isinstance(s.body[0], ir.For)
 
 
 @lru_cache(maxsize=4)
 def flatten(kernel: ir.Kernel) -> ir.Kernel:
     """Collapse the two innermost loops over elements; the single indices are computed from the joined one."""
-    made = join(kernel)
-    if made is None:
+    joined = join(kernel)
+    if joined is None:
         return kernel
-    width = as_index(made.inner.extent)
-    values: dict[Expr, Expr] = {made.outer: made.index // width, made.inner: made.index % width}
-    return made.kernel.with_body(ir.substitute_block(made.kernel.body, values))
+    width = as_index(joined.inner.extent)
+    values: dict[Expr, Expr] = {joined.outer: joined.index // width, joined.inner: joined.index % width}
+    return joined.kernel.with_body(ir.substitute_block(joined.kernel.body, values))
 
 
-def _places(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int | None]:
-    """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if they do
-    not.
-    """
-    i, j = outer.index, inner.index
-    found: dict[Tensor, int | None] = {}
-    for tensor, at in every_access(kernel.body):
-        where = [n for n, e in enumerate(at) if depends(e, {i, j})]
-        axis = (
-            where[0]
-            if len(where) == 2 and at[where[0]] is i and at[where[1]] is j and where[1] == where[0] + 1
-            else None
-        )
-        if axis is not None:
-            whole = same_size(tensor.shape[axis], i.extent) and same_size(tensor.shape[axis + 1], j.extent)
-            axis = axis if whole else None
-        found[tensor] = axis if found.setdefault(tensor, axis) == axis else None
-    return found
+def _axis(tensor: Tensor, at: tuple[Expr, ...], i: Index, j: Index) -> int | None:
+    """The axis at which an access has the two indices side by side, over whole axes; None if it has them otherwise."""
+    axis = next((n for n, e in enumerate(at) if depends(e, {i, j})), len(at))
+    first, last, rest = at[axis : axis + 1], at[axis + 1 : axis + 2], at[axis + 2 :]
+    if first != (i,) or last != (j,) or any(depends(e, {i, j}) for e in rest):
+        return None
+    return axis if same_size(tensor.shape[axis], i.extent) and same_size(tensor.shape[axis + 1], j.extent) else None
 
 
 def _without_single(block: ir.Block) -> ir.Block:
@@ -115,34 +95,18 @@ def _without_single(block: ir.Block) -> ir.Block:
 
 
 def _without_unit_axes(kernel: ir.Kernel) -> ir.Kernel:
-    """Remove axes of one element from a kernel with a float reduction, so that the loops around them collapse as they
-    do when the size is unknown: the order of a reduction then is the same in both cases.
-    """
+    """Remove unit axes of a kernel with a float reduction: its order is then the same as for unknown sizes."""
     if not any(s.tensor.space == "register" and s.tensor.element.kind == "float" for s in stores(kernel.body)):
         return kernel
-    units: dict[Tensor, set[int]] = {
-        t: {n for n, d in enumerate(t.shape) if same_size(d, 1)} for t in kernel.parameters
-    }
+    units = {t: {n for n, d in enumerate(t.shape) if same_size(d, 1)} for t in kernel.parameters}
     for tensor, at in every_access(kernel.body):
         if tensor in units:
             units[tensor] = {n for n in units[tensor] if isinstance(i := at[n], Const) and i.value == 0}
-    made = {t: replace(t, shape=_left(t.shape, found)) for t, found in units.items() if found}
-    if not made:
+    squeezed = {t: replace(t, shape=_left(t.shape, found)) for t, found in units.items() if found}
+    if not squeezed:
         return kernel
-
-    def read(e: Expr) -> Expr | None:
-        if not isinstance(e, Read) or e.tensor not in made:
-            return None
-        at = tuple(rewrite(i, read) for i in e.indices)
-        return Read(made[e.tensor], _left(at, units[e.tensor]))
-
-    def store(s: ir.Statement) -> ir.Block | None:
-        if not isinstance(s, ir.Store) or s.tensor not in made:
-            return None
-        return (replace(s, tensor=made[s.tensor], indices=_left(s.indices, units[s.tensor])),)
-
-    body = ir.map_expressions(ir.rewrite_block(kernel.body, store), lambda e: rewrite(e, read))
-    return replace(kernel, body=body, parameters=tuple(made.get(p, p) for p in kernel.parameters))
+    body = ir.replace_arrays(kernel.body, squeezed, lambda t, at: _left(at, units[t]))
+    return replace(kernel, body=body, parameters=tuple(squeezed.get(p, p) for p in kernel.parameters))
 
 
 def _left(items: tuple, without: set[int]) -> tuple:
@@ -153,32 +117,21 @@ def _pairs(kernel: ir.Kernel) -> Iterator[tuple[ir.For, ir.For, dict[Tensor, int
     """Loops that can be collapsed, with the axis of each tensor that they index."""
     for s in ir.statements(kernel.body):
         match s:
-            case ir.For(body=(ir.For() as inner,)) if is_whole(s) and is_whole(inner):
+            case ir.For(body=(ir.For() as inner,)) if s.is_whole and inner.is_whole:
                 axes = _axes(kernel, s, inner)
                 if axes is not None:
                     yield s, inner, axes
 
 
-def is_whole(s: ir.For) -> bool:
-    """Test whether a loop is serial and runs over the full extent of its index."""
-    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
-
-
 def _axes(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int] | None:
-    """The axis of each tensor that [..., i, j, ...] indexes; None if an access or a value uses the indices in another
-    way.
-    """
+    """The axis of each tensor that [..., i, j, ...] indexes; None if the indices are used in another way."""
     i, j = outer.index, inner.index
     axes: dict[Tensor, int] = {}
     for tensor, at in every_access(inner.body):
-        where = [n for n, e in enumerate(at) if depends(e, {i, j})]
-        if not where:
+        axis = _axis(tensor, at, i, j)
+        if axis is None and not any(depends(e, {i, j}) for e in at):
             continue
-        first = where[0]
-        plain = where == [first, first + 1] and at[first] is i and at[first + 1] is j
-        if not plain or axes.setdefault(tensor, first) != first:
-            return None
-        if not (same_size(tensor.shape[first], i.extent) and same_size(tensor.shape[first + 1], j.extent)):
+        if axis is None or axes.setdefault(tensor, axis) != axis:
             return None
     mine = {id(e) for tensor, at in every_access(inner.body) if tensor in axes for e in at}
     if not axes or any(_used_otherwise(s, i, j, mine) for s in ir.statements(inner.body)):
@@ -207,7 +160,7 @@ def _used_otherwise(s: ir.Statement, i: Index, j: Index, places: set[int]) -> bo
     return False
 
 
-def _joined(kernel: ir.Kernel, outer: ir.For, inner: ir.For, axes: dict[Tensor, int]) -> ir.Kernel:
+def _joined(kernel: ir.Kernel, outer: ir.For, inner: ir.For, axes: dict[Tensor, int]) -> Joined:
     index = Index(outer.index.name, outer.index.extent * inner.index.extent)
     tensors = {t: replace(t, shape=_join(t.shape, a, index.extent)) for t, a in axes.items()}
 
@@ -216,23 +169,11 @@ def _joined(kernel: ir.Kernel, outer: ir.For, inner: ir.For, axes: dict[Tensor, 
         elsewhere = at[axis] * as_index(inner.index.extent) + at[axis + 1]  # an access outside of the loops
         return _join(at, axis, index if at[axis] is outer.index else elsewhere)
 
-    def change(e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.tensor in axes:
-            return Read(tensors[e.tensor], tuple(rewrite(i, change) for i in place(e.tensor, e.indices)))
-        return None
-
-    def renamed(s: ir.Statement) -> ir.Block | None:
-        match s:
-            case ir.Store(tensor, at) if tensor in axes:
-                return (replace(s, tensor=tensors[tensor], indices=place(tensor, at)),)
-            case ir.Alloc(tensor):
-                return (ir.Alloc(tensors.get(tensor, tensor)),)
-            case ir.For() if s is outer:
-                return (replace(outer, index=index, body=ir.rewrite_block(inner.body, renamed)),)
-        return None
-
-    body = ir.map_expressions(ir.rewrite_block(kernel.body, renamed), lambda e: rewrite(e, change))
-    return replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
+    loop = replace(outer, index=index, body=inner.body)
+    body = ir.rewrite_block(kernel.body, lambda s: (loop,) if s is outer else None)
+    body = ir.replace_arrays(body, tensors, place)
+    joined = replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
+    return Joined(joined, outer.index, inner.index, index)
 
 
 def _join(items: tuple, axis: int, joined: object) -> tuple:

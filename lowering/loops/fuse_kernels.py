@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
-from ..analysis.accesses import reads
+from ..analysis.accesses import reads, stores
 from ..passes import plan_pass
 from ..processor import processor
+from .build_loops import sorted_tensors
 from .clone import clone
-from .collapse import is_whole
 
 ARRAYS = 16  # arrays of a fused kernel: LLVM's no-alias facts grow with the number of pairs
 
@@ -32,7 +33,7 @@ class _Group:
     """Kernels to be fused: their common loops, and the statements inside."""
 
     kernels: list[ir.Kernel]
-    indices: tuple[Index, ...]
+    indices: list[Index]
     bodies: list[ir.Block]
     simple: bool  # straight-line code with one store
     reads: set[Tensor] = field(default_factory=set)
@@ -54,62 +55,48 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
             new.needs |= writers.get(t, {})
         for t in new.writes:
             new.needs |= users.get(t, {})
-        target = _meeting(groups, new, views, scalars)
-        if target is None:
+        group = _fusible_group(groups, new, views, scalars)
+        if group is None:
             groups.append(new)
         else:
-            _join(target, new)
-        for found, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
+            _join(group, new)
+        for accessors, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
             for t in tensors:
-                found.setdefault(t, {})[target or new] = None
-    wanted = {*plan.results, *views, *views.values()}
-    made = [_kernel(g, groups, wanted) for g in _ordered(groups)]
-    named = (replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(made))
+                accessors.setdefault(t, {})[group or new] = None
+    kept = {*plan.results, *views, *views.values()}
+    fused = (_kernel(g, groups, kept) for g in _ordered(groups))
+    named = (replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(fused))
     return replace(plan, kernels=tuple(named))
 
 
 def _group(kernel: ir.Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
-    indices: list[Index] = []
-    block = kernel.body
-    while len(block) == 1 and isinstance(loop := block[0], ir.For) and is_whole(loop):
-        indices.append(loop.index)
-        block = loop.body
+    indices, block = ir.outer_loops(kernel.body)
     results = kernel.outputs
-    simple = bool(block) and len(results) == 1 and _straight(block, results[0], tuple(indices))
     inputs = kernel.inputs if isinstance(kernel, ir.Loop) else [r.tensor for r in reads(block)]
-    read = {viewed(t, views) for t in inputs}
-    size = sum(1 for _ in ir.nodes(block))
-    return _Group(
-        [kernel],
-        tuple(indices),
-        [block],
-        simple and results[0] not in read,
-        read,
-        {viewed(t, views) for t in results},
-        size,
-    )
+    read, written = ({viewed(t, views) for t in tensors} for tensors in (inputs, results))
+    simple = bool(block) and len(results) == 1 and _straight(block, results[0], indices) and results[0] not in read
+    return _Group([kernel], indices, [block], simple, read, written, sum(1 for _ in ir.nodes(block)))
 
 
-def _straight(block: ir.Block, result: Tensor, indices: tuple[Index, ...]) -> bool:
+def _straight(block: ir.Block, result: Tensor, indices: list[Index]) -> bool:
     """Test whether the block has no loops and ends with the store of the result at the indices of the loops around it."""
-    if any(
-        isinstance(s, ir.For) or (isinstance(s, ir.Store) and s.tensor is result) for s in ir.statements(block[:-1])
-    ):
+    *before, last = block
+    if ir.has_loops(tuple(before)) or any(s.tensor is result for s in stores(tuple(before))):
         return False
-    last = block[-1]
     return isinstance(last, ir.Store) and last.tensor is result and _at(last.indices, indices)
 
 
-def _at(at: tuple[Expr, ...], indices: tuple[Index, ...]) -> bool:
+def _at(at: tuple[Expr, ...], indices: list[Index]) -> bool:
     return len(at) == len(indices) and all(a is i for a, i in zip(at, indices, strict=True))
 
 
-def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
+def _fusible_group(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
     """The latest group that a kernel can join without a cycle of dependences between groups."""
     if not new.simple:
         return None
     for group in groups[: -processor().tuning.fused_lookback - 1 : -1]:
-        fits = group.simple and _same_loops(group, new) and _worthwhile(group, new, scalars)
+        extents = zip_longest((i.extent for i in group.indices), (i.extent for i in new.indices), fillvalue=-1)
+        fits = group.simple and all(same_size(*pair) for pair in extents) and _worthwhile(group, new, scalars)
         if fits and _pointwise(group, new, views) and not _leads(new.needs, group):
             return group
     return None
@@ -143,11 +130,6 @@ def _ordered(groups: list[_Group]) -> list[_Group]:
     return list(done)
 
 
-def _same_loops(a: _Group, b: _Group) -> bool:
-    same = len(a.indices) == len(b.indices)
-    return same and all(same_size(i.extent, j.extent) for i, j in zip(a.indices, b.indices, strict=True))
-
-
 def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
     arrays = group.reads | new.reads | group.writes | new.writes
     if not new.indices:
@@ -160,8 +142,8 @@ def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bo
     """Test whether the kernel reads the group's results only at the same point, and overwrites none of its operands."""
     if new.writes & (group.reads | group.writes):
         return False
-    met = [e for e in reads(new.bodies[0]) if viewed(e.tensor, views) in group.writes]
-    return all(e.tensor not in views and _at(e.indices, new.indices) for e in met)
+    shared = [e for e in reads(new.bodies[0]) if viewed(e.tensor, views) in group.writes]
+    return all(e.tensor not in views and _at(e.indices, new.indices) for e in shared)
 
 
 def _join(group: _Group, new: _Group) -> None:
@@ -175,31 +157,28 @@ def _join(group: _Group, new: _Group) -> None:
     group.needs |= {g: None for g in new.needs if g is not group}
 
 
-def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> ir.Kernel:
+def _kernel(group: _Group, groups: list[_Group], kept: set[Tensor]) -> ir.Kernel:
     """The group as one kernel: every value is named, then stored if it is read outside."""
     first = group.kernels[0]
     if len(group.kernels) == 1:
         return first
-    outside = wanted.union(*(g.reads for g in groups if g is not group))
+    outside = kept.union(*(g.reads for g in groups if g is not group))
     values: dict[Tensor, Var] = {}
     body: list[ir.Statement] = []
-    stores: list[ir.Statement] = []
+    last: list[ir.Store] = []
 
     def put(e: Expr) -> Expr | None:
         return values.get(e.tensor) if isinstance(e, Read) else None
 
     for block in group.bodies:
-        *others, store = ir.map_expressions(block, lambda e: rewrite(e, put))
+        *before, store = ir.map_expressions(block, lambda e: rewrite(e, put))
         assert isinstance(store, ir.Store)
         values[store.tensor] = var = Var(store.tensor.name, store.tensor.element)
-        body += [*others, ir.Let(var, store.value)]
+        body += [*before, ir.Let(var, store.value)]
         if store.tensor in outside:
-            stores.append(replace(store, value=var))
-    made: ir.Block = (*body, *stores)
-    for index in reversed(group.indices):
-        made = (ir.For(index, made),)
-    results = [s.tensor for s in stores if isinstance(s, ir.Store)]
-    reads = {p for k in group.kernels for p in k.parameters} - {*values}
-    parameters = (*sorted(reads, key=lambda t: t.name), *results)
+            last.append(replace(store, value=var))
+    results = [s.tensor for s in last]
+    parameters = (*sorted_tensors({p for k in group.kernels for p in k.parameters} - {*values}), *results)
     spans = tuple(dict.fromkeys(s for k in group.kernels for s in k.spans))
-    return ir.Kernel(first.name, parameters, made, len(results), first.span, spans=spans)
+    nest = ir.nested(group.indices, (*body, *last))
+    return ir.Kernel(first.name, parameters, nest, len(results), first.span, spans=spans)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I64
@@ -19,9 +20,9 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, as_index
 from ...dialect.notation.traverse import rewrite
+from ..analysis.accesses import allocated, stores
 from ..passes import kernel_pass
 from .clone import clone
-from .collapse import is_whole
 from .simplify_with_bounds import simplify_with_bounds
 
 MAX_PARTS = 8  # parts of one loop, at most
@@ -38,15 +39,9 @@ def index_set_split(kernel: ir.Kernel) -> ir.Kernel:
 
 def _reduces(block: ir.Block) -> bool:
     """Test whether a loop updates an accumulator from outside of it."""
-    for s in ir.statements(block):
-        if isinstance(s, ir.For):
-            own = {a.tensor for a in ir.statements(s.body) if isinstance(a, ir.Alloc)}
-            if any(
-                isinstance(a, ir.Store) and a.tensor.space == "register" and a.tensor not in own
-                for a in ir.statements(s.body)
-            ):
-                return True
-    return False
+    bodies = [s.body for s in ir.statements(block) if isinstance(s, ir.For)]
+    outside = (s.tensor for body in bodies for s in stores(body) if s.tensor not in allocated(body))
+    return any(tensor.space == "register" for tensor in outside)
 
 
 def _block(block: ir.Block, room: int) -> ir.Block:
@@ -57,28 +52,24 @@ def _loop(loop: ir.For, room: int) -> ir.Block:
     first, last = loop.start, loop.end
     if (rounds := _rounds(loop)) is not None:
         return (rounds,)
-    if loop.kind != "serial" or not isinstance(first, Const) or not isinstance(last, Const):
-        return (replace(loop, body=_block(loop.body, room)),)
-    cuts = sorted(_cuts(loop, first.value, last.value))
-    size = sum(1 for _ in ir.nodes(loop.body))
-    if not cuts or len(cuts) >= MAX_PARTS or size * (len(cuts) + 1) > room:
-        return (replace(loop, body=_block(loop.body, room)),)
-    parts: list[ir.Statement] = []
-    for k, (low, high) in enumerate(zip([first.value, *cuts], [*cuts, last.value], strict=True)):
-        parts += _part(loop, low, high, str(k), room // (len(cuts) + 1))
-    return tuple(parts)
+    if loop.kind == "serial" and isinstance(first, Const) and isinstance(last, Const):
+        cuts = sorted(_cuts(loop, first.value, last.value))
+        parts = len(cuts) + 1
+        if 1 < parts <= MAX_PARTS and sum(1 for _ in ir.nodes(loop.body)) * parts <= room:
+            ranges = enumerate(pairwise([first.value, *cuts, last.value]))
+            return tuple(s for k, (low, high) in ranges for s in _part(loop, low, high, str(k), room // parts))
+    return (replace(loop, body=_block(loop.body, room)),)
 
 
 def _rounds(loop: ir.For) -> ir.For | None:
     """An innermost loop over a multiple of a remainder's divisor as a loop over rounds."""
     extent = loop.index.extent
-    if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, ir.For) for s in ir.statements(loop.body)):
+    if isinstance(extent, int) or not loop.is_whole or ir.has_loops(loop.body):
         return None
     for e in ir.nodes(loop.body):
         match e:
-            case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index:
-                count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
-                if count is not None:
+            case Apply("floormod", (Index() as i, Extent(n))) if i is loop.index:
+                for count in (k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)):
                     return _by_rounds(loop, n, count)
     return None
 
@@ -110,16 +101,13 @@ def _part(loop: ir.For, low: int, high: int, mark: str, room: int) -> ir.Block:
 
 def _cuts(loop: ir.For, first: int, last: int) -> set[int]:
     """The values of the loop's index at which conditions on it change."""
-    innermost = not any(isinstance(s, ir.For) for s in ir.statements(loop.body))
-    found: set[int] = set()
-    seen: set[int] = set()
-    for e in ir.nodes(loop.body):
-        if id(e) not in seen:
-            seen.add(id(e))
-            places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
-            if len(places) <= MAX_CUTS_PER_REMAINDER:
-                found |= places
-    return found
+    innermost = not ir.has_loops(loop.body)
+    cuts: set[int] = set()
+    for e in dict.fromkeys(ir.nodes(loop.body)):
+        places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
+        if len(places) <= MAX_CUTS_PER_REMAINDER:
+            cuts |= places
+    return cuts
 
 
 def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:

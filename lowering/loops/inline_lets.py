@@ -23,19 +23,19 @@ def inline_lets(kernel: Kernel) -> Kernel:
 
 def _block(block: Block, values: dict[Expr, Expr]) -> Block:
     values = dict(values)
-    made: list[Statement] = []
+    rest: list[Statement] = []
     for s in block:
         match s:
             case Let(var, value) if var.type in (I64, I1) and _is_index_arithmetic(value):
                 values[var] = substitute(value, values)
             case For():
                 (head,) = map_expressions((replace(s, body=()),), lambda e: substitute(e, values))
-                made.append(replace(head, body=_block(s.body, values)))
+                rest.append(replace(head, body=_block(s.body, values)))
             case If(condition, then, otherwise):
-                made.append(If(substitute(condition, values), _block(then, values), _block(otherwise, values)))
+                rest.append(If(substitute(condition, values), _block(then, values), _block(otherwise, values)))
             case _:
-                made += map_expressions((s,), lambda e: substitute(e, values))
-    return tuple(made)
+                rest += map_expressions((s,), lambda e: substitute(e, values))
+    return tuple(rest)
 
 
 def _is_index_arithmetic(e: Expr) -> bool:

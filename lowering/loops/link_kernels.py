@@ -22,10 +22,10 @@ from ...dialect.notation.traverse import walk
 from .substitute_sizes import substitute_sizes
 
 
-def link_kernels(kernels: Sequence[Kernel], name: str = "kernels") -> Plan:
+def link_kernels(kernels: Sequence[Kernel]) -> Plan:
     """The plan of kernels in their order. Where they disagree about the type of an array, it is several arrays."""
     known: dict[str, Tensor] = {}
-    others: list[Tensor] = []
+    conflicting: list[Tensor] = []
     views: dict[Tensor, Tensor] = {}
     arguments: list[Tensor] = []
     results: list[Tensor] = []
@@ -41,7 +41,7 @@ def link_kernels(kernels: Sequence[Kernel], name: str = "kernels") -> Plan:
         for t in kernel.parameters:
             first = known.setdefault(t.name, t)
             if not _agree(first, t):
-                others.append(t)
+                conflicting.append(t)
             elif first is not t:
                 views[t] = first
         for t, writes in _accesses(kernel):
@@ -51,11 +51,9 @@ def link_kernels(kernels: Sequence[Kernel], name: str = "kernels") -> Plan:
             elif not writes and home not in results and home not in arguments:
                 arguments.append(home)
         linked.append(kernel)
-    every = [*known.values(), *others]
-    untouched = [t for t in every if t not in arguments and t not in results]
-    order = {t: n for n, t in enumerate(every)}
-    given = sorted([*arguments, *untouched], key=order.__getitem__)
-    return Plan(name, tuple(given), tuple(results), {}, tuple(linked), views)
+    every = [*known.values(), *conflicting]
+    given = tuple(t for t in every if t in arguments or t not in results)
+    return Plan("kernels", given, tuple(results), {}, tuple(linked), views)
 
 
 def check_names(plan: Plan) -> None:
@@ -65,10 +63,8 @@ def check_names(plan: Plan) -> None:
             first = next(p for k in plan.kernels for p in k.parameters if p.name == t.name)
             if not _agree(first, t):
                 texts = [tensor_text(x, Names()).partition(": ")[2] for x in (first, t)]
-                message = (
-                    f"%{t.name} is one array, but {texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"
-                )
-                raise VerifyError(Diagnostic(message, kernel.span, "kernel.array"))
+                where = f"{texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"
+                raise VerifyError(Diagnostic(f"%{t.name} is one array, but {where}", kernel.span, "kernel.array"))
 
 
 def _agree(first: Tensor, again: Tensor) -> bool:

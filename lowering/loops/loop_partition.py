@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
@@ -87,10 +88,8 @@ def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
         sums = affine_conditions(condition)
         if sums is None or len(sums) != 1 or negated_conditions(condition) is None or not _alone(sums[0], loop):
             continue
-        found = bound(sums[0], loop.index)
-        if found is not None:
-            lower, at = found
-            return condition, at, not lower
+        if (found := bound(sums[0], loop.index)) is not None:
+            return condition, found[1], not found[0]
     return None
 
 
@@ -117,41 +116,36 @@ def _interior(loop: ir.For) -> list[ir.Statement]:
     decided: dict[int, bool] = {}
     for condition in _conditions(loop.body):
         least = [_least(sum, extents) for sum in affine_conditions(condition) or []]
-        bounds = [None if sum is None else bound(sum, loop.index) for sum in least]
-        if not bounds or any(b is None for b in bounds):
-            continue
-        decided[id(condition)] = True
-        for lower, value in filter(None, bounds):
-            low, high = (_later(low, value), high) if lower else (low, _earlier(high, value))
+        bounds = [b for sum in least if sum is not None and (b := bound(sum, loop.index)) is not None]
+        if bounds and len(bounds) == len(least):
+            decided[id(condition)] = True
+            for lower, value in bounds:
+                low, high = (_later(low, value), high) if lower else (low, _earlier(high, value))
     if not decided:
         return [loop]
     if not all(isinstance(e, Const) for e in (loop.start, low, high, loop.end)):
         return _of_any_length(loop, low, high, decided)
     low = _clamp(low, loop)
     high = maximum(low, _clamp(high, loop))
-    parts = [(a, b) for a, b in ((loop.start, low), (low, high), (high, loop.end)) if not _empty(a, b)]
-    made: list[ir.Statement] = []
-    for start, end in parts:
-        part = replace(loop, start=start, stop=end)
-        known = decided if (start, end) == (low, high) else _nowhere(part, extents)
-        made.append(replace(part, body=_decided(loop.body, known)))
-    return made or [loop]
+    parts = [replace(loop, start=a, stop=b) for a, b in pairwise((loop.start, low, high, loop.end)) if not _empty(a, b)]
+    facts = [decided if (p.start, p.stop) == (low, high) else _nowhere(p, extents) for p in parts]
+    return [replace(p, body=_decided(loop.body, f)) for p, f in zip(parts, facts, strict=True)] or [loop]
 
 
 def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
     """The conditions that hold for no iteration of a loop with constant bounds."""
     values = {**extents, key(part.index): _range(part)}
-    found: dict[int, bool] = {}
+    never: dict[int, bool] = {}
     for condition in _conditions(part.body):
         least = [_least(sum * -1, values) for sum in affine_conditions(condition) or []]
         if any(sum is not None and not sum.terms and sum.constant > 0 for sum in least):
-            found[id(condition)] = False
-    return found
+            never[id(condition)] = False
+    return never
 
 
 def _of_any_length(loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[ir.Statement]:
     """The parts under a run-time test that the interior is not empty, with the original loop otherwise."""
-    tests = [affine(b) - affine(a) for a, b in ((loop.start, low), (low, high), (high, loop.end))]
+    tests = [affine(b) - affine(a) for a, b in pairwise((loop.start, low, high, loop.end))]
     interior = replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
     parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
     exists = both(*(sum.expression() >= 0 for sum in _strictest(tests)))
@@ -172,12 +166,12 @@ def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Blo
     length = affine(end) - affine(start)
     if length.terms or not 0 <= length.constant <= SINGLE:
         return (replace(loop, start=start, stop=end),)
-    made: list[ir.Statement] = []
+    peeled: list[ir.Statement] = []
     for n in range(length.constant):
         at = affine(start).plus(n)
         body = ir.substitute_block(_decided(loop.body, _held(loop, at, tests)), {loop.index: at.expression()})
-        made.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
-    return tuple(made)
+        peeled.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
+    return tuple(peeled)
 
 
 def _held(loop: ir.For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
@@ -267,7 +261,7 @@ def _decided(block: ir.Block, known: dict[int, bool]) -> ir.Block:
             if not isinstance(left, Expr):
                 return _decided(s.then, known)
             s = replace(s, condition=left)
-        made = ir.rewrite_within(s, decide)
-        return (made,) if any(ir.blocks(made)) or not isinstance(made, (ir.For, ir.If)) else ()
+        live = ir.rewrite_within(s, decide)
+        return (live,) if any(ir.blocks(live)) or not isinstance(live, (ir.For, ir.If)) else ()
 
     return ir.rewrite_block(block, decide) if known else block

@@ -40,34 +40,30 @@ def nontemporal_stores(kernel: Kernel) -> Kernel:
 
 
 def _joined(block: Block, large: set[Tensor]) -> Block:
-    """Join the vector loops that follow each other along a row whose stores stream: code generation handles the ends,
-    since elements that an overlapping vector writes again would go partly past the caches.
-    """
-    made: list[Statement] = []
+    """Join consecutive vector loops along a row whose stores stream; code generation handles the ends."""
+    joined: list[Statement] = []
     for s in block:
         match s:
             case For(body=body) if s.kind != "vector":
                 s = replace(s, body=_joined(body, large))
             case If(condition, then, otherwise):
                 s = If(condition, _joined(then, large), _joined(otherwise, large))
-        if made and (both := _both(made[-1], s, large)) is not None:
-            made[-1] = both
+        if joined and (both := _both(joined[-1], s, large)) is not None:
+            joined[-1] = both
         else:
-            made.append(s)
-    return tuple(made)
+            joined.append(s)
+    return tuple(joined)
 
 
 def _both(a: Statement, b: Statement, large: set[Tensor]) -> For | None:
     if not (isinstance(a, For) and isinstance(b, For) and a.kind == b.kind == "vector"):
         return None
-    if a.body is not b.body or a.index is not b.index or a.width != b.width:
+    ends = [affine(e) - affine(a.start) for e in (b.start, a.end, b.end)]
+    follows = not any(e.terms for e in ends) and 0 <= ends[0].constant <= ends[1].constant <= ends[2].constant
+    if not follows or a.body is not b.body or a.index is not b.index or a.width != b.width:
         return None
-    begins, first_ends, ends = (affine(e) - affine(a.start) for e in (b.start, a.end, b.end))
-    if begins.terms or first_ends.terms or ends.terms:
-        return None
-    made = replace(a, stop=b.end)
-    follows = 0 <= begins.constant <= first_ends.constant <= ends.constant
-    return made if follows and any(_streams(t, made) for t in stores(made.body) if t.tensor in large) else None
+    both = replace(a, stop=b.end)
+    return both if any(_streams(t, both) for t in stores(both.body) if t.tensor in large) else None
 
 
 def _streams(s: Store, lane: For) -> bool:
@@ -75,24 +71,22 @@ def _streams(s: Store, lane: For) -> bool:
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
-    """Vector loops with streaming stores; for unknown sizes under a run-time test that arrays are large. None for a
-    single vector.
-    """
+    """Vector loops with streaming stores, under a test of unknown sizes. None for a single vector."""
     match s:
         case For(kind="vector"):
             alone = is_one_turn(s)
-            made = replace(s, body=_streamed(s.body, large, s))
+            streaming = replace(s, body=_streamed(s.body, large, s))
         case For(body=(For(kind="vector") as lane,), kind="unrolled"):
             alone = False
-            made = replace(s, body=(replace(lane, body=_streamed(lane.body, large, lane)),))
+            streaming = replace(s, body=(replace(lane, body=_streamed(lane.body, large, lane)),))
         case _:
             return None
-    found = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(made.body) if t.streaming)
+    found = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(streaming.body) if t.streaming)
     tests = {(n.key, least): as_index(n) >= least for n, least in found if isinstance(n, Size)}
     known = both(*tests.values())
     if not isinstance(known, Expr):
-        return (made,)
-    return (s,) if alone else (If(known, (made,), (s,)),)
+        return (streaming,)
+    return (s,) if alone else (If(known, (streaming,), (s,)),)
 
 
 def large_bytes() -> int:
@@ -112,12 +106,10 @@ def least_size(t: Tensor) -> int:
 
 def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
     def change(s: Statement) -> Block | None:
-        match s:
-            case Store(tensor, at, _) if tensor in large:
-                along = stride(tensor, at, lane.index) == 1
-                streams = _streams(s, lane) or (along and (_aligned(s, lane) or writes_lines(lane, s)))
-                return (replace(s, streaming=streams),)
-        return None
+        if not isinstance(s, Store) or s.tensor not in large:
+            return None
+        whole = can_peel_to_align(s, lane) or _aligned(s, lane) or writes_lines(lane, s)
+        return (replace(s, streaming=whole and stride(s.tensor, s.indices, lane.index) == 1),)
 
     return rewrite_block(block, change)
 
@@ -134,7 +126,7 @@ def can_peel_to_align(s: Store, lane: For) -> bool:
 
 def writes_lines(s: For, store: Store) -> bool:
     """Test whether a loop writes whole cache lines only."""
-    length, line = affine(s.end) - affine(s.start), processor().line_bytes // store.tensor.element.bytes
+    length, line = s.length, processor().line_bytes // store.tensor.element.bytes
     whole = not length.terms and not length.constant % line and not line % s.width
     return whole and begins_lines(s, store)
 

@@ -11,13 +11,13 @@ a task.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from ...dialect.ir.sizes import Dim
+from ...dialect.ir.sizes import Dim, same_size
 from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import ZERO, Const, Index, as_index, minimum
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
-from ..analysis.cost import block_operations
+from ...dialect.notation.expressions import ZERO, Const, Expr, Index, as_index, minimum
+from ...dialect.notation.loops import Block, For, If, Kernel, has_loops, nodes, outer_loops, substitute_block
+from ..analysis.accesses import allocated, stores
+from ..analysis.cost import Sizes, block_operations
 from ..passes import kernel_pass
 from ..processor import processor
 from .vectorize import can_be_vector
@@ -35,16 +35,12 @@ def parallelize(kernel: Kernel) -> Kernel:
     body = rejoined(without_unit_loops(kernel.body))
     if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
         return kernel
-    if not _own_places(loop, loop.index):
+    if not _own_places(loop) or (isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop)):
         return kernel
-    if isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop):
-        return kernel
-    reduces = any(isinstance(s, For) for s in statements(loop.body))
+    reduces, tuning = has_loops(loop.body), processor().tuning
     if reduces and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
-    return kernel.with_body(
-        (in_blocks(loop, processor().tuning.task_reductions if reduces else processor().tuning.task_iterations),)
-    )
+    return kernel.with_body((in_blocks(loop, tuning.task_reductions if reduces else tuning.task_iterations),))
 
 
 def in_blocks(loop: For, most: int) -> For:
@@ -56,15 +52,19 @@ def in_blocks(loop: For, most: int) -> For:
     else:
         size = most
     block = Index("b", (n + size - 1) // size)
-    first = block * size
-    stop = first + size if isinstance(n, int) and n % size == 0 else minimum(first + size, as_index(n))
+    first, stop = block_bounds(n, size, block)
     return For(block, (replace(loop, start=first, stop=stop),), kind="parallel")
 
 
+def block_bounds(extent: Dim, size: Dim | Expr, block: Expr) -> tuple[Expr, Expr]:
+    """The bounds of one block of the iterations of a loop over an extent."""
+    first = block * size
+    even = isinstance(size, int) and isinstance(extent, int) and extent % size == 0
+    return first, first + size if even else minimum(first + size, as_index(extent))
+
+
 def adjoining(loop: For) -> For | None:
-    """The only loop inside of another, if consecutive outer iterations run consecutive parts of it: for b { for i in b
-    * 16..b * 16 + 16 { ... } }
-    """
+    """The only loop inside another, if it runs consecutive parts: for b { for i in b * 16..b * 16 + 16 { ... } }"""
     match loop.body:
         case (For(_, body, start, kind="serial" | "vector", overlap=0) as inner,):
             begin = affine(start)
@@ -77,9 +77,8 @@ def adjoining(loop: For) -> For | None:
 
 def without_unit_loops(block: Block) -> Block:
     """The block without outermost loops of one iteration."""
-    while len(block) == 1 and isinstance(loop := block[0], For) and _is_one(loop.index.extent) and loop.stop is None:
-        block = substitute_block(loop.body, {loop.index: ZERO})
-    return block
+    indices, inner = outer_loops(block, lambda s: same_size(s.index.extent, 1) and s.stop is None)
+    return substitute_block(inner, {i: ZERO for i in indices}) if indices else block
 
 
 def rejoined(block: Block) -> Block:
@@ -100,24 +99,13 @@ def rejoined(block: Block) -> Block:
     return (For(index, last),)
 
 
-def _is_one(extent: Dim) -> bool:
-    return isinstance(extent, int) and extent == 1
-
-
 def grain(loop: For) -> int:
     """The number of iterations that form a task for another thread."""
-    return max(1, -(-processor().wake_operations // max(1, block_operations(loop.body, _Guess(), MOVED))))
+    return max(1, -(-processor().wake_operations // max(1, block_operations(loop.body, Sizes(default=UNKNOWN), MOVED))))
 
 
-class _Guess(dict[Any, int]):
-    def __missing__(self, atom: Any) -> int:
-        return UNKNOWN
-
-
-def _own_places(loop: For, index: Index) -> bool:
-    own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
-    if any(t.space == "heap" for t in own):
-        return False
-    return all(
-        s.tensor in own or any(i is index for i in s.indices) for s in statements(loop.body) if isinstance(s, Store)
-    )
+def _own_places(loop: For) -> bool:
+    """Test whether each iteration has its own buffers, and stores to its own elements."""
+    own = allocated(loop.body)
+    private = all(t.space != "heap" for t in own)
+    return private and all(s.tensor in own or any(i is loop.index for i in s.indices) for s in stores(loop.body))

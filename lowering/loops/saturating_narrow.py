@@ -35,19 +35,17 @@ def _narrowed(e: Expr) -> Expr | None:
             least, most = type.limits
             if least <= low <= high <= most and (low, high) != (least, most):
                 x = rewrite(x, _narrowed)
-                made = cast(minimum(maximum(x, constant(least, x.type)), constant(most, x.type)), type)
-                made = made if low == least else maximum(made, constant(int(low), type))
-                return made if high == most else minimum(made, constant(int(high), type))
+                narrow = cast(minimum(maximum(x, constant(least, x.type)), constant(most, x.type)), type)
+                narrow = narrow if low == least else maximum(narrow, constant(int(low), type))
+                return narrow if high == most else minimum(narrow, constant(int(high), type))
     return None
 
 
 def _limited(e: Expr) -> tuple[Expr, float, float]:
     """The operand of min and max with constants, and the bounds of their result."""
     match e:
-        case Apply("min", (x, Const(n)), _):
+        case Apply("min" | "max" as function, (x, Const(n)), _):
             x, low, high = _limited(x)
-            return x, min(low, n), min(high, n)
-        case Apply("max", (x, Const(n)), _):
-            x, low, high = _limited(x)
-            return x, max(low, n), max(high, n)
+            limit = min if function == "min" else max
+            return x, limit(low, n), limit(high, n)
     return e, -inf, inf

@@ -10,79 +10,62 @@ always taken is replaced by its statements, and an accumulator that is assigned 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions, statements
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions
 from ...dialect.notation.simplify import fold_constants, simplify_index
-from ...dialect.notation.traverse import children, rewrite, with_children
+from ...dialect.notation.traverse import children, over, rebuild, rewrite
+from ..analysis.accesses import accumulators, stores
 
 
 def simplify_with_bounds(block: Block) -> Block:
     """The block with known conditions and index arithmetic simplified."""
-    return _block(map_expressions(block, _Settling().expression))
+    done: dict[int, Expr] = {}
+    return _block(map_expressions(block, lambda e: rebuild(e, _simplified, done)))
 
 
-class _Settling:
-    def __init__(self) -> None:
-        self.done: dict[int, Expr] = {}
-        self.indices: dict[int, bool] = {}
-        self.kept: list[Expr] = []
+def _simplified(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+    new = over(e, parts)
+    return fold_constants(simplify_index(new) if _is_index(new) else new)
 
-    def expression(self, e: Expr) -> Expr:
-        if id(e) not in self.done:
-            old = children(e)
-            parts = tuple(map(self.expression, old))
-            new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-            self.done[id(e)] = fold_constants(simplify_index(new) if self.is_index(new) else new)
-            self.kept += (e, new)
-        return self.done[id(e)]
 
-    def is_index(self, e: Expr) -> bool:
-        """Test whether an expression is computed from indices and sizes alone."""
-        if id(e) not in self.indices:
-            named = isinstance(e, (Read, Var, Cast, Bitcast))
-            self.indices[id(e)] = not named and all(map(self.is_index, children(e)))
-        return self.indices[id(e)]
+@lru_cache(maxsize=4096)
+def _is_index(e: Expr) -> bool:
+    """Test whether an expression is computed from indices and sizes alone."""
+    return not isinstance(e, (Read, Var, Cast, Bitcast)) and all(map(_is_index, children(e)))
 
 
 def _block(block: Block) -> Block:
-    made: list[Statement] = []
+    live: list[Statement] = []
     for s in block:
         match s:
             case For(_, body):
-                made.append(replace(s, body=_block(body)))
+                live.append(replace(s, body=_block(body)))
             case If(Const(chosen), then, otherwise):
-                made += _block(then if chosen else otherwise)
+                live += _block(then if chosen else otherwise)
             case If(condition, then, otherwise):
-                made.append(If(condition, _block(then), _block(otherwise)))
+                live.append(If(condition, _block(then), _block(otherwise)))
             case Assert(Const(True), _, _):
                 pass
             case _:
-                made.append(s)
-    return _named(tuple(made))
+                live.append(s)
+    return _named(tuple(live))
 
 
 def _named(block: Block) -> Block:
     """Replace accumulators that are assigned once, in the block itself, by variables."""
-    buffers = [s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank]
     values: dict[Tensor, Var] = {}
-    for tensor in buffers:
-        everywhere = [s for s in statements(block) if isinstance(s, Store) and s.tensor is tensor]
-        if len(everywhere) == 1 and any(s is everywhere[0] for s in block):
+    for tensor in accumulators(block):
+        assignments = [s for s in stores(block) if s.tensor is tensor]
+        if len(assignments) == 1 and assignments[0] in block:
             values[tensor] = Var(tensor.name, tensor.element)
     if not values:
         return block
 
-    def put(e: Expr) -> Expr:
-        return rewrite(e, lambda x: values.get(x.tensor) if isinstance(x, Read) else None)
+    def put(e: Expr) -> Expr | None:
+        return values.get(e.tensor) if isinstance(e, Read) else None
 
-    made: list[Statement] = []
-    for s in map_expressions(block, put):
-        match s:
-            case Alloc(tensor) if tensor in values:
-                pass
-            case Store(tensor, _, value) if tensor in values:
-                made.append(Let(values[tensor], value))
-            case _:
-                made.append(s)
-    return tuple(made)
+    block = tuple(s for s in block if not (isinstance(s, Alloc) and s.tensor in values))
+    block = map_expressions(block, lambda e: rewrite(e, put))
+    return tuple(Let(values[s.tensor], s.value) if isinstance(s, Store) and s.tensor in values else s for s in block)

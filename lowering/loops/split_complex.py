@@ -9,6 +9,8 @@ Legal since the storage is the same bytes; back ends see no complex type. Sums, 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,44 +18,30 @@ from ...dialect.ir.types import C64, F32, F64, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
 from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import children, with_children
+from ...dialect.notation.traverse import over, rebuild
 from ..passes import plan_pass
 
-Pair = tuple[ex.Expr, ex.Expr]
+Parts: TypeAlias = tuple[ex.Expr, ...]  # the real and the imaginary part, or a real number alone
 
 
 @plan_pass
 def split_complex(plan: Plan) -> Plan:
     """The plan without complex elements."""
-    tensors = {
-        *plan.arguments,
-        *plan.results,
-        *plan.constants,
-        *plan.home,
-        *plan.home.values(),
-        *(p for k in plan.kernels for p in k.parameters),
-    }
-    buffers = {s.tensor for k in plan.kernels for s in ir.statements(k.body) if isinstance(s, ir.Alloc)}
-    if not any(t.element.kind == "complex" for t in tensors | buffers) and not any(
-        map(_mentions_complex, plan.kernels)
-    ):
+    tensors = {*plan.arguments, *plan.results, *plan.constants, *plan.home, *plan.home.values()}
+    tensors.update(s.tensor for k in plan.kernels for s in ir.statements(k.body) if isinstance(s, ir.Alloc))
+    tensors.update(p for k in plan.kernels for p in k.parameters)
+    values = (e.type for k in plan.kernels for e in ir.nodes(k.body))
+    if not any(type.kind == "complex" for type in chain((t.element for t in tensors), values)):
         return plan
     split = _Split()
-    return replace(
-        plan,
-        arguments=tuple(map(split.tensor, plan.arguments)),
-        results=tuple(map(split.tensor, plan.results)),
-        constants={split.tensor(t): _floats(a) for t, a in plan.constants.items()},
-        kernels=tuple(
-            replace(k, parameters=tuple(map(split.tensor, k.parameters)), body=split.block(k.body))
-            for k in plan.kernels
-        ),
-        views={split.tensor(t): split.tensor(h) for t, h in plan.views.items()},
-    )
-
-
-def _mentions_complex(kernel: ir.Kernel) -> bool:
-    return any(e.type.kind == "complex" for e in ir.nodes(kernel.body))
+    arguments, results = tuple(map(split.tensor, plan.arguments)), tuple(map(split.tensor, plan.results))
+    constants = {split.tensor(t): _floats(a) for t, a in plan.constants.items()}
+    parameters = (tuple(map(split.tensor, k.parameters)) for k in plan.kernels)
+    kernels = [
+        replace(k, parameters=p, body=split.block(k.body)) for k, p in zip(plan.kernels, parameters, strict=True)
+    ]
+    views = {split.tensor(t): split.tensor(h) for t, h in plan.views.items()}
+    return replace(plan, arguments=arguments, results=results, constants=constants, kernels=tuple(kernels), views=views)
 
 
 def part_type(element: ElementType) -> ElementType:
@@ -72,10 +60,8 @@ class _Split:
 
     def __init__(self) -> None:
         self.tensors: dict[ex.Tensor, ex.Tensor] = {}
-        self.names: dict[ex.Expr, Pair] = {}
-        self.pairs: dict[int, Pair] = {}
-        self.reals: dict[int, ex.Expr] = {}
-        self.kept: list[ex.Expr] = []
+        self.names: dict[ex.Expr, Parts] = {}
+        self.done: dict[int, Parts] = {}
 
     def tensor(self, t: ex.Tensor) -> ex.Tensor:
         if t.element.kind != "complex":
@@ -85,76 +71,46 @@ class _Split:
         return self.tensors[t]
 
     def block(self, block: ir.Block) -> ir.Block:
-        return tuple(new for s in block for new in self.statement(s))
+        return ir.map_expressions(ir.rewrite_block(block, self.statement), self.real)
 
-    def statement(self, s: ir.Statement) -> ir.Block:
+    def statement(self, s: ir.Statement) -> ir.Block | None:
         match s:
-            case ir.For(_, body, start, stop):
-                return (
-                    replace(
-                        s, body=self.block(body), start=self.real(start), stop=None if stop is None else self.real(stop)
-                    ),
-                )
-            case ir.If(condition, then, otherwise):
-                return (ir.If(self.real(condition), self.block(then), self.block(otherwise)),)
             case ir.Let(var, value) if var.type.kind == "complex":
-                parts = (ex.Var(f"{var.name}.re", part_type(var.type)), ex.Var(f"{var.name}.im", part_type(var.type)))
-                self.names[var] = parts
-                return tuple(ir.Let(v, p) for v, p in zip(parts, self.pair(value), strict=True))
-            case ir.Let(var, value):
-                return (ir.Let(var, self.real(value)),)
+                part = part_type(var.type)
+                names = self.names[var] = ex.Var(f"{var.name}.re", part), ex.Var(f"{var.name}.im", part)
+                return tuple(map(ir.Let, names, self.parts(value)))
             case ir.Alloc(tensor):
                 return (ir.Alloc(self.tensor(tensor)),)
             case ir.Store(tensor, at, value) if tensor.element.kind == "complex":
-                place = tuple(map(self.real, at))
                 t = self.tensor(tensor)
-                names = (
-                    ex.Var("re", t.element),
-                    ex.Var("im", t.element),
-                )  # both parts are computed before either is stored
-                lets = tuple(ir.Let(v, p) for v, p in zip(names, self.pair(value), strict=True))
-                return (*lets, *(ir.Store(t, (*place, ex.as_index(n)), v, s.streaming) for n, v in enumerate(names)))
-            case ir.Store(tensor, at, value):
-                return (replace(s, indices=tuple(map(self.real, at)), value=self.real(value)),)
-            case ir.Assert(condition, message, span):
-                return (ir.Assert(self.real(condition), message, span),)
-            case ir.Prefetch(tensor, at):
-                place = tuple(map(self.real, at))
-                return (
-                    ir.Prefetch(
-                        self.tensor(tensor), (*place, ex.as_index(0)) if tensor.element.kind == "complex" else place
-                    ),
-                )
+                names = ex.Var("re", t.element), ex.Var("im", t.element)
+                lets = map(ir.Let, names, self.parts(value))  # both parts are computed before either is stored
+                return (*lets, *(ir.Store(t, (*at, ex.as_index(n)), v, s.streaming) for n, v in enumerate(names)))
+            case ir.Prefetch(tensor, at) if tensor.element.kind == "complex":
+                return (ir.Prefetch(self.tensor(tensor), (*at, ex.ZERO)),)
+        return None
 
     def real(self, e: ex.Expr) -> ex.Expr:
         """A real expression with its complex operands split."""
-        if id(e) not in self.reals:
-            self.reals[id(e)] = self._real(e)
-            self.kept.append(e)
-        return self.reals[id(e)]
+        (part,) = self.parts(e)
+        return part
 
-    def _real(self, e: ex.Expr) -> ex.Expr:
+    def parts(self, e: ex.Expr) -> Parts:
+        return rebuild(e, self.split, self.done)
+
+    def split(self, e: ex.Expr, operands: tuple[Parts, ...]) -> Parts:
+        """The parts of an expression, from those of its operands."""
         match e:
-            case ex.Apply("real" | "imag", (z,), _):
-                return self.pair(z)[e.function == "imag"]
-            case ex.Apply("eq" | "ne", (a, b), _) if a.type.kind == "complex":
-                (ar, ai), (br, bi) = self.pair(a), self.pair(b)
-                return ar.eq(br) & ai.eq(bi) if e.function == "eq" else ar.ne(br) | ai.ne(bi)
-            case ex.Cast(z, type) if z.type.kind == "complex":
-                re, im = self.pair(z)
-                return re.ne(0) | im.ne(0) if type.kind == "bool" else ex.cast(re, type)
-        parts = children(e)
-        new = tuple(map(self.real, parts))
-        return e if all(a is b for a, b in zip(parts, new, strict=True)) else with_children(e, new)
-
-    def pair(self, e: ex.Expr) -> Pair:
-        """The real and the imaginary part of a complex expression."""
-        if id(e) not in self.pairs:
-            self.pairs[id(e)] = self._pair(e)
-            self.kept.append(e)
-        return self.pairs[id(e)]
-
-    def _pair(self, e: ex.Expr) -> Pair:
+            case ex.Apply("real" | "imag", _, _):
+                return (operands[0][e.function == "imag"],)
+            case ex.Apply("eq" | "ne", (a, _), _) if a.type.kind == "complex":
+                (ar, ai), (br, bi) = operands
+                return (ar.eq(br) & ai.eq(bi) if e.function == "eq" else ar.ne(br) | ai.ne(bi),)
+            case ex.Cast(z, type) if z.type.kind == "complex" and type.kind != "complex":
+                re, im = operands[0]
+                return (re.ne(0) | im.ne(0) if type.kind == "bool" else ex.cast(re, type),)
+        if e.type.kind != "complex":
+            return (over(e, tuple(part for (part,) in operands)),)
         part = part_type(e.type)
         match e:
             case ex.Const(value, _):
@@ -162,31 +118,21 @@ class _Split:
                 return ex.constant(z.real, part), ex.constant(z.imag, part)
             case ex.Var():
                 return self.names[e]
-            case ex.Read(tensor, at):
-                place = tuple(map(self.real, at))
-                t = self.tensor(tensor)
-                return ex.Read(t, (*place, ex.as_index(0))), ex.Read(t, (*place, ex.as_index(1)))
-            case ex.Cast(z, _) if z.type.kind == "complex":
-                re, im = self.pair(z)
+            case ex.Read(tensor, _):
+                at = tuple(i for (i,) in operands)
+                return tuple(ex.Read(self.tensor(tensor), (*at, ex.as_index(n))) for n in (0, 1))
+            case ex.Cast():
+                re, im = operands[0] if len(operands[0]) == 2 else (*operands[0], ex.constant(0, part))
                 return ex.cast(re, part), ex.cast(im, part)
-            case ex.Cast(x, _):
-                return ex.cast(self.real(x), part), ex.constant(0, part)
-            case ex.Apply("complex", (re, im), _):
-                return self.real(re), self.real(im)
-            case ex.Apply("select", (c, a, b), _):
-                (ar, ai), (br, bi) = self.pair(a), self.pair(b)
-                test = self.real(c)
-                return ex.select(test, ar, br), ex.select(test, ai, bi)
-            case ex.Apply("neg", (a,), _):
-                re, im = self.pair(a)
-                return -re, -im
-            case ex.Apply("add", (a, b), _):
-                (ar, ai), (br, bi) = self.pair(a), self.pair(b)
-                return ar + br, ai + bi
-            case ex.Apply("sub", (a, b), _):
-                (ar, ai), (br, bi) = self.pair(a), self.pair(b)
-                return ar - br, ai - bi
-            case ex.Apply("mul", (a, b), _):
-                (ar, ai), (br, bi) = self.pair(a), self.pair(b)
+            case ex.Apply("complex", _, _):
+                return *operands[0], *operands[1]
+            case ex.Apply("select", _, _):
+                (test,), then, otherwise = operands
+                return tuple(ex.select(test, a, b) for a, b in zip(then, otherwise, strict=True))
+            case ex.Apply("neg" | "add" | "sub" as function, _, _):
+                return tuple(ex.apply(function, *parts) for parts in zip(*operands, strict=True))
+            case ex.Apply("mul", _, _):
+                (ar, ai), (br, bi) = operands
                 return ar * br - ai * bi, ar * bi + ai * br
-        raise TypeError(f"{getattr(e, 'function', type(e).__name__)} of complex numbers is stated through their parts")
+        function = getattr(e, "function", e.__class__.__name__)
+        raise TypeError(f"{function} of complex numbers is stated through their parts")

@@ -10,13 +10,15 @@ loop's index is hoisted out of the loop; one that is affine in it becomes a boun
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.expressions import Expr, Index, Read, both, conjunction, maximum, minimum
+from ...dialect.notation.expressions import Expr, Index, Read, conjunction, maximum, minimum
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import walk
-from ..analysis.accesses import depends
+from ..analysis.accesses import depends, stores
 from ..passes import kernel_pass
 
 
@@ -30,29 +32,26 @@ def narrowed(block: ir.Block) -> ir.Block:
 
 
 def _bounded(s: ir.Statement) -> ir.Block | None:
-    made = ir.rewrite_within(s, _bounded)
-    match made:
-        case ir.For(body=(ir.If(condition, then, ()),), kind="serial") if not any(
-            isinstance(b, ir.For) and b.kind != "serial" for b in ir.blocks(s)[0]
-        ):
-            return (_narrowed(made, conjunction(condition), then),)
-    return (made,)
+    inner = ir.rewrite_within(s, _bounded)
+    match inner:
+        case ir.For(body=(ir.If(condition, then, ()),), kind="serial"):
+            if not any(isinstance(b, ir.For) and b.kind != "serial" for b in ir.blocks(s)[0]):
+                return (_narrowed(inner, conjunction(condition), then),)
+    return (inner,)
 
 
 def _narrowed(loop: ir.For, conditions: list[Expr], body: ir.Block) -> ir.Statement:
     outside: list[Expr] = []
     inside: list[Expr] = []
     start, end = loop.start, loop.end
-    stored = {s.tensor for s in ir.statements(body) if isinstance(s, ir.Store)}
+    stored = {s.tensor for s in stores(body)}
     for condition in conditions:
-        if any(isinstance(e, Read) and e.tensor in stored for e in walk(condition)):  # an iteration changes it
-            inside.append(condition)
-            continue
-        if not depends(condition, {loop.index}):
+        changes = any(isinstance(e, Read) and e.tensor in stored for e in walk(condition))  # in an iteration
+        if not changes and not depends(condition, {loop.index}):
             outside.append(condition)
             continue
         bounds = [bound(sum, loop.index) for sum in affine_conditions(condition) or []]
-        if not bounds or any(b is None for b in bounds):
+        if changes or not bounds or None in bounds:
             inside.append(condition)
             continue
         for lower, value in filter(None, bounds):
@@ -61,9 +60,9 @@ def _narrowed(loop: ir.For, conditions: list[Expr], body: ir.Block) -> ir.Statem
             elif not lower and not _at_most(end, value):
                 end = minimum(end, value)
     if inside:
-        body = (ir.If(_all(inside), body),)
-    made = replace(loop, body=body, start=start, stop=loop.stop if end is loop.end else end)
-    return ir.If(_all(outside), (made,)) if outside else made
+        body = (ir.If(reduce(and_, inside), body),)
+    tightened = replace(loop, body=body, start=start, stop=loop.stop if end is loop.end else end)
+    return ir.If(reduce(and_, outside), (tightened,)) if outside else tightened
 
 
 def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:
@@ -74,12 +73,6 @@ def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:
     if factor > 0:  # index >= ceil(-rest / factor)
         return True, (rest * -1).expression() if factor == 1 else 0 - rest.expression() // factor
     return False, rest.plus(1).expression() if factor == -1 else rest.expression() // -factor + 1
-
-
-def _all(conditions: list[Expr]) -> Expr:
-    joined = both(*conditions)
-    assert isinstance(joined, Expr)
-    return joined
 
 
 def _at_most(a: Expr, b: Expr) -> bool:

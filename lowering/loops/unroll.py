@@ -30,16 +30,12 @@ def unroll(kernel: ir.Kernel, factor: int = MAX_TRIPS) -> ir.Kernel:
 def _unrolled(s: ir.Statement, factor: int) -> ir.Block | None:
     if isinstance(s, ir.For) and s.kind == "serial" and iterations(s) == 1:
         s = replace(s, body=ir.substitute_block(s.body, {s.index: s.start}))
-    made = ir.rewrite_within(s, lambda inner: _unrolled(inner, factor))
-    if isinstance(made, ir.For) and made.kind == "serial":
-        largest = (
-            MAX_NODES_AROUND_VECTORS
-            if any(isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(made.body))
-            else MAX_NODES
-        )
-        if 0 < cost(made, factor) <= largest:
-            made = replace(made, kind="unrolled")
-    return (made,)
+    loop = ir.rewrite_within(s, lambda inner: _unrolled(inner, factor))
+    if isinstance(loop, ir.For) and loop.kind == "serial":
+        around_vectors = any(isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(loop.body))
+        if 0 < cost(loop, factor) <= (MAX_NODES_AROUND_VECTORS if around_vectors else MAX_NODES):
+            loop = replace(loop, kind="unrolled")
+    return (loop,)
 
 
 def cost(s: ir.For, factor: int = MAX_TRIPS) -> int:

@@ -22,7 +22,7 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine, key
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, maximum
 from ...dialect.notation.traverse import children, walk
-from ..analysis.accesses import allocated, depends, reads, stores, stride, varies, varying_values
+from ..analysis.accesses import allocated, depends, every_access, reads, stores, stride, varies, varying_values
 from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
 from ..analysis.reduction_order import has_lanes
@@ -50,12 +50,9 @@ def _vectors(s: ir.Statement) -> ir.Block | None:
 
 
 def can_be_vector(s: ir.For) -> bool:
-    """Test whether the loop's iterations are independent, uniform and contiguous in memory, and no reduction is ordered
-    by lanes.
-    """
-    if any(isinstance(b, ir.For) and (b.kind != "serial" or has_lanes(b)) for b in ir.statements(s.body)):
-        return False
-    return independent(s) and _alike(s) and _beside(s)
+    """Test whether iterations are independent, uniform and contiguous in memory, and lanes order no reduction."""
+    ordered = any(isinstance(b, ir.For) and (b.kind != "serial" or has_lanes(b)) for b in ir.statements(s.body))
+    return not ordered and independent(s) and _alike(s) and _beside(s)
 
 
 def independent(s: ir.For) -> bool:
@@ -65,11 +62,10 @@ def independent(s: ir.For) -> bool:
     if not written:
         return False
     places: dict[object, set[object]] = {}
-    for tensor, at in [(t.tensor, t.indices) for t in written] + [(r.tensor, r.indices) for r in reads(s.body)]:
+    for tensor, at in every_access(s.body):
         places.setdefault(tensor, set()).add(tuple(map(key, at)))
-    bound: set[Expr] = {
-        b.index if isinstance(b, ir.For) else b.var for b in ir.statements(s.body) if isinstance(b, (ir.For, ir.Let))
-    }
+    inner = [b for b in ir.statements(s.body) if isinstance(b, (ir.For, ir.Let))]
+    bound: set[Expr] = {b.index if isinstance(b, ir.For) else b.var for b in inner}
     return all(len(places[t.tensor]) == 1 and any(_moves(i, s.index, bound) for i in t.indices) for t in written)
 
 
@@ -89,11 +85,9 @@ def _alike(s: ir.For) -> bool:
             return False  # all lanes take one branch
         return any(varies(n, varying) for n in walk(e))
 
-    for inner in ir.statements(s.body):
-        if isinstance(inner, (ir.If, ir.For)) and any(map(differs, ir.expressions(inner))):
-            return False
-    accesses = [(t.tensor, t.indices) for t in stores(s.body)] + [(r.tensor, r.indices) for r in reads(s.body)]
-    return not any(t in own and any(map(differs, at)) for t, at in accesses)
+    tests = (e for b in ir.statements(s.body) if isinstance(b, (ir.If, ir.For)) for e in ir.expressions(b))
+    places = (i for t, at in every_access(s.body) if t in own for i in at)
+    return not (any(map(differs, tests)) or any(map(differs, places)))
 
 
 def _beside(s: ir.For) -> bool:
@@ -130,8 +124,8 @@ def lanes(s: ir.For) -> int:
     """The elements computed at once: one or several vectors."""
     least = _one_vector(s)
     extent = s.index.extent
-    if not any(isinstance(b, ir.For) for b in ir.statements(s.body)):
-        count = affine(s.end) - affine(s.start)
+    if not ir.has_loops(s.body):
+        count = s.length
         long = bool(count.terms) or count.constant >= MIN_ITERATIONS_FOR_TWO_VECTORS * 2 * least
         return 2 * least if long and chain(s.body) >= CHAIN else least
     if not isinstance(extent, int):
@@ -181,52 +175,45 @@ def widen(s: ir.For, width: int) -> ir.Block:
 
 
 def _by_halves(s: ir.For, width: int, parts: int) -> ir.Block:
-    """Vectors, and the remainder as the original loop; a reduction's remainder takes vectors of half the width,
-    repeatedly.
-    """
-    made: list[ir.Statement] = []
+    """Vectors, and the original loop for the rest; that of a reduction takes vectors of half the width, repeatedly."""
+    loops: list[ir.Statement] = []
     start, count = s.start, maximum(s.end - s.start, 0)
-    least = MIN_LANES if parts == 1 and any(isinstance(b, ir.For) for b in ir.statements(s.body)) else width
+    least = MIN_LANES if parts == 1 and ir.has_loops(s.body) else width
     while width >= least:
         middle = s.start + count // width * width
-        made.append(replace(s, start=start, stop=middle, kind="vector", width=width))
+        loops.append(replace(s, start=start, stop=middle, kind="vector", width=width))
         start, width = middle, width // 2
-    return *made, replace(s, start=start, stop=s.end)
+    return *loops, replace(s, start=start, stop=s.end)
 
 
 def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
-    """Vectors and an overlapping last one. If the extent is too short: two of half the width for a reduction, or the
-    original loop.
-    """
+    """Vectors and an overlapping last one, or if the extent is too short narrower ones or the original loop."""
 
-    def vector(start: Expr, width: int, stop: Expr | None = None) -> ir.For:
-        return replace(s, start=start, stop=start + width if stop is None else stop, kind="vector", width=width)
+    def vectors(width: int, middle: Expr, short: ir.Block) -> ir.Block:
+        first = replace(s, stop=middle, kind="vector", width=width)
+        last = replace(s, start=s.end - width, stop=s.end, kind="vector", width=width)
+        return (ir.If(count >= width, (first, last), short),)
 
-    short: ir.Block = (s,)
     half = width // 2
-    if half >= MIN_LANES and any(isinstance(b, ir.For) for b in ir.statements(s.body)):
-        short = (ir.If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
-    middle = s.start + (count - 1) // width * width
-    return (ir.If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)
+    short = vectors(half, s.start + half, (s,)) if half >= MIN_LANES and ir.has_loops(s.body) else (s,)
+    return vectors(width, s.start + (count - 1) // width * width, short)
 
 
 def _backwards(s: ir.Statement) -> ir.Statement:
     """Vectors from last to first where memory is read backwards, so that the hardware prefetcher keeps up."""
-    if not isinstance(s, ir.For) or s.kind != "vector" or any(isinstance(b, ir.For) for b in ir.statements(s.body)):
+    if not isinstance(s, ir.For) or s.kind != "vector" or ir.has_loops(s.body):
         return s
     steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
-    length = affine(s.end) - affine(s.start)
+    length = s.length
     if not steps or any(n is None or n > 0 for n in steps) or length.terms or length.constant < 2 * s.width:
         return s
     block, lane = Index("b", length.constant // s.width), Index("l", s.width)
     there: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
-    return ir.For(block, (ir.For(lane, ir.substitute_block(s.body, there), kind="vector", width=s.width),))
+    return ir.For(block, (ir.vector_loop(lane, *ir.substitute_block(s.body, there)),))
 
 
 def _early(s: ir.For, width: int) -> int:
-    """The elements by which the loop begins past a multiple of the width, if rows are such multiples and it may begin
-    earlier.
-    """
+    """The elements by which the loop begins past a multiple of the width, if it may begin earlier."""
     begin = affine(s.start)
     rows = [t.tensor.shape[-1] for t in stores(s.body) if t.indices and t.indices[-1] is s.index]
     whole = all(isinstance(n, int) and n % width == 0 for n in rows)

@@ -8,6 +8,7 @@ signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are comput
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...dialect.ir.types import F16, F32
 from ...dialect.notation.expressions import Apply, Expr, cast
@@ -15,19 +16,19 @@ from ...dialect.notation.traverse import over, rebuild
 from .error_functions import erf, erfc, erfcx
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
-from .logarithm import log, log1p, log2, log10
+from .logarithm import BINARY, DECIMAL, NATURAL, log1p, logarithm
 from .power import cbrt, pow, rsqrt
 from .trigonometric import acos, asin, atan, atan2, cos, sin, tan
 
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
     f.__name__: f
     for f in (
-        *(exp, exp2, expm1, log, log2, log10, log1p, pow, cbrt, rsqrt),
+        *(exp, exp2, expm1, log1p, pow, cbrt, rsqrt),
         *(sin, cos, tan, asin, acos, atan, atan2),
         *(sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softplus),
         *(erf, erfc, erfcx),
     )
-}
+} | {base.name: partial(logarithm, base=base) for base in (NATURAL, BINARY, DECIMAL)}
 
 
 def computed(function: str, *operands: Expr) -> Expr:
@@ -41,7 +42,7 @@ def computed(function: str, *operands: Expr) -> Expr:
 def in_primitives(expr: Expr) -> Expr:
     """The expression with every one of FUNCTIONS replaced by its expression in primitives."""
 
-    def made(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+    def expanded(e: Expr, parts: tuple[Expr, ...]) -> Expr:
         return computed(e.function, *parts) if isinstance(e, Apply) and e.function in FUNCTIONS else over(e, parts)
 
-    return rebuild(expr, made, {})
+    return rebuild(expr, expanded, {})

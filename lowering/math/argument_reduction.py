@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, I32, I64, UI64
 from ...dialect.notation.expressions import Bitcast, Expr, cast, constant, select
+from . import primitives as fp
 from .double_word import exact_product, exact_sum, ordered_sum
-from .primitives import BIAS, MANTISSA, ROUNDER, as_float, bits, fma, shift_right
 
 HALF_PI = {
     F32: (1.5707964, -4.371139e-08, -1.7151245e-15),
@@ -51,46 +51,45 @@ class Reduced(NamedTuple):
 
 def half_turns(x: Expr) -> tuple[Expr, Expr]:
     """The n and r of x = n pi + r, for 0 <= x < NEAR; only the lowest bit of the integer n is significant."""
-    shifted = fma(x, TWO_OVER_PI / 2, ROUNDER[x.type])
-    return bits(shifted), _less(x, shifted - ROUNDER[x.type], 2.0)
+    shifted, n = fp.nearest(x, TWO_OVER_PI / 2)
+    return fp.bits(shifted), _less(x, n, 2.0)
 
 
 def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
     """The n and r of x = (n + 1/2) pi - r, likewise."""
     t = x.type
     if t is F32:
-        shifted = fma(x, TWO_OVER_PI / 2, -0.5) + ROUNDER[t]
-        return bits(shifted), _less(-x, (shifted - ROUNDER[t]) + 0.5, -2.0)
+        shifted = fp.fma(x, TWO_OVER_PI / 2, -0.5) + fp.ROUNDER[t]
+        return fp.bits(shifted), _less(-x, (shifted - fp.ROUNDER[t]) + 0.5, -2.0)
     # x / pi with some bits after the point, which are then set: but for the last of them, this is n + 1
-    origin = 1.5 * 2.0 ** (MANTISSA[t] - FRACTION)
-    above = bits(fma(x, TWO_OVER_PI / 2, origin)) | ((1 << FRACTION) - 1)
-    middle = as_float(above) - (origin + 0.5 - 2.0**-FRACTION)
-    return shift_right(above, FRACTION), _less(-x, middle, -2.0)
+    origin = 1.5 * 2.0 ** (fp.MANTISSA[t] - FRACTION)
+    above = fp.bits(fp.fma(x, TWO_OVER_PI / 2, origin)) | ((1 << FRACTION) - 1)
+    middle = fp.as_float(above) - (origin + 0.5 - 2.0**-FRACTION)
+    return fp.shift_right(above, FRACTION), _less(-x, middle, -2.0)
 
 
 def _less(x: Expr, n: Expr, quarters: float) -> Expr:
     """x - n pi/2 quarters; the first step is exact: a multiple of the last bit of either, and small."""
     for part in HALF_PI[x.type]:
-        x = fma(n, -quarters * part, x)
+        x = fp.fma(n, -quarters * part, x)
     return x
 
 
 def quarter_turns(x: Expr) -> Reduced:
     """The reduction of |x| < NEAR. `high` has the sign of a zero argument, and `excess` is never -0."""
     first, second, third = QUARTER_TURN[x.type]
-    shifted = fma(x, TWO_OVER_PI, ROUNDER[x.type])
-    n = shifted - ROUNDER[x.type]
-    start = fma(n, -first, x)  # exact
+    shifted, n = fp.nearest(x, TWO_OVER_PI)
+    start = fp.fma(n, -first, x)  # exact
     high = start - n * second
-    return Reduced(bits(shifted), high, fma(n, third, fma(n, second, high - start)))
+    return Reduced(fp.bits(shifted), high, fp.fma(n, third, fp.fma(n, second, high - start)))
 
 
 def far(x: Expr) -> Reduced:
     """The reduction of NEAR <= x < infinity."""
     if x.type is F32:
-        quadrant, high, _ = _far(cast(x, F64), BIAS[F64] + 17, BIAS[F64] + 127, 2)
+        quadrant, high, _ = _far(cast(x, F64), fp.BIAS[F64] + 17, fp.BIAS[F64] + 127, 2)
         return Reduced(cast(quadrant, I32), cast(high, F32), cast(cast(cast(high, F32), F64) - high, F32))
-    return _far(x, BIAS[F64] + 30, 2 * BIAS[F64], 3)
+    return _far(x, fp.BIAS[F64] + 30, 2 * fp.BIAS[F64], 3)
 
 
 def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
@@ -113,7 +112,7 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
     rest = ordered_sum(high, _double(more, 32, 2.0**-96) + _double(more & LOW, 0, 2.0**-128))
     first, second, _ = HALF_PI[F64]
     angle = exact_product(rest.high, first)
-    angle = ordered_sum(angle.high, fma(rest.high, second, fma(low + rest.low, first, angle.low)))
+    angle = ordered_sum(angle.high, fp.fma(rest.high, second, fp.fma(low + rest.low, first, angle.low)))
     return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, -angle.low)
 
 

@@ -30,15 +30,3 @@ def exact_product(a: Expr, b: Operand) -> Doubled:
     """a b exactly (unless it underflows)."""
     p = a * b
     return Doubled(p, fma(a, b, -p))
-
-
-def product(a: Doubled, b: Doubled) -> Doubled:
-    """a b to about twice the precision."""
-    p = a.high * b.high
-    return Doubled(p, fma(a.high, b.low, fma(a.low, b.high, fma(a.high, b.high, -p))))
-
-
-def scaled(a: Doubled, high: float, low: float) -> Doubled:
-    """a times a constant of twice the precision."""
-    p = a.high * high
-    return Doubled(p, fma(a.high, low, fma(a.low, high, fma(a.high, high, -p))))

@@ -9,24 +9,9 @@ from __future__ import annotations
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, apply, cast, constant, maximum, minimum, select
 from ...dialect.notation.math_tables import ERF_SPACING
+from . import primitives as fp
 from .double_word import Doubled, exact_product, ordered_sum
 from .exponential import EXPM1, LOG2_E, exponential, less_one, reduced, scale
-from .primitives import (
-    MANTISSA,
-    POWER_ROUNDER,
-    ROUNDER,
-    Pieces,
-    absolute,
-    as_float,
-    bits,
-    flip,
-    fma,
-    horner,
-    polynomial,
-    rarely,
-    shift_right,
-    sign_of,
-)
 
 # f32: erf(n ERF_STEP + d) in d, for n = 0 .. 7 each column, to 2^-28.1; of the first, erf(d) - d
 ERF_STEP = 0.53125
@@ -113,21 +98,17 @@ ERFCX = (
     -6.254606701133839e-07, -1.4501489078800034e-07, 1.1249405778724086e-07, 4.227306809258709e-08,
     -2.063059871538887e-08, -6.93856847031711e-09, 3.164790893493189e-09,
 )  # fmt: skip
-# ln 2, its first part so short that products with numbers of 8 bits are exact in f32
-SHORT_LN2 = (0.693145751953125, 1.4286068e-06)
 ROOT_PI_INVERSE = 0.5641895835477563
 # erfc of more is zero, and of somewhat more e^(-x^2) no normal number
 LIMIT = {F32: 10.1, F64: 27.3}
 LARGE = 28.0
-LATER = {
-    F32: 24,
-    F64: 64,
-}  # the power of two that is left for the last product, so that subnormal results are rounded once
+# the power of two that is left for the last product, so that subnormal results are rounded once
+LATER = {F32: 24, F64: 64}
 
 
 def _near(x: Expr) -> Expr:
     """erf(x) - x of an f64 with |x| <= 1."""
-    return x * polynomial(x * x, ERF)
+    return x * fp.polynomial(x * x, ERF)
 
 
 def _scaled_complement(x: Expr) -> Doubled:
@@ -137,44 +118,41 @@ def _scaled_complement(x: Expr) -> Doubled:
     inverse = 1.0 / (pole.high * shift)
     z = (x - 3.0) * pole.high * inverse
     start, low = ERFCX_START
-    top = ordered_sum(constant(start, F64), z * polynomial(z, ERFCX))
+    top = ordered_sum(constant(start, F64), z * fp.polynomial(z, ERFCX))
     by = inverse * shift
     high = top.high * by
-    return Doubled(high, (fma(-high, pole.high, top.high) + (top.low + low - high * pole.low)) * by)
+    return Doubled(high, (fp.fma(-high, pole.high, top.high) + (top.low + low - high * pole.low)) * by)
 
 
 def _by_pieces(size: Expr) -> Expr:
     """erf of a non-negative f32."""
-    shifted = fma(size, 1 / ERF_STEP, ROUNDER[F32])
-    pieces = Pieces.of_place(bits(shifted), 8)
-    rest = fma(shifted - ROUNDER[F32], -ERF_STEP, size)
+    shifted, n = fp.nearest(size, 1 / ERF_STEP)
+    pieces = fp.Pieces.of_place(fp.bits(shifted), 8)
+    rest = fp.fma(n, -ERF_STEP, size)
     start, *more = ERF_PIECES
-    first = fma(rest, pieces.at((1.0, *7 * (0.0,)), F32), pieces.at(start, F32))
-    return fma(rest, pieces.polynomial(rest, more), first)
+    first = fp.fma(rest, pieces.at((1.0, *7 * (0.0,)), F32), pieces.at(start, F32))
+    return fp.fma(rest, pieces.polynomial(rest, more), first)
 
 
 def _looked_up(function: str, size: Expr, change: tuple[tuple[float, ...], ...]) -> tuple[Expr, Expr, Expr]:
-    """A table lookup for a non-negative f64 inside the table: erf or erfc at the nearest grid point r, the slope of erf
-    there, and the change, with erf x = erf r + slope change.
-    """
-    shifted = fma(size, 1 / ERF_SPACING, ROUNDER[F64])
-    n = shifted - ROUNDER[F64]
-    rest = fma(n, -ERF_SPACING, size)  # exact
+    """erf or erfc at the nearest grid point r, the slope of erf there, and the change: erf x = erf r + slope change."""
+    shifted, n = fp.nearest(size, 1 / ERF_SPACING)
+    rest = fp.fma(n, -ERF_SPACING, size)  # exact
     place, square = n * rest, rest * rest
-    first, second, third = (horner(place, c) for c in change)
-    less = fma(place, first, square * fma(square, third, second))
-    value, slope = (apply(f"{function}_{column}", bits(shifted)) for column in ("value", "slope"))
-    return value, slope, fma(rest, less, rest)
+    first, second, third = (fp.horner(place, c) for c in change)
+    less = fp.fma(place, first, square * fp.fma(square, third, second))
+    value, slope = (apply(f"{function}_{column}", fp.bits(shifted)) for column in ("value", "slope"))
+    return value, slope, fp.fma(rest, less, rest)
 
 
 def erf(x: Expr) -> Expr:
-    size = absolute(x)
+    size = fp.absolute(x)
     if x.type is F32:
         value = _by_pieces(minimum(ERF_LIMIT, size))
     else:
         start, slope, change = _looked_up("erf", minimum(ERF_IS_ONE, size), ERF_CHANGE)
-        value = fma(slope, change, start)
-    return flip(value, sign_of(x))
+        value = fp.fma(slope, change, start)
+    return fp.flip(value, fp.sign_of(x))
 
 
 def _vanishing(size: Expr) -> Expr:
@@ -182,43 +160,41 @@ def _vanishing(size: Expr) -> Expr:
     t = size.type
     square = size * size
     _, shifted, start, rest = reduced(-square)
-    less = less_one(start, rest + fma(-size, size, square))
+    less = less_one(start, rest + fp.fma(-size, size, square))
     if t is F32:
-        pieces = Pieces.of_place(shift_right(bits(size + 1.0), MANTISSA[t] - 1), 8)
+        pieces = fp.Pieces.of_place(fp.shift_right(fp.bits(size + 1.0), fp.MANTISSA[t] - 1), 8)
         scaled = pieces.polynomial(size - pieces.at(ERFCX_CENTERS, t), ERFCX_PIECES)
-        value = fma(scaled, less, scaled)
+        value = fp.fma(scaled, less, scaled)
     else:
         scaled = _scaled_complement(size)
-        value = (scaled.high + fma(scaled.high, less, fma(scaled.low, less, scaled.low))) * 2.0 ** -LATER[t]
-    return value * as_float((bits(shifted) + LATER[t]) << MANTISSA[t])
+        value = (scaled.high + fp.fma(scaled.high, less, fp.fma(scaled.low, less, scaled.low))) * 2.0 ** -LATER[t]
+    return value * fp.as_float((fp.bits(shifted) + LATER[t]) << fp.MANTISSA[t])
 
 
 def _usual(size: Expr) -> Expr:
     """erfc of an f32 from 0 to ERFC_USUAL: e^(x^2) erfc x times e^(-x^2)."""
     t = F32
-    shifted = fma(size * size, -LOG2_E, POWER_ROUNDER[t])
-    n = shifted - POWER_ROUNDER[t]
-    high, low = SHORT_LN2
-    r = fma(n, -low, -fma(size, size, n * high))
+    shifted, n = fp.nearest(size * size, -LOG2_E, fp.POWER_ROUNDER)
+    high, low = fp.SHORT_LN2[t]
+    r = fp.fma(n, -low, -fp.fma(size, size, n * high))
     square = r * r
     first, second, third, fourth, fifth = EXPM1[t]
-    rest = fma(square, fma(square, fifth, fma(r, fourth, third)), fma(r, second, first))
-    place = fma(size, 1 / ERFC_STEP, ROUNDER[t])
-    pieces = Pieces.of_place(bits(place), 8)
+    rest = fp.fma(square, fp.fma(square, fifth, fp.fma(r, fourth, third)), fp.fma(r, second, first))
+    pieces = fp.Pieces.of_place(fp.bits(fp.nearest(size, 1 / ERFC_STEP)[0]), 8)
     scaled = pieces.polynomial(size - pieces.at(ERFC_CENTERS, t), ERFC_PIECES) * scale(shifted)
-    return fma(scaled, fma(square, rest, r), scaled)
+    return fp.fma(scaled, fp.fma(square, rest, r), scaled)
 
 
 def erfc(x: Expr) -> Expr:
     """erfc x; for negative x it is 2 - erfc |x|."""
-    t, size = x.type, absolute(x)
+    t, size = x.type, fp.absolute(x)
     if t is F32:
-        value = rarely(size > ERFC_USUAL, _vanishing(minimum(LIMIT[t], size)), _usual(size))
-        return select(bits(x) < 0, 2.0 - value, value)
+        value = fp.rarely(size > ERFC_USUAL, _vanishing(minimum(LIMIT[t], size)), _usual(size))
+        return select(fp.bits(x) < 0, 2.0 - value, value)
     start, slope, change = _looked_up("erfc", minimum(ERF_IS_ONE, size), ERFC_CHANGE)
-    start = select(bits(x) < 0, 2.0 - start, start)
-    usual = fma(-slope, flip(change, sign_of(x)), start)
-    return rarely(x > ERF_IS_ONE, _vanishing(minimum(LIMIT[t], maximum(0.5, size))), usual)
+    start = select(fp.bits(x) < 0, 2.0 - start, start)
+    usual = fp.fma(-slope, fp.flip(change, fp.sign_of(x)), start)
+    return fp.rarely(x > ERF_IS_ONE, _vanishing(minimum(LIMIT[t], maximum(0.5, size))), usual)
 
 
 def erfcx(x: Expr) -> Expr:
@@ -226,13 +202,13 @@ def erfcx(x: Expr) -> Expr:
     t = x.type
     if t is F32:
         return cast(erfcx(cast(x, F64)), F32)
-    size = absolute(x)
+    size = fp.absolute(x)
     limited = minimum(LARGE, size)
     square = exact_product(limited, limited)
     e = exponential(square.high, square.low)
     start = ordered_sum(constant(1.0, t), -x)
     small = ordered_sum(start.high, start.low - _near(x))
-    near = fma(e.high, small.high, fma(e.high, small.low, e.low * small.high)) * e.scale * e.scale
+    near = fp.fma(e.high, small.high, fp.fma(e.high, small.low, e.low * small.high)) * e.scale * e.scale
     c = _scaled_complement(minimum(2.0**30, maximum(0.5, size)))
     far = select(size > 2.0**30, ROOT_PI_INVERSE / size, c.high + c.low)
     # 2 e^(x^2) - erfcx |x| for negative x

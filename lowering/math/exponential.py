@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum
+from . import primitives as fp
 from .double_word import ordered_sum
-from .primitives import LN2, MANTISSA, POWER_ROUNDER, absolute, as_float, bits, fma, polynomial, rarely, sign_of
 
 LOG2_E = 1.4426950408889634
 
@@ -60,18 +60,17 @@ class Exponential(NamedTuple):
 def exponential(x: Expr, low: Expr | None = None) -> Exponential:
     """e^(x + low) as an `Exponential`, to about 2^-3 ulp; NaN stays NaN."""
     t = x.type
-    x = minimum(RANGE[t][1], maximum(RANGE[t][0], x))
+    x = clamp(x, RANGE[t])
     # n even: both factors of 2^n are then the same one, which costs less than the two terms it adds to the polynomial
-    shifted = fma(x, LOG2_E / 2, POWER_ROUNDER[t])
-    half = shifted - POWER_ROUNDER[t]
-    start = fma(half, -2 * LN2[t][0], x)  # exact
-    rest = half * (-2 * LN2[t][1])
+    shifted, half = fp.nearest(x, LOG2_E / 2, fp.POWER_ROUNDER)
+    start = fp.fma(half, -2 * fp.LN2[t][0], x)  # exact
+    rest = half * (-2 * fp.LN2[t][1])
     if low is not None:
         rest = rest + low
     r = start + rest
-    body = ordered_sum(start, fma(r * r, polynomial(r, EXP[t]), rest))
+    body = ordered_sum(start, fp.fma(r * r, fp.polynomial(r, EXP[t]), rest))
     high = body.high + 1.0
-    return Exponential(high, (body.high - (high - 1.0)) + body.low, as_float(bits(shifted) << MANTISSA[t]))
+    return Exponential(high, (body.high - (high - 1.0)) + body.low, scale(shifted))
 
 
 class Reduced(NamedTuple):
@@ -85,71 +84,66 @@ class Reduced(NamedTuple):
 
 def reduced(x: Expr) -> Reduced:
     t = x.type
-    shifted = fma(x, LOG2_E, POWER_ROUNDER[t])
-    n = shifted - POWER_ROUNDER[t]
-    return Reduced(n, shifted, fma(n, -LN2[t][0], x), n * -LN2[t][1])  # high is exact
+    shifted, n = fp.nearest(x, LOG2_E, fp.POWER_ROUNDER)
+    return Reduced(n, shifted, fp.fma(n, -fp.LN2[t][0], x), n * -fp.LN2[t][1])  # high is exact
 
 
 def less_one(high: Expr, low: Expr) -> Expr:
     """e^(high + low) - 1"""
     r = high + low
-    return high + fma(r * r, polynomial(r, EXPM1[r.type]), low)
+    return high + fp.fma(r * r, fp.polynomial(r, EXPM1[r.type]), low)
 
 
 def scale(shifted: Expr) -> Expr:
     """2^n for n in the exponent's range."""
-    return as_float(bits(shifted) << MANTISSA[shifted.type])
+    return fp.as_float(fp.bits(shifted) << fp.MANTISSA[shifted.type])
 
 
 def power_of_two(n: Expr, value: Expr) -> Expr:
     """value 2^n for an integral float n with 2^(n/2) in range."""
-    t = n.type
-    half = fma(n, 0.5, POWER_ROUNDER[t])
-    rest = (n - (half - POWER_ROUNDER[t])) + POWER_ROUNDER[t]
-    return value * scale(half) * scale(rest)
+    shifted, half = fp.nearest(n, 0.5, fp.POWER_ROUNDER)
+    return value * scale(shifted) * scale((n - half) + fp.POWER_ROUNDER[n.type])
 
 
-def _limited(x: Expr, range: tuple[float, float]) -> Expr:
+def clamp(x: Expr, range: tuple[float, float]) -> Expr:
     return minimum(range[1], maximum(range[0], x))
 
 
 def of_reduced(x: Reduced, usual: bool, exactly: bool = False) -> Expr:
-    """e^x; `usual` marks arguments whose e^x is a normal number. `exactly` requests correct rounding of nearly all f32
-    results.
-    """
+    """e^x, a normal number if `usual`; most f32 results are rounded correctly if `exactly`."""
     n, shifted, high, low = x
     t, r = n.type, high + low
     exactly = exactly or t is F64
-    less = fma(r * r, polynomial(r, EXPM1[t]), low if exactly else r)
+    less = fp.fma(r * r, fp.polynomial(r, EXPM1[t]), low if exactly else r)
     start = constant(1.0, t)
     if exactly:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
         start = 1.0 + high
         less = (high - (start - 1.0)) + less
-    return fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
+    return fp.fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
 
 
 def exp(x: Expr) -> Expr:
-    unusual = absolute(x) > USUAL[x.type]
-    return rarely(unusual, of_reduced(reduced(_limited(x, RANGE[x.type])), False), of_reduced(reduced(x), True))
+    unusual = fp.absolute(x) > USUAL[x.type]
+    return fp.rarely(unusual, of_reduced(reduced(clamp(x, RANGE[x.type])), False), of_reduced(reduced(x), True))
 
 
 def exp2(x: Expr) -> Expr:
     def value(x: Expr, usual: bool) -> Expr:
         t = x.type
-        shifted = x + POWER_ROUNDER[t]
-        n = shifted - POWER_ROUNDER[t]
+        shifted = x + fp.POWER_ROUNDER[t]
+        n = shifted - fp.POWER_ROUNDER[t]
         r = x - n
-        less = fma(r, LN2[t][0], r * r * polynomial(r, EXP2[t]))
-        return fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+        less = fp.fma(r, fp.LN2[t][0], r * r * fp.polynomial(r, EXP2[t]))
+        return fp.fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
 
-    unusual = absolute(x) > USUAL2[x.type]
-    return rarely(unusual, value(_limited(x, RANGE2[x.type]), False), value(x, True))
+    unusual = fp.absolute(x) > USUAL2[x.type]
+    return fp.rarely(unusual, value(clamp(x, RANGE2[x.type]), False), value(x, True))
 
 
 def expm1(x: Expr) -> Expr:
     t = x.type
     _, shifted, high, low = reduced(x)
-    usual = fma(scale(shifted), less_one(high, low), scale(shifted) - 1.0)
+    usual = fp.fma(scale(shifted), less_one(high, low), scale(shifted) - 1.0)
     # where e^x is no normal number, one less hardly matters
-    value = rarely(absolute(x) > USUAL[t], exp(x) - 1.0, usual)
-    return as_float(bits(value) | sign_of(x))  # of -0
+    value = fp.rarely(fp.absolute(x) > USUAL[t], exp(x) - 1.0, usual)
+    return fp.keep_zero_sign(x, value)

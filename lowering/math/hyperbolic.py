@@ -10,31 +10,10 @@ from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
+from . import primitives as fp
 from .double_word import exact_product, exact_sum, ordered_sum
 from .exponential import EXPM1, USUAL, exponential, reduced, scale
 from .logarithm import NATURAL, log_of_one_plus, of_any
-from .primitives import (
-    BIAS,
-    INFINITY,
-    LEAST_NORMAL,
-    LN2,
-    MANTISSA,
-    MANY,
-    NAN,
-    absolute,
-    as_float,
-    bits,
-    bits_of_power,
-    flip,
-    fma,
-    horner,
-    outside,
-    polynomial,
-    rarely,
-    shift_right,
-    sign_of,
-    sqrt,
-)
 
 # (sinh r - r) / r^3 in r^2, |r| <= ln(2) / 2, to 2^-26.2 and 2^-61.7 of sinh r
 SINH = {
@@ -73,10 +52,6 @@ TANH_LIMIT = 0.55
 FLAT = {F32: 10.0, F64: 20.0}
 
 
-def _odd(x: Expr, square: Expr, coefficients: tuple[float, ...]) -> Expr:
-    return fma(x * square, polynomial(square, coefficients), x)
-
-
 class Halves(NamedTuple):
     """2^n / 2, 2^-n / 2, sinh r and cosh r - 1 for x = n ln 2 + r."""
 
@@ -90,12 +65,15 @@ def _halves(x: Expr) -> Halves:
     """The `Halves` of x; no part overflows for |x| < USUAL."""
     t = x.type
     n, shifted, high, low = reduced(x)
-    r = fma(n, -LN2[t][1], high) if t is F32 else high + low
+    r = fp.fma(n, -fp.LN2[t][1], high) if t is F32 else high + low
     z = r * r
-    tail = fma(r * z, polynomial(z, SINH[t]), r if t is F32 else low)
-    power = bits(shifted) << MANTISSA[t]
-    up, down = as_float(power - bits_of_power(1 - BIAS[t], t)), as_float(bits_of_power(BIAS[t] - 1, t) - power)
-    return Halves(up, down, tail if t is F32 else high + tail, z * polynomial(z, COSH[t]))
+    tail = fp.fma(r * z, fp.polynomial(z, SINH[t]), r if t is F32 else low)
+    power = fp.bits(shifted) << fp.MANTISSA[t]
+    up, down = (
+        fp.as_float(power - fp.bits_of_power(1 - fp.BIAS[t], t)),
+        fp.as_float(fp.bits_of_power(fp.BIAS[t] - 1, t) - power),
+    )
+    return Halves(up, down, tail if t is F32 else high + tail, z * fp.polynomial(z, COSH[t]))
 
 
 def _half_exp(x: Expr) -> Expr:
@@ -106,84 +84,86 @@ def _half_exp(x: Expr) -> Expr:
 
 def sinh(x: Expr) -> Expr:
     """sinh n ln 2 cosh r + cosh n ln 2 sinh r"""
-    h, size = _halves(x), absolute(x)
+    h, size = _halves(x), fp.absolute(x)
     difference = h.up - h.down
-    usual = difference + fma(h.up + h.down, h.sinh, difference * h.more)
-    value = rarely(size > USUAL[x.type], flip(_half_exp(size), sign_of(x)), usual)
-    return as_float(bits(value) | sign_of(x))  # of -0
+    usual = difference + fp.fma(h.up + h.down, h.sinh, difference * h.more)
+    value = fp.rarely(size > USUAL[x.type], fp.flip(_half_exp(size), fp.sign_of(x)), usual)
+    return fp.keep_zero_sign(x, value)
 
 
 def cosh(x: Expr) -> Expr:
     """cosh n ln 2 cosh r + sinh n ln 2 sinh r"""
-    size = absolute(x)
+    size = fp.absolute(x)
     h = _halves(size)
-    usual = h.up + (h.down + fma(h.up + h.down, h.more, (h.up - h.down) * h.sinh))
-    return rarely(size > USUAL[x.type], _half_exp(size), usual)
+    usual = h.up + (h.down + fp.fma(h.up + h.down, h.more, (h.up - h.down) * h.sinh))
+    return fp.rarely(size > USUAL[x.type], _half_exp(size), usual)
 
 
 def tanh(x: Expr) -> Expr:
     """x + x^3 P / Q up to 0.55, otherwise 1 - 2 / (e^2x + 1), with one division for both."""
     t = x.type
-    size = minimum(FLAT[t], absolute(x))
+    size = minimum(FLAT[t], fp.absolute(x))
     n, shifted, high, _ = reduced(size + size)
-    r = fma(n, -LN2[t][1], high)
-    more = fma(scale(shifted), fma(r * r, polynomial(r, EXPM1[t]), r), scale(shifted) + 1.0)
+    r = fp.fma(n, -fp.LN2[t][1], high)
+    more = fp.fma(scale(shifted), fp.fma(r * r, fp.polynomial(r, EXPM1[t]), r), scale(shifted) + 1.0)
     z = size * size
     over, under = TANH[t]
     small = size < TANH_LIMIT
-    quotient = select(small, size * z * horner(z, over), -2.0) / select(small, polynomial(z, under), more)
-    return as_float(bits(select(small, size, 1.0) + quotient) | sign_of(x))
+    quotient = select(small, size * z * fp.horner(z, over), -2.0) / select(small, fp.polynomial(z, under), more)
+    return fp.keep_zero_sign(x, select(small, size, 1.0) + quotient)
 
 
 def _root(square: Expr, low: Expr) -> tuple[Expr, Expr]:
     """sqrt(square + low) as high + low; zero for zero."""
-    s = sqrt(square)
-    return s, (fma(-s, s, square) + low) / maximum(LEAST_NORMAL[s.type], s + s)
+    s = fp.sqrt(square)
+    return s, (fp.fma(-s, s, square) + low) / maximum(fp.LEAST_NORMAL[s.type], s + s)
 
 
 def asinh(x: Expr) -> Expr:
     """log(1 + w), w = |x| + sqrt(x^2 + 1) - 1; for a huge x, log 2 |x|."""
-    size = absolute(x)
+    size = fp.absolute(x)
     square = exact_product(size, size)
     more = exact_sum(square.high, 1.0)
     root, low = _root(more.high, more.low + square.low)
     less = ordered_sum(root, constant(-1.0, x.type))
     w = ordered_sum(size, less.high)
     usual = log_of_one_plus(w.high, w.low + (less.low + low))
-    return flip(rarely(outside(size, -BIAS[x.type], MANY), of_any(size, NATURAL, 1.0), usual), sign_of(x))
+    unusual = fp.outside(size, -fp.BIAS[x.type], fp.MANY)
+    return fp.flip(fp.rarely(unusual, of_any(size, NATURAL, 1.0), usual), fp.sign_of(x))
 
 
 def acosh(x: Expr) -> Expr:
     """log(1 + w), w = x - 1 + sqrt(x^2 - 1); for a huge x, log 2 x."""
     one = x - 1.0
-    root, low = _root(fma(one, one, one + one), constant(0.0, x.type))
+    root, low = _root(fp.fma(one, one, one + one), constant(0.0, x.type))
     w = ordered_sum(root, one)
-    unusual = select(x < 1.0, constant(NAN, x.type), of_any(x, NATURAL, 1.0))
-    return rarely(outside(x, 0, MANY), unusual, log_of_one_plus(w.high, w.low + low))
+    unusual = select(x < 1.0, constant(fp.NAN, x.type), of_any(x, NATURAL, 1.0))
+    return fp.rarely(fp.outside(x, 0, fp.MANY), unusual, log_of_one_plus(w.high, w.low + low))
 
 
 def atanh(x: Expr) -> Expr:
     """e ln(2) / 2 + atanh s, with (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s) and e from the bits of both sides."""
     t = x.type
-    width, size = MANTISSA[t], absolute(x)
+    width, size = fp.MANTISSA[t], fp.absolute(x)
     # a quarter more, rounded down: e is 0 up to |x| = 1/4, where the sum cancels least
-    power = (bits(1.0 + size) - bits(1.0 - size) + (bits_of_power(0, t) + (1 << (width - 2)))) & -(1 << width)
-    e = as_float(shift_right(power, width) | bits_of_power(width, t)) - (2.0**width + BIAS[t])
-    y = as_float(power)
-    s = fma(size, 1.0 + y, -(y - 1.0)) / fma(size, 1.0 - y, 1.0 + y)
-    usual = fma(e, LN2[t][0] / 2, _odd(s, s * s, ATANH[t]))
+    power = (fp.bits(1.0 + size) - fp.bits(1.0 - size) + (fp.bits_of_power(0, t) + (1 << (width - 2)))) & -(1 << width)
+    e = fp.as_float(fp.shift_right(power, width) | fp.bits_of_power(width, t)) - (2.0**width + fp.BIAS[t])
+    y = fp.as_float(power)
+    s = fp.fma(size, 1.0 + y, -(y - 1.0)) / fp.fma(size, 1.0 - y, 1.0 + y)
+    z = s * s
+    usual = fp.fma(e, fp.LN2[t][0] / 2, fp.fma(s * z, fp.polynomial(z, ATANH[t]), s))
     # near the poles y + 1 would be y
     divisor = 1.0 - size
     twice = size + size
     w = twice / divisor
-    near = log_of_one_plus(w, fma(-w, divisor, twice) / divisor) * 0.5
-    near = select(size < 1.0, near, select(size.eq(1.0), constant(INFINITY, t), NAN))
-    return as_float(bits(rarely(size > 1.0 - 2.0**-12, near, usual)) | sign_of(x))  # of -0 and of the poles
+    near = log_of_one_plus(w, fp.fma(-w, divisor, twice) / divisor) * 0.5
+    near = select(size < 1.0, near, select(size.eq(1.0), constant(fp.INFINITY, t), fp.NAN))
+    return fp.keep_zero_sign(x, fp.rarely(size > 1.0 - 2.0**-12, near, usual))  # and the sign of the poles
 
 
 def _decay(x: Expr) -> tuple[Expr, Expr]:
     """e^-|x| as high + low."""
-    e = exponential(-absolute(x))
+    e = exponential(-fp.absolute(x))
     return e.high * e.scale * e.scale, e.low * e.scale * e.scale
 
 
@@ -195,8 +175,8 @@ def sigmoid(x: Expr) -> Expr:
     negative = x < 0.0
     dividend, rest = select(negative, high, 1.0), select(negative, low, 0.0)
     quotient = dividend * inverse
-    rest = fma(-quotient, divisor.high, dividend) + (rest - quotient * (divisor.low + low))
-    return fma(rest, inverse, quotient)
+    rest = fp.fma(-quotient, divisor.high, dividend) + (rest - quotient * (divisor.low + low))
+    return fp.fma(rest, inverse, quotient)
 
 
 def softplus(x: Expr) -> Expr:

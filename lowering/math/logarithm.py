@@ -11,24 +11,7 @@ from typing import NamedTuple
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Expr, Operand, apply, constant, select
 from ...dialect.notation.math_tables import LOG_LEAST, LOG_WIDTH
-from .primitives import (
-    BIAS,
-    INFINITY,
-    LEAST_NORMAL,
-    LN2,
-    MANTISSA,
-    MANY,
-    NAN,
-    as_float,
-    bits,
-    bits_of_power,
-    estrin,
-    fma,
-    outside,
-    rarely,
-    shift_right,
-    sign_of,
-)
+from . import primitives as fp
 
 # f64: (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, to 2^-59.5 of the logarithm
 SERIES = (
@@ -59,7 +42,7 @@ class Base(NamedTuple):
 NATURAL = Base(
     "log",
     {F32: 1.0, F64: 1.0},
-    LN2,
+    fp.LN2,
     {
         F32: (-0.4999999, 0.3333395, -0.25001794, 0.1996204, -0.16569684, 0.14917801, -0.14312717, 0.08740572),
         F64: (-0.4999999999999636, 0.3333333333430389, -0.2500000143541993, 0.1999997246463024, -0.16545303907780898),
@@ -86,9 +69,7 @@ DECIMAL = Base(
 
 
 class Split(NamedTuple):
-    """A positive normal number as 2^exponent mantissa, and 2^-exponent. `place` has the bits of both, minus those of
-    the least mantissa.
-    """
+    """A positive normal number as 2^exponent mantissa, and 2^-exponent; its bits minus the least mantissa's."""
 
     mantissa: Expr
     exponent: Expr
@@ -99,20 +80,20 @@ class Split(NamedTuple):
 def split(x: Expr, least: int | None = None) -> Split:
     """The `Split` of a number; mantissas begin at the float with the bits `least`, by default at sqrt 1/2."""
     t = x.type
-    width, bias, least = MANTISSA[t], BIAS[t], SQRT_HALF[t] if least is None else least
-    k = bits(x) + (bits_of_power(0, t) - least)
-    mantissa = as_float((k & ((1 << width) - 1)) + least)
+    width, bias, least = fp.MANTISSA[t], fp.BIAS[t], SQRT_HALF[t] if least is None else least
+    k = fp.bits(x) + (fp.bits_of_power(0, t) - least)
+    mantissa = fp.as_float((k & ((1 << width) - 1)) + least)
     # an integer below 2^width becomes a float by being the low bits of 2^width
-    exponent = as_float(shift_right(k, width) | bits_of_power(width, t)) - (2.0**width + bias)
-    inverse = as_float((2 * bias << width) - (k & -(1 << width)))
+    exponent = fp.as_float(fp.shift_right(k, width) | fp.bits_of_power(width, t)) - (2.0**width + bias)
+    inverse = fp.as_float((2 * bias << width) - (k & -(1 << width)))
     return Split(mantissa, exponent, inverse, k)
 
 
 def split_any(x: Expr, least: int | None = None) -> Split:
     """The `Split` of any positive finite number: subnormal numbers are scaled first."""
     t = x.type
-    tiny = x < LEAST_NORMAL[t]
-    by = MANTISSA[t] + 2
+    tiny = x < fp.LEAST_NORMAL[t]
+    by = fp.MANTISSA[t] + 2
     parts = split(select(tiny, x * 2.0**by, x), least)
     return parts._replace(exponent=parts.exponent - select(tiny, constant(by, t), 0.0))
 
@@ -120,11 +101,11 @@ def split_any(x: Expr, least: int | None = None) -> Split:
 def _of_one_plus(f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
     """log(1 + f) + correction; an f64 f is near zero."""
     t = f.type
-    square, rest = f * f, estrin(f, base.tail[t])
+    square, rest = f * f, fp.estrin(f, base.tail[t])
     if isinstance(correction, Expr):
-        rest = fma(square, rest, correction)
-        return f + rest if base is NATURAL else fma(f, base.e[t], rest)
-    return fma(square, rest, f) if base is NATURAL else fma(f, base.e[t], square * rest)
+        rest = fp.fma(square, rest, correction)
+        return f + rest if base is NATURAL else fp.fma(f, base.e[t], rest)
+    return fp.fma(square, rest, f) if base is NATURAL else fp.fma(f, base.e[t], square * rest)
 
 
 def _by_series(f: Expr, correction: Operand) -> Expr:
@@ -132,14 +113,12 @@ def _by_series(f: Expr, correction: Operand) -> Expr:
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
-    rest = fma(s, fma(z, estrin(z, SERIES), half), -half)
+    rest = fp.fma(s, fp.fma(z, fp.estrin(z, SERIES), half), -half)
     return f + (rest + correction if isinstance(correction, Expr) else rest)
 
 
 def _of(parts: Split, base: Base, doublings: float = 0.0) -> Expr:
-    """The logarithm of a split number that was doubled `doublings` times; the second part of log 2 is needed only for
-    exact powers of ten.
-    """
+    """The logarithm of a split number, doubled `doublings` times; powers of ten need the second part of log 2."""
     m, e, t = parts.mantissa, parts.exponent, parts.mantissa.type
     e = e + doublings if doublings else e
     high, low = base.two[t]
@@ -147,16 +126,16 @@ def _of(parts: Split, base: Base, doublings: float = 0.0) -> Expr:
     if t is F32:
         value = _of_one_plus(m - 1.0, base, correction)
     else:
-        place = shift_right(parts.place, LOG_WIDTH)
+        place = fp.shift_right(parts.place, LOG_WIDTH)
         factor, start = (apply(f"{base.name}_{column}", place) for column in ("factor", "value"))
-        value = start + _of_one_plus(fma(m, factor, -1.0), base, correction)  # of what is exact
-    return e + value if base is BINARY else fma(e, high, value)
+        value = start + _of_one_plus(fp.fma(m, factor, -1.0), base, correction)  # of what is exact
+    return e + value if base is BINARY else fp.fma(e, high, value)
 
 
 def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
     """The value of a logarithm, corrected at infinity, at its pole and below it; NaN stays NaN."""
-    value = select(x < INFINITY, value, x)
-    return select(x > pole, value, select(x.eq(pole), constant(-INFINITY, x.type), NAN))
+    value = select(x < fp.INFINITY, value, x)
+    return select(x > pole, value, select(x.eq(pole), constant(-fp.INFINITY, x.type), fp.NAN))
 
 
 def of_any(x: Expr, base: Base, doublings: float = 0.0) -> Expr:
@@ -164,35 +143,22 @@ def of_any(x: Expr, base: Base, doublings: float = 0.0) -> Expr:
     return with_limits(x, 0.0, _of(split_any(x, LEAST[x.type]), base, doublings))
 
 
-def _logarithm(x: Expr, base: Base) -> Expr:
-    unusual = outside(x, 1 - BIAS[x.type], BIAS[x.type] + 1)
-    return rarely(unusual, of_any(x, base), _of(split(x, LEAST[x.type]), base))
-
-
-def log(x: Expr) -> Expr:
-    return _logarithm(x, NATURAL)
-
-
-def log2(x: Expr) -> Expr:
-    return _logarithm(x, BINARY)
-
-
-def log10(x: Expr) -> Expr:
-    return _logarithm(x, DECIMAL)
+def logarithm(x: Expr, base: Base) -> Expr:
+    return fp.rarely(fp.is_not_normal(x), of_any(x, base), _of(split(x, LEAST[x.type]), base))
 
 
 def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
     """log(1 + x + low) for 1 + x in [2^-60, 2^60), |low| being at most an ulp of x."""
     _, e, inverse, _ = split(x + 1.0)
-    f = fma(x, inverse, inverse - 1.0)  # (1 + x) 2^-e - 1
+    f = fp.fma(x, inverse, inverse - 1.0)  # (1 + x) 2^-e - 1
     if isinstance(low, Expr):
-        lost = fma(x, inverse, (inverse - 1.0) - f)  # what f was rounded by
-        low = fma(low, inverse, lost) * fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
+        lost = fp.fma(x, inverse, (inverse - 1.0) - f)  # what f was rounded by
+        low = fp.fma(low, inverse, lost) * fp.fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
     value = _of_one_plus(f, NATURAL, low) if x.type is F32 else _by_series(f, low)
-    return fma(e, LN2[x.type][0], value)
+    return fp.fma(e, fp.LN2[x.type][0], value)
 
 
 def log1p(x: Expr) -> Expr:
-    beyond = outside(x + 1.0, -MANY, MANY)
-    value = rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x))
-    return as_float(bits(value) | sign_of(x))  # of -0
+    beyond = fp.outside(x + 1.0, -fp.MANY, fp.MANY)
+    value = fp.rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x))
+    return fp.keep_zero_sign(x, value)

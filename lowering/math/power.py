@@ -7,33 +7,12 @@ below half an ulp and exact powers are exact.
 from __future__ import annotations
 
 from ...dialect.ir.types import F32, F64
-from ...dialect.notation.expressions import Expr, apply, constant, maximum, minimum, select
+from ...dialect.notation.expressions import Expr, apply, constant, select
 from ...dialect.notation.math_tables import LOG_WIDTH
+from . import primitives as fp
 from .double_word import Doubled, exact_product, ordered_sum
-from .exponential import RANGE, USUAL, of_reduced, reduced
+from .exponential import RANGE, USUAL, clamp, of_reduced, reduced
 from .logarithm import LEAST, split, split_any
-from .primitives import (
-    BIAS,
-    INFINITY,
-    LEAST_NORMAL,
-    MANTISSA,
-    NAN,
-    Pieces,
-    absolute,
-    as_float,
-    bits,
-    estrin,
-    flip,
-    floor,
-    fma,
-    horner,
-    outside,
-    polynomial,
-    rarely,
-    shift_right,
-    sign_of,
-    sqrt,
-)
 
 # f32: bits of the number at which the first of eight cells of mantissas begins. Of each a factor, which takes a mantissa to 1 + r,
 # |r| < 2^-4, of so few bits that r is exact; and the factor's logarithm, negated, in two parts, the first with 16 bits after the point
@@ -52,10 +31,6 @@ TAIL32 = (-0.66666669, 0.49999839, -0.39998531, 0.33466947, -0.28905523)
 TAIL = (
     -0.6666666666666568, 0.49999999999422546, -0.4000000051226019, 0.3333358699463288, -0.28516172354099288,
 )  # fmt: skip
-# ln 2 in two parts, the first with as many bits after the point as the first part of such a logarithm
-LN2 = {F32: (0.693145751953125, 1.4286068e-06), F64: (0.6931471805598903, 5.497923018708371e-14)}
-
-
 # 1 / cbrt(1 - d) for |d| <= 0.1023, to 2^-18.9
 RECIPROCAL_CBRT = (0.99999803, 0.33333102, 0.22373213, 0.17431241)
 
@@ -65,16 +40,16 @@ def _logarithm(size: Expr, any: bool = False) -> Doubled:
     t = size.type
     m, e, _, place = (split_any if any else split)(size, FIRST if t is F32 else LEAST[t])
     if t is F32:
-        cell = Pieces.of_place(shift_right(place, PLACES), len(FACTOR))
+        cell = fp.Pieces.of_place(fp.shift_right(place, PLACES), len(FACTOR))
         factor, start, low = (cell.at(column, t) for column in (FACTOR, START, REST))
     else:
-        factor, start, low = (apply(f"pow_{c}", shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low"))
-    r = fma(m, factor, -1.0)  # exact, as what the first sum starts from
-    first = ordered_sum(fma(e, LN2[t][0], start), r)
+        factor, start, low = (apply(f"pow_{c}", fp.shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low"))
+    r = fp.fma(m, factor, -1.0)  # exact, as what the first sum starts from
+    first = ordered_sum(fp.fma(e, fp.SHORT_LN2[t][0], start), r)
     half = exact_product(r, r * -0.5)
     second = ordered_sum(first.high, half.high)
-    low = (first.low + fma(e, LN2[t][1], low)) + (second.low + half.low)
-    tail = horner(r, TAIL32) if t is F32 else estrin(r, TAIL)
+    low = (first.low + fp.fma(e, fp.SHORT_LN2[t][1], low)) + (second.low + half.low)
+    tail = fp.horner(r, TAIL32) if t is F32 else fp.estrin(r, TAIL)
     return ordered_sum(second.high, low + half.high * r * tail)
 
 
@@ -88,52 +63,52 @@ def _any_power(size: Expr, y: Expr) -> Expr:
     """The power of a base that is not negative."""
     t = size.type
     log = _logarithm(size, True)
-    high = select(size < INFINITY, select(size.eq(0.0), constant(-INFINITY, t), log.high), size)
+    high = select(size < fp.INFINITY, select(size.eq(0.0), constant(-fp.INFINITY, t), log.high), size)
     p = y * high
-    limited = minimum(RANGE[t][1], maximum(RANGE[t][0], p))
-    low = select(limited.eq(p), fma(y, high, -p) + y * log.low, 0.0)
+    limited = clamp(p, RANGE[t])
+    low = select(limited.eq(p), fp.fma(y, high, -p) + y * log.low, 0.0)
     return select(size.eq(1.0) | y.eq(0.0), constant(1.0, t), _power(limited, low, False))
 
 
 def _with_sign(x: Expr, y: Expr, value: Expr) -> Expr:
     """x^y for negative x, from |x|^y."""
-    whole = floor(y).eq(y)
+    whole = fp.floor(y).eq(y)
     half = y * 0.5
-    odd = whole & floor(half).ne(half)
-    value = flip(value, select(odd, sign_of(x), 0))
-    return select((x < 0.0) & (x > -INFINITY) & ~whole, constant(NAN, x.type), value)
+    odd = whole & fp.floor(half).ne(half)
+    value = fp.flip(value, select(odd, fp.sign_of(x), 0))
+    return select((x < 0.0) & (x > -fp.INFINITY) & ~whole, constant(fp.NAN, x.type), value)
 
 
 def pow(x: Expr, y: Expr) -> Expr:
-    t, size = x.type, absolute(x)
+    t, size = x.type, fp.absolute(x)
     log = _logarithm(size)
     p = y * log.high
-    usual = _power(p, fma(y, log.high, -p) + y * log.low, True)
-    small = absolute(p) <= USUAL[t]
-    value = rarely(outside(size, 1 - BIAS[t], BIAS[t] + 1) | ~small, _any_power(size, y), usual)
-    return rarely(bits(x) < 0, _with_sign(x, y, value), value)
+    usual = _power(p, fp.fma(y, log.high, -p) + y * log.low, True)
+    small = fp.absolute(p) <= USUAL[t]
+    value = fp.rarely(fp.is_not_normal(size) | ~small, _any_power(size, y), usual)
+    return fp.rarely(fp.bits(x) < 0, _with_sign(x, y, value), value)
 
 
 def _root(a: Expr) -> Expr:
     """The cube root of zero, or of a positive normal number."""
     t = a.type
     # q = a^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm; here the upper ones
-    width, shift = MANTISSA[t], 32 if t is F64 else 8
+    width, shift = fp.MANTISSA[t], 32 if t is F64 else 8
     one = (1023 << 20) if t is F64 else (127 << 15)
-    start = as_float(shift_right(bits(a), shift) | ((width + (1023 if t is F64 else 127)) << width))
+    start = fp.as_float(fp.shift_right(fp.bits(a), shift) | ((width + (1023 if t is F64 else 127)) << width))
     unit = 2.0 ** (width - shift)
     offset = 2.0**width + round(2.0**width / 3 + one * 4 / 3 - 0.06805 * unit)
-    q = as_float(bits(fma(start, -1 / 3, offset)) << shift)
-    d = fma(-(a * q * q), q, 1.0)
-    q = q * polynomial(d, RECIPROCAL_CBRT)
+    q = fp.as_float(fp.bits(fp.fma(start, -1 / 3, offset)) << shift)
+    d = fp.fma(-(a * q * q), q, 1.0)
+    q = q * fp.polynomial(d, RECIPROCAL_CBRT)
     if t is F64:
-        d = fma(-(a * q * q), q, 1.0)
-        q = fma(q * d, fma(d, 2 / 9, 1 / 3), q)
+        d = fp.fma(-(a * q * q), q, 1.0)
+        q = fp.fma(q * d, fp.fma(d, 2 / 9, 1 / 3), q)
     square = q * q
     y = a * square
     s = exact_product(y, y)
-    residual = fma(-s.high, y, a) - s.low * y
-    return fma(residual, square * (1 / 3), y)
+    residual = fp.fma(-s.high, y, a) - s.low * y
+    return fp.fma(residual, square * (1 / 3), y)
 
 
 def cbrt(x: Expr) -> Expr:
@@ -142,15 +117,13 @@ def cbrt(x: Expr) -> Expr:
     The correction leaves little more than the error of one rounding, so cubes have exact roots.
     """
     t = x.type
-    size = absolute(x)
+    size = fp.absolute(x)
     # of what is not normal, zero is usual
-    unusual = outside(size, 1 - BIAS[t], BIAS[t] + 1) & size.ne(0.0)
+    unusual = fp.is_not_normal(size) & size.ne(0.0)
     subnormal = _root(size * 2.0 ** (54 if t is F64 else 24)) * 2.0 ** -(18 if t is F64 else 8)
-    value = rarely(
-        unusual, select(size < LEAST_NORMAL[t], subnormal, select(size < INFINITY, _root(size), size)), _root(size)
-    )
-    return flip(value, sign_of(x))
+    rare = select(size < fp.LEAST_NORMAL[t], subnormal, select(size < fp.INFINITY, _root(size), size))
+    return fp.flip(fp.rarely(unusual, rare, _root(size)), fp.sign_of(x))
 
 
 def rsqrt(x: Expr) -> Expr:
-    return 1.0 / sqrt(x)
+    return 1.0 / fp.sqrt(x)

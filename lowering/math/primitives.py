@@ -27,9 +27,18 @@ MANY = 60  # 2^60 + 1 is 2^60, and its square is a number
 # ln 2 in two parts
 LN2 = {F32: (0.6931472, -1.9046542e-09), F64: (0.6931471805599453, 2.3190468138462996e-17)}
 
+# the same, the first part so short that products with numbers of 8 bits, or 10 of f64, are exact
+SHORT_LN2 = {F32: (0.693145751953125, 1.4286068e-06), F64: (0.6931471805598903, 5.497923018708371e-14)}
+
 # x + 1.5 * 2^mantissa has the nearest integer to x in its low bits; with the bias added those bits, shifted up, are 2^x
 ROUNDER = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}
 POWER_ROUNDER = {F32: 1.5 * 2.0**23 + 127, F64: 1.5 * 2.0**52 + 1023}
+
+
+def nearest(x: Expr, factor: float, rounder: dict[ElementType, float] = ROUNDER) -> tuple[Expr, Expr]:
+    """The integer n nearest to x times a factor, as the low bits of a float and as a float."""
+    shifted = fma(x, factor, rounder[x.type])
+    return shifted, shifted - rounder[x.type]
 
 
 def fma(a: Operand, b: Operand, c: Operand) -> Expr:
@@ -95,20 +104,14 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
-    """The same polynomial by halves (Estrin): a shorter dependence chain. The last step, which decides the error, is
-    Horner's.
-    """
-    terms = [_of_type(c, x.type) for c in coefficients[1:]]
+    """The same by halves (Estrin), a shorter dependence chain, but for Horner's last step, which decides the error."""
+    terms = [c if isinstance(c, Expr) else constant(c, x.type) for c in coefficients[1:]]
     power = x
     while len(terms) > 1:
         pairs = [fma(terms[i + 1], power, terms[i]) for i in range(0, len(terms) - 1, 2)]
         terms = pairs + terms[2 * len(pairs) :]
         power = power * power
     return fma(terms[0], x, coefficients[0])
-
-
-def _of_type(value: Operand, type: ElementType) -> Expr:
-    return value if isinstance(value, Expr) else constant(value, type)
 
 
 class Pieces(NamedTuple):
@@ -132,9 +135,7 @@ class Pieces(NamedTuple):
         return parts[0]
 
     def polynomial(self, x: Expr, tables: Sequence[Sequence[float]]) -> Expr:
-        """The polynomial in x, with coefficients from `tables`. The first ones, which decide the error, are evaluated
-        by Horner's rule.
-        """
+        """The polynomial in x; the first coefficients, which decide the error, are used by Horner's rule."""
         first, *rest = (self.at(t, x.type) for t in tables)
         return fma(estrin(x, rest), x, first)
 
@@ -150,6 +151,16 @@ def outside(x: Expr, least: int, limit: int) -> Expr:
     start = -1 << (t.bits - 1)  # of the integers, where the numbers inside are moved to
     first, count = bits_of_power(least, t), bits_of_power(limit, t) - bits_of_power(least, t)
     return bits(x) + (start - first + (1 << t.bits if first else 0)) >= start + count
+
+
+def is_not_normal(x: Expr) -> Expr:
+    """Test whether a number is negative, zero, subnormal, infinite or NaN."""
+    return outside(x, 1 - BIAS[x.type], BIAS[x.type] + 1)
+
+
+def keep_zero_sign(x: Expr, value: Expr) -> Expr:
+    """The value of an odd function with the sign of x, which results in -0 for -0."""
+    return as_float(bits(value) | sign_of(x))
 
 
 def rarely(condition: Expr, then: Expr, usually: Expr) -> Expr:

@@ -6,27 +6,9 @@ from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, I32
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
+from . import primitives as fp
 from .argument_reduction import HALF_PI, NEAR, Reduced, far, half_turns, odd_quarters, quarter_turns
 from .double_word import ordered_sum
-from .primitives import (
-    BIAS,
-    INFINITY,
-    MANY,
-    NAN,
-    absolute,
-    bits,
-    estrin,
-    flip,
-    fma,
-    horner,
-    is_odd,
-    outside,
-    polynomial,
-    rarely,
-    sign_mask,
-    sign_of,
-    sqrt,
-)
 
 # (sin r - r) / r^3 in r^2, |r| <= 1.0005 pi/2, to 2^-61.5 of sin r in f64; that of f32 was chosen by the largest error
 # of all r after rounding
@@ -73,7 +55,7 @@ LEAST = 2.0**-149  # of f32, but for zero
 
 def _sine(r: Expr) -> Expr:
     z = r * r
-    sine = fma(r * z, polynomial(z, SIN[z.type]), r)
+    sine = fp.fma(r * z, fp.polynomial(z, SIN[z.type]), r)
     return sine if z.type is F32 else minimum(1.0, maximum(-1.0, sine))  # rounding may exceed 1
 
 
@@ -81,26 +63,26 @@ def _far_sine(x: Expr, quadrants: int) -> Expr:
     """sin(x + quadrants pi/2) for NEAR <= x."""
     reduced = far(x)
     quadrant = reduced.quadrant + quadrants if quadrants else reduced.quadrant
-    half_turn = (quadrant << (quadrant.type.bits - 2)) & sign_mask(quadrant.type)
+    half_turn = (quadrant << (quadrant.type.bits - 2)) & fp.sign_mask(quadrant.type)
     first, second, _ = HALF_PI[x.type]
-    rest = ordered_sum(constant(first, x.type), -absolute(reduced.high))
-    angle = select(is_odd(quadrant), rest.high + (rest.low + second), reduced.high)
-    return select(x < INFINITY, flip(_sine(angle), half_turn), NAN)
+    rest = ordered_sum(constant(first, x.type), -fp.absolute(reduced.high))
+    angle = select(fp.is_odd(quadrant), rest.high + (rest.low + second), reduced.high)
+    return select(x < fp.INFINITY, fp.flip(_sine(angle), half_turn), fp.NAN)
 
 
 def _rotated(x: Expr, n: Expr, r: Expr, quadrants: int) -> Expr:
     """sin(x + quadrants pi/2), from sin r with the sign changed for odd n; a large x is reduced by `far`."""
-    usual = flip(_sine(r), n << (n.type.bits - 1))
-    return rarely(x >= NEAR[x.type], _far_sine(x, quadrants), usual)
+    usual = fp.flip(_sine(r), n << (n.type.bits - 1))
+    return fp.rarely(x >= NEAR[x.type], _far_sine(x, quadrants), usual)
 
 
 def sin(x: Expr) -> Expr:
-    size = absolute(x)
-    return flip(_rotated(size, *half_turns(size), 0), sign_of(x))
+    size = fp.absolute(x)
+    return fp.flip(_rotated(size, *half_turns(size), 0), fp.sign_of(x))
 
 
 def cos(x: Expr) -> Expr:
-    size = absolute(x)
+    size = fp.absolute(x)
     return _rotated(size, *odd_quarters(size), 1)
 
 
@@ -109,34 +91,34 @@ def _tangent(reduced: Reduced) -> Expr:
     quadrant, r, excess = reduced
     z = r * r
     over, under = TAN[z.type]
-    less = fma(-(r * z), horner(z, over), excess)
-    divisor = estrin(z, under)
-    odd = is_odd(quadrant)
-    quotient = select(odd, divisor, less) / select(odd, fma(r, divisor, -less), divisor)
+    less = fp.fma(-(r * z), fp.horner(z, over), excess)
+    divisor = fp.estrin(z, under)
+    odd = fp.is_odd(quadrant)
+    quotient = select(odd, divisor, less) / select(odd, fp.fma(r, divisor, -less), divisor)
     return select(odd, constant(0.0, z.type), r) - quotient
 
 
 def tan(x: Expr) -> Expr:
-    size = absolute(x)
-    large = select(size < INFINITY, flip(_tangent(far(size)), sign_of(x)), NAN)
-    return rarely(size >= NEAR[x.type], large, _tangent(quarter_turns(x)))
+    size = fp.absolute(x)
+    large = select(size < fp.INFINITY, fp.flip(_tangent(far(size)), fp.sign_of(x)), fp.NAN)
+    return fp.rarely(size >= NEAR[x.type], large, _tangent(quarter_turns(x)))
 
 
 def _root(x: Expr) -> tuple[Expr, Expr, Expr]:
     """The condition |x| > 1/2, and as root plus tail: asin |x|, or there asin sqrt((1 - |x|) / 2) = acos(|x|) / 2."""
-    size = absolute(x)
+    size = fp.absolute(x)
     large = size > 0.5
-    z = select(large, fma(size, -0.5, 0.5), size * size)
-    root = select(large, sqrt(z), size)
-    return large, root, root * z * polynomial(z, ASIN[x.type])
+    z = select(large, fp.fma(size, -0.5, 0.5), size * size)
+    root = select(large, fp.sqrt(z), size)
+    return large, root, root * z * fp.polynomial(z, ASIN[x.type])
 
 
 def asin(x: Expr) -> Expr:
     high, low, _ = HALF_PI[x.type]
     large, root, tail = _root(x)
-    start = fma(root, -2.0, high)
-    rest = fma(root, -2.0, high - start) + fma(tail, -2.0, low)
-    return flip(select(large, start, root) + select(large, rest, tail), sign_of(x))
+    start = fp.fma(root, -2.0, high)
+    rest = fp.fma(root, -2.0, high - start) + fp.fma(tail, -2.0, low)
+    return fp.flip(select(large, start, root) + select(large, rest, tail), fp.sign_of(x))
 
 
 def acos(x: Expr) -> Expr:
@@ -146,8 +128,8 @@ def acos(x: Expr) -> Expr:
     # 2 angle for large x, pi - 2 angle for large -x, pi/2 -+ angle between
     turn = select(x < 0.0, constant(2.0, t), 0.0)
     turn = select(large, turn, 1.0)
-    factor = flip(select(large, constant(2.0, t), -1.0), sign_of(x))
-    return fma(turn, high, root * factor) + fma(turn, low, tail * factor)
+    factor = fp.flip(select(large, constant(2.0, t), -1.0), fp.sign_of(x))
+    return fp.fma(turn, high, root * factor) + fp.fma(turn, low, tail * factor)
 
 
 class _Angle(NamedTuple):
@@ -159,8 +141,8 @@ class _Angle(NamedTuple):
     def value(self) -> Expr:
         first, second, _ = HALF_PI[self.q.type]
         z = self.q * self.q
-        rest = fma(self.q * z, estrin(z, ATAN[z.type]), self.eighths * (second / 2))
-        return fma(self.eighths, first / 2, self.q + rest)
+        rest = fp.fma(self.q * z, fp.estrin(z, ATAN[z.type]), self.eighths * (second / 2))
+        return fp.fma(self.eighths, first / 2, self.q + rest)
 
     def less_from(self, eighths: float, where: Expr) -> _Angle:
         """The number of eighths minus the angle, where the condition holds."""
@@ -176,42 +158,42 @@ def _angle(up: Expr, across: Expr | None = None) -> _Angle:
     of_up, of_across = select(most, constant(0.0, t), one), select(some, one, 0.0)
     eighths = (of_across - of_up) + 1.0
     turned = (of_up, of_across) if across is None else (of_up * across, of_across * across)
-    return _Angle(eighths, fma(up, of_up, -turned[1]) / fma(up, of_across, turned[0]))
+    return _Angle(eighths, fp.fma(up, of_up, -turned[1]) / fp.fma(up, of_across, turned[0]))
 
 
 def _arc(ratio: Expr, quarters: Expr) -> Expr:
     """The atan of an f32 ratio, |ratio| <= 1, plus quarters of a turn, as multiples of the first factor of pi/2."""
     z = ratio * ratio
-    return fma(quarters, HALF_PI_FACTORS[1], fma(ratio * z, estrin(z, ATAN[F32]), ratio))
+    return fp.fma(quarters, HALF_PI_FACTORS[1], fp.fma(ratio * z, fp.estrin(z, ATAN[F32]), ratio))
 
 
 def atan(x: Expr) -> Expr:
-    size = absolute(x)
+    size = fp.absolute(x)
     if x.type is F64:
-        return flip(_angle(minimum(2.0**MANY, size)).value(), sign_of(x))
+        return fp.flip(_angle(minimum(2.0**fp.MANY, size)).value(), fp.sign_of(x))
     steep = size > 1.0
     ratio = select(steep, constant(-1.0, F32), size) / maximum(1.0, size)
-    return flip(_arc(ratio, select(steep, constant(HALF_PI_FACTORS[0], F32), 0.0)), sign_of(x))
+    return fp.flip(_arc(ratio, select(steep, constant(HALF_PI_FACTORS[0], F32), 0.0)), fp.sign_of(x))
 
 
 def atan2(y: Expr, x: Expr) -> Expr:
     t = y.type
-    across, up = absolute(x), absolute(y)
-    steep, back = up > across, bits(x) < 0
+    across, up = fp.absolute(x), fp.absolute(y)
+    steep, back = up > across, fp.bits(x) < 0
     least, most = select(steep, across, up), select(steep, up, across)
     # two infinities, like any equals, have the ratio one, and two zeros zero
     if t is F32:
         most = maximum(LEAST, most)
         ratio = select(least.eq(most), constant(1.0, t), least / most)
-        turned = sign_of(x) ^ select(steep, constant(sign_mask(I32), I32), 0)
+        turned = fp.sign_of(x) ^ select(steep, constant(fp.sign_mask(I32), I32), 0)
         quarter = HALF_PI_FACTORS[0]
         quarters = select(steep, constant(quarter, t), select(back, constant(2 * quarter, t), 0.0))
-        return flip(_arc(flip(ratio, turned), quarters), sign_of(y))
+        return fp.flip(_arc(fp.flip(ratio, turned), quarters), fp.sign_of(y))
     same, one = least.eq(most), constant(1.0, t)
     ratio = select(same, select(least > 0.0, one, 0.0), least) / select(same, one, most)
     # beyond what can be added: both by a power of two, where they are near to each other
-    half = 2.0 ** (BIAS[t] // 2)
+    half = 2.0 ** (fp.BIAS[t] // 2)
     close, factor = least > most * 2.0**-20, select(most > one, constant(1 / half, t), half)
     far = _angle(select(close, least * factor, ratio), select(close, most * factor, one)).less_from(2.0, steep)
     far, usual = (angle.less_from(4.0, back).value() for angle in (far, _angle(up, across)))
-    return flip(rarely(outside(most, -MANY, MANY), far, usual), sign_of(y))
+    return fp.flip(fp.rarely(fp.outside(most, -fp.MANY, fp.MANY), far, usual), fp.sign_of(y))

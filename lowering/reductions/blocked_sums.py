@@ -21,16 +21,16 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
+from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum
 from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, stores
 from ..analysis.reduction_order import ORDERED, reduction_update
 from ..contraction.match import factors_of
 from ..contraction.micro_kernel import MIN_ORDERED
 from ..contraction.split_groups import split_groups
 from ..contraction.vnni_packing import at_least
-from ..loops.collapse import is_whole
+from ..loops.parallelize import block_bounds
 from ..passes import kernel_pass
 
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
@@ -42,25 +42,24 @@ def blocked_sums(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def _in_order(s: ir.Statement) -> ir.Block | None:
-    found = reduction_accumulators(s)
-    if found is None or not isinstance(s, ir.For):
+    if not isinstance(s, ir.For) or (found := reduction_accumulators(s)) is None:
         return None
     if not has_order(found):
         return (s,)
     return in_branches(s, in_blocks(s, found, lambda reduction: (blocked(reduction, found),)), (s,))
 
 
-def in_blocks(reduction: ir.For, found: dict[Tensor, str], made: Callable[[ir.For], ir.Block]) -> ir.Block:
+def in_blocks(reduction: ir.For, found: dict[Tensor, str], blocked_form: Callable[[ir.For], ir.Block]) -> ir.Block:
     """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
     extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, ir.For)]
     if isinstance(extent, int) or not inner:
-        return made(reduction)
+        return blocked_form(reduction)
     once = ir.substitute_block(reduction.body, {reduction.index: ZERO})
     if len(inner) == len(once) == 1 and isinstance(within := once[0], ir.For):
-        once = in_blocks(within, found, made)
+        once = in_blocks(within, found, blocked_form)
     else:
         once = ir.rewrite_block(once, _in_order)
-    return (ir.If(as_index(extent).eq(1), once, made(reduction)),)
+    return (ir.If(as_index(extent).eq(1), once, blocked_form(reduction)),)
 
 
 def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
@@ -73,10 +72,10 @@ def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
 
 def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
     """The accumulators that a loop nest reduces into, each with its function; None if the nest does anything else."""
-    if not isinstance(s, ir.For) or not is_whole(s):
+    if not isinstance(s, ir.For) or not s.is_whole:
         return None
     inner, own = ir.statements(s.body), allocated(s.body)
-    if any((isinstance(i, ir.For) and not is_whole(i)) or (isinstance(i, ir.If) and not ir.is_rare(i)) for i in inner):
+    if any((isinstance(i, ir.For) and not i.is_whole) or (isinstance(i, ir.If) and not ir.is_rare(i)) for i in inner):
         return None
     found: dict[Tensor, str] = {}
     values: list[Expr] = [e for i in inner if not isinstance(i, ir.Store) for e in ir.expressions(i)]
@@ -97,10 +96,9 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
 def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
     """The function that updates an accumulator, and its other operands."""
     match store:
-        case ir.Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
-            again is acc
-        ):
-            return "add", (a, b)
+        case ir.Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())))):
+            if again is acc:
+                return "add", (a, b)
     found = reduction_update(store)
     return (found[0], (found[1],)) if found is not None and found[0] in ASSOCIATIVE else None
 
@@ -114,11 +112,9 @@ def keeps_order(kernel: ir.Kernel) -> Expr | bool:
     """Test whether a kernel sums products of floats over several rows and columns, in the order of the terms."""
     cut = split_groups(kernel)
     factors = factors_of(kernel if cut is None else cut.kernel)
-    return (
-        False
-        if factors is None
-        else both(*(at_least(product(tuple(i.extent for i in own)), MIN_ORDERED) for own in factors))
-    )
+    if factors is None:
+        return False
+    return both(*(at_least(product(tuple(i.extent for i in own)), MIN_ORDERED) for own in factors))
 
 
 def terms(reduction: ir.For) -> Dim:
@@ -129,7 +125,7 @@ def terms(reduction: ir.For) -> Dim:
 def length(reduction: ir.For) -> Dim | Expr:
     """The iterations of a long reduction's outermost loop per block."""
     extent, count = reduction.index.extent, terms(reduction)
-    if not any(isinstance(s, ir.For) for s in ir.statements(reduction.body)):
+    if not ir.has_loops(reduction.body):
         return BLOCK_TERMS
     if isinstance(extent, int) and isinstance(count, int):
         return max(1, BLOCK_TERMS * extent // max(1, count))
@@ -138,35 +134,17 @@ def length(reduction: ir.For) -> Dim | Expr:
 
 def bounds(reduction: ir.For, block: Expr) -> tuple[Expr, Expr]:
     """The bounds of a block."""
-    each, extent = length(reduction), reduction.index.extent
-    first = block * each
-    even = isinstance(each, int) and isinstance(extent, int) and extent % each == 0
-    return first, first + each if even else minimum(first + each, as_index(extent))
+    return block_bounds(reduction.index.extent, length(reduction), block)
 
 
 def blocked(reduction: ir.For, found: dict[Tensor, str]) -> ir.For:
     """The loop over a reduction's blocks."""
     each, extent = length(reduction), reduction.index.extent
-    if isinstance(each, Expr):
-        block, stop = Index("b", extent), (as_index(extent) + (each - 1)) // each
-    else:
-        block, stop = Index("b", (extent + (each - 1)) // each), None
+    stop = (as_index(extent) + (each - 1)) // each if isinstance(each, Expr) else None
+    block = Index("b", extent if isinstance(each, Expr) else (extent + (each - 1)) // each)
     parts = {t: ir.accumulator("part", t.element) for t in found}
     start, end = bounds(reduction, block)
-    clear = [
-        s for t, part in parts.items() for s in (ir.Alloc(part), ir.assign(part, ir.identity(found[t], t.element)))
-    ]
-    within = replace(reduction, body=into(reduction.body, parts), start=start, stop=end)
+    initial = ((part, ir.identity(found[t], t.element)) for t, part in parts.items())
+    clear = [s for part, value in initial for s in (ir.Alloc(part), ir.assign(part, value))]
+    within = replace(reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end)
     return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
-
-
-def into(block: ir.Block, parts: dict[Tensor, Tensor]) -> ir.Block:
-    """A reduction's statements with other accumulators."""
-
-    def change(e: Expr) -> Expr | None:
-        return parts[e.tensor][()] if isinstance(e, Read) and e.tensor in parts else None
-
-    def target(s: ir.Statement) -> ir.Block | None:
-        return (replace(s, tensor=parts[s.tensor]),) if isinstance(s, ir.Store) and s.tensor in parts else None
-
-    return ir.rewrite_block(ir.map_expressions(block, lambda e: rewrite(e, change)), target)

@@ -21,9 +21,9 @@ FUNCTIONS = ("and", "or", "xor")
 
 @kernel_pass
 def bool_reduction(kernel: Kernel) -> Kernel:
-    reduced = {s.tensor for s in stores(kernel.body) if _is_update(s)}
-    others = {s.tensor for s in stores(kernel.body) if not (_is_update(s) or isinstance(s.value, Const))}
-    bytes = {t: replace(t, element=UI8) for t in reduced - others}
+    updates = [s for s in stores(kernel.body) if _is_update(s)]
+    assigned = {s.tensor for s in stores(kernel.body) if s not in updates and not isinstance(s.value, Const)}
+    bytes = {t: replace(t, element=UI8) for t in {s.tensor for s in updates} - assigned}
     if not bytes:
         return kernel
 

@@ -15,6 +15,7 @@ the L1 cache; for rows of unknown length the kernel tests the length at run time
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
@@ -23,7 +24,6 @@ from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, reads, stores
 from ..analysis.cost import UNKNOWN, block_operations
 from ..loops.clone import clone
-from ..loops.collapse import is_whole
 from ..passes import kernel_pass
 from ..processor import processor
 
@@ -36,23 +36,22 @@ def cache_row(kernel: ir.Kernel) -> ir.Kernel:
 def _rows(s: ir.Statement) -> ir.Block | None:
     if not isinstance(s, ir.For) or s.kind != "serial":
         return None
-    made = ir.rewrite_within(s, _rows)
-    assert isinstance(made, ir.For)
-    body = _kept(made.body)
-    return (made if body is made.body else replace(made, body=body),)
+    loop = ir.rewrite_within(s, _rows)
+    assert isinstance(loop, ir.For)
+    body = _with_rows(loop.body)
+    return (loop if body is loop.body else replace(loop, body=body),)
 
 
-def _kept(block: ir.Block) -> ir.Block:
-    """The block with a cached row for the first two loops that compute the same values, and for loops after them; under
-    a run-time test for rows of unknown length.
-    """
+def _with_rows(block: ir.Block) -> ir.Block:
+    """The block with a row cached for its first loops that compute the same values, if it is not too long."""
     for n, first in enumerate(block):
         for m in range(n + 1, len(block)):
             if (found := _alike(first, block[m], block[n : m + 1])) is not None:
                 assert isinstance(first, ir.For)
-                fits = as_index(first.index.extent) <= _longest(found[1])
-                made = _with_row(block, n, m, *found)
-                return made if isinstance(first.index.extent, int) else (ir.If(fits, made, clone(block, {}, "long")),)
+                cached, longest = _with_row(block, n, m, *found), _longest(found[1])
+                if isinstance(first.index.extent, int):
+                    return cached
+                return (ir.If(as_index(first.index.extent) <= longest, cached, clone(block, {}, "long")),)
     return block
 
 
@@ -62,29 +61,23 @@ def _longest(value: Var | Tensor) -> int:
 
 
 def _alike(a: ir.Statement, b: ir.Statement, between: ir.Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
-    """The number of leading statements of two loops that compute the same value, and the names of that value; None if
-    there is none.
-    """
-    if not (isinstance(a, ir.For) and isinstance(b, ir.For) and is_whole(a) and is_whole(b)):
+    """The number of leading statements of two loops that compute one value, and its names; None if there is none."""
+    if not (isinstance(a, ir.For) and isinstance(b, ir.For) and a.is_whole and b.is_whole):
         return None
     if not same_size(a.index.extent, b.index.extent):
         return None
     pairs: dict[object, object] = {a.index: b.index}
-    count = 0
-    for x, y in zip(a.body, b.body, strict=False):
-        if not _same(x, y, pairs):
-            break
-        count += 1
+    count = sum(1 for _ in takewhile(lambda xy: _same(*xy, pairs), zip(a.body, b.body, strict=False)))
     head = a.body[:count]
     if block_operations(head, UNKNOWN) < processor().tuning.cached_operations:
         return None
     written = {s.tensor for s in stores(between)} - allocated(head)
     if any(r.tensor in written for r in reads(head)):
         return None
-    mine, others = _used(head, a.body[count:]), _used(b.body[:count], b.body[count:])
-    if {*mine, *others} & {s.tensor for s in (*stores(a.body[count:]), *stores(b.body[count:]))}:
+    first, second = _used(head, a.body[count:]), _used(b.body[:count], b.body[count:])
+    if {*first, *second} & {s.tensor for s in (*stores(a.body[count:]), *stores(b.body[count:]))}:
         return None
-    if len(mine) != 1 or len(others) != 1 or pairs.get(value := mine.pop()) is not (other := others.pop()):
+    if len(first) != 1 or len(second) != 1 or pairs.get(value := first.pop()) is not (other := second.pop()):
         return None
     known = isinstance(a.index.extent, int)
     return None if known and a.index.extent > _longest(value) else (count, value, other)
@@ -104,10 +97,9 @@ def _same(a: ir.Statement, b: ir.Statement, pairs: dict[object, object]) -> bool
         case ir.Store(), ir.Store():
             return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # both are scalars
         case ir.If(), ir.If():
-            blocks = (a.then, b.then), (a.otherwise, b.otherwise)
-            return _equal(a.condition, b.condition, pairs) and all(
-                len(x) == len(y) and all(_same(s, t, pairs) for s, t in zip(x, y, strict=True)) for x, y in blocks
-            )
+            statements = zip((*a.then, *a.otherwise), (*b.then, *b.otherwise), strict=True)
+            alike = (len(a.then), len(a.otherwise)) == (len(b.then), len(b.otherwise))
+            return _equal(a.condition, b.condition, pairs) and alike and all(_same(x, y, pairs) for x, y in statements)
     return False
 
 
@@ -131,9 +123,9 @@ def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
 
 def _used(head: ir.Block, rest: ir.Block) -> set[Var | Tensor]:
     """The names that the rest of a loop's body takes from its head."""
-    given = {s.var if isinstance(s, ir.Let) else s.tensor for s in head if isinstance(s, (ir.Let, ir.Alloc))}
-    taken = {x.tensor if isinstance(x, Read) else x for x in ir.nodes(rest) if isinstance(x, (Read, Var))}
-    return given & (taken | {s.tensor for s in stores(rest)})
+    defined = {s.var if isinstance(s, ir.Let) else s.tensor for s in head if isinstance(s, (ir.Let, ir.Alloc))}
+    used = {x.tensor if isinstance(x, Read) else x for x in ir.nodes(rest) if isinstance(x, (Read, Var))}
+    return defined & (used | {s.tensor for s in stores(rest)})
 
 
 def _with_row(block: ir.Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor) -> ir.Block:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
 from ...dialect.ir.types import ElementType
 from ...dialect.notation import loops as ir
-from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
-from ..analysis.accesses import depends, reads, stride
-from ..loops.collapse import is_whole
+from ..analysis.accesses import depends, reads, stores, stride
+from ..loops.parallelize import block_bounds
 from ..loops.vectorize import can_be_vector
 from ..passes import kernel_pass
 from ..processor import processor
@@ -38,8 +38,8 @@ NARROWEST = 256  # columns of a block, at least
 @kernel_pass
 def column_reduction(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
-        case (ir.For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:
-            return kernel.with_body((replace(made, kind="parallel"),))  # blocks write disjoint elements
+        case (ir.For(kind="serial") as loop,) if (blocks := _swept(loop, set())) is not None:
+            return kernel.with_body((replace(blocks, kind="parallel"),))  # blocks write disjoint elements
     return kernel.with_body(ir.rewrite_block(kernel.body, _inside(set())))
 
 
@@ -49,8 +49,8 @@ def _inside(around: set[Index]) -> Callable[[ir.Statement], ir.Block | None]:
     def change(s: ir.Statement) -> ir.Block | None:
         if not isinstance(s, ir.For):
             return None
-        made = _swept(s, around) if s.kind == "serial" else None
-        return (ir.rewrite_within(s, _inside({*around, s.index})) if made is None else made,)
+        blocks = _swept(s, around) if s.kind == "serial" else None
+        return (ir.rewrite_within(s, _inside({*around, s.index})) if blocks is None else blocks,)
 
     return change
 
@@ -58,7 +58,7 @@ def _inside(around: set[Index]) -> Callable[[ir.Statement], ir.Block | None]:
 def _swept(loop: ir.For, around: set[Index]) -> ir.For | None:
     """The loop over columns by blocks, if it reduces over rows."""
     reductions = [s for s in loop.body if isinstance(s, ir.For)]
-    if not reductions or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
+    if not reductions or not loop.is_whole or _short(loop) or not can_be_vector(loop):
         return None
     if not all(is_plain(s) for s in reductions) or any(isinstance(s, ir.Alloc) and s.tensor.rank for s in loop.body):
         return None
@@ -117,23 +117,21 @@ class _Columns:
         few = -(-n // (MIN_BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
         self.width = max(NARROWEST, min(most, few))
         self.index = Index("b", (n + (self.width - 1)) // self.width)
-        self.first = self.index * self.width
-        exact = isinstance(n, int) and n % self.width == 0
-        self.stop = self.first + self.width if exact else minimum(self.first + self.width, as_index(n))
+        self.first, self.stop = block_bounds(n, self.width, self.index)
         self.place = (loop.index - self.first,)
         self.buffers = {t: Tensor(t.name, (self.width,), _element(t), "stack") for t in shared}
 
     def blocks(self) -> ir.For:
-        made: list[ir.Statement] = []
+        statements: list[ir.Statement] = []
         for part in self.parts:
-            made += self.rows(part[0]) if isinstance(part[0], ir.For) else (self.columns(part),)
-        return ir.For(self.index, (*map(ir.Alloc, self.buffers.values()), *made))
+            statements += self.rows(part[0]) if isinstance(part[0], ir.For) else (self.columns(part),)
+        return ir.For(self.index, (*map(ir.Alloc, self.buffers.values()), *statements))
 
     def columns(self, block: ir.Block) -> ir.For:
         """Statements for every column of the block; shared values are loaded from their buffers and stored back."""
         named = {s.var for s in block if isinstance(s, ir.Let)}
-        changed = {s.tensor for s in ir.statements(block) if isinstance(s, ir.Store)}
-        used = {*_shared(block)} | changed
+        changed = {s.tensor for s in stores(block)}
+        used = _shared(block) | changed
         before: list[ir.Statement] = []
         after: list[ir.Statement] = []
         for shared, buffer in self.buffers.items():
@@ -152,49 +150,42 @@ class _Columns:
         found = reduction_accumulators(reduction)
         if found is None or not has_order(found):
             return self.some_rows(reduction)
-        return in_branches(
-            reduction,
-            in_blocks(reduction, found, lambda reduction: self.blocked_rows(reduction, found)),
-            self.some_rows(reduction),
-        )
+        long = in_blocks(reduction, found, lambda reduction: self.blocked_rows(reduction, found))
+        return in_branches(reduction, long, self.some_rows(reduction))
 
     def blocked_rows(self, reduction: ir.For, found: dict[Tensor, str]) -> ir.Block:
         """A long reduction, one block of rows after the other."""
-        made = blocked(reduction, found)
-        *_, within = (n for n, s in enumerate(made.body) if isinstance(s, ir.For))
-        clear, reduction_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
+        long = blocked(reduction, found)
+        *_, within = (n for n, s in enumerate(long.body) if isinstance(s, ir.For))
+        clear, reduction_of_block, add = long.body[:within], long.body[within], long.body[within + 1 :]
         parts = {s.tensor for s in clear if isinstance(s, ir.Alloc)}
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
         assert isinstance(reduction_of_block, ir.For)
         zeros = tuple(s for s in clear if not isinstance(s, ir.Alloc))
-        return (replace(made, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
+        return (replace(long, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
 
     def some_rows(self, reduction: ir.For) -> ir.Block:
         inner = reduction.body[0]
         if isinstance(inner, ir.For):
             return (replace(reduction, body=self.some_rows(inner)),)
-        length = affine(reduction.end) - affine(reduction.start)
+        length = reduction.length
         n = maximum(reduction.end - reduction.start, 0) if length.terms else as_index(length.constant)
         block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
-        group = ir.For(
-            row, ir.substitute_block(reduction.body, {reduction.index: reduction.start + block * ROWS_AT_ONCE + row})
-        )
+        at = reduction.start + block * ROWS_AT_ONCE + row
+        group = ir.For(row, ir.substitute_block(reduction.body, {reduction.index: at}))
         narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
         if narrow is None:
             some = ir.For(block, (self.columns((group,)),), stop=n // ROWS_AT_ONCE)
         else:
             some = self.between(block, row, n // ROWS_AT_ONCE, *narrow)
-        rest = replace(
-            reduction, body=(self.columns(reduction.body),), start=reduction.start + n // ROWS_AT_ONCE * ROWS_AT_ONCE
-        )
+        first = reduction.start + n // ROWS_AT_ONCE * ROWS_AT_ONCE
+        rest = replace(reduction, body=(self.columns(reduction.body),), start=first)
         return (some,) if isinstance(n, Const) and n.value % ROWS_AT_ONCE == 0 else (some, rest)
 
     def between(
         self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
     ) -> ir.For:
-        """Add narrow integers in an intermediate type, for as many terms as it holds, before widening them into the
-        sums.
-        """
+        """Add narrow integers in an intermediate type, for as many terms as it holds, then widen them into the sums."""
         part = ir.accumulator("part", element)
         self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
         length = most // ROWS_AT_ONCE
@@ -203,44 +194,27 @@ class _Columns:
         adds = self.columns((ir.For(row, (ir.update("add", part, cast(value, element)),)),))
         widens = self.columns((ir.update("add", acc, cast(part[()], acc.element)),))
         several = ir.For(block, (adds,), start=first, stop=minimum(first + length, blocks))
-        return ir.For(
-            turn, (self.columns((ir.assign(part, 0),)), several, widens), stop=(blocks + (length - 1)) // length
-        )
+        stop = (blocks + (length - 1)) // length
+        return ir.For(turn, (self.columns((ir.assign(part, 0),)), several, widens), stop=stop)
 
 
 def _parts(block: ir.Block) -> Iterator[ir.Block]:
     """The loops of a block, and the statements between them, without its buffers."""
-    between: list[ir.Statement] = []
-    for s in block:
-        if isinstance(s, ir.For):
-            if between:
-                yield tuple(between)
-            yield (s,)
-            between = []
-        elif not isinstance(s, ir.Alloc):
-            between.append(s)
-    if between:
-        yield tuple(between)
+    for is_loop, found in groupby((s for s in block if not isinstance(s, ir.Alloc)), lambda s: isinstance(s, ir.For)):
+        part = tuple(found)
+        yield from ((s,) for s in part) if is_loop else (part,)
 
 
 def _shared_names(parts: list[ir.Block]) -> list[Var]:
     """The variables that one part defines and another uses."""
-    uses = [set(_shared(p)) for p in parts]
-    return [
-        s.var
-        for n, part in enumerate(parts)
-        for s in part
-        if isinstance(s, ir.Let) and any(s.var in used for m, used in enumerate(uses) if m != n)
-    ]
+    uses = [(p, _shared(p)) for p in parts]
+    lets = ((part, s.var) for part in parts for s in part if isinstance(s, ir.Let))
+    return [var for part, var in lets if any(var in used for p, used in uses if p is not part)]
 
 
-def _shared(block: ir.Block) -> Iterator[Tensor | Var]:
+def _shared(block: ir.Block) -> set[Tensor | Var]:
     """The variables and accumulators that a block may share with others."""
-    for x in ir.nodes(block):
-        if isinstance(x, Var):
-            yield x
-        elif isinstance(x, Read):
-            yield x.tensor
+    return {x.tensor if isinstance(x, Read) else x for x in ir.nodes(block) if isinstance(x, (Read, Var))}
 
 
 def _element(shared: Tensor | Var) -> ElementType:

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Const, Expr, Index, Tensor, apply, as_index, maximum
+from ...dialect.notation.expressions import Const, Index, Tensor, apply, as_index, maximum
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory
 from ..passes import kernel_pass
@@ -37,13 +37,10 @@ def lane_reduction(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def _by_lanes(s: ir.Statement) -> ir.Block | None:
-    if isinstance(s, ir.For) and s.kind == "vector":
-        return (s,)
-    return reduce_by_lanes(s, *found) if isinstance(s, ir.For) and (found := along_memory(s)) is not None else None
-
-
-def reduce_by_lanes(s: ir.For, store: ir.Store, function: str, value: Expr) -> ir.Block | None:
-    """The loop by lanes, if it may be long enough."""
+    """A loop that reduces along memory by lanes, if it may be long enough."""
+    if not isinstance(s, ir.For) or s.kind == "vector" or (found := along_memory(s)) is None:
+        return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None
+    store, function, value = found
     acc, extent = store.tensor, s.index.extent
     widths = [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]
     if not widths:
@@ -51,22 +48,22 @@ def reduce_by_lanes(s: ir.For, store: ir.Store, function: str, value: Expr) -> i
     sums = Tensor("sums", (widths[0],), acc.element, "register")
     lane = Index("l", widths[0])
     start = ir.Store(sums, (lane,), ir.identity(function, acc.element))
-    made: list[ir.Statement] = [ir.Alloc(sums), ir.For(lane, (start,), kind="vector", width=widths[0])]
+    statements: list[ir.Statement] = [ir.Alloc(sums), ir.vector_loop(lane, start)]
     names = tuple(n for n in s.body if n is not store)
     left, before = s.start, widths[0]
     for width in widths:
-        made += _halves(function, sums, before, width)
+        statements += _halves(function, sums, before, width)
         lane, block, whole = Index("l", width), Index("b", extent), maximum(s.end - left, 0) // width
         step = (*names, ir.Store(sums, (lane,), apply(function, sums[lane], value)))
         step = ir.substitute_block(step, {s.index: left + block * width + lane})
         if not (isinstance(whole, Const) and not whole.value):
-            made.append(ir.For(block, (ir.For(lane, step, kind="vector", width=width),), stop=whole))
+            statements.append(ir.For(block, (ir.vector_loop(lane, *step),), stop=whole))
         left, before = left + whole * width, width
-    made += _halves(function, sums, before, 1)
-    made.append(ir.Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
+    statements += _halves(function, sums, before, 1)
+    statements.append(ir.Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
     if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
-        made.append(replace(s, start=left))
-    return tuple(made)
+        statements.append(replace(s, start=left))
+    return tuple(statements)
 
 
 def _widths(element: ElementType, function: str) -> tuple[int, ...]:
@@ -78,11 +75,10 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
 
 
 def _halves(function: str, sums: Tensor, width: int, least: int) -> list[ir.Statement]:
-    made: list[ir.Statement] = []
+    steps: list[ir.Statement] = []
     while width > least:
         width //= 2
         lane = Index("h", width)
         step = ir.Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
-        kind = {"kind": "vector", "width": width} if width > 1 else {"kind": "unrolled"}
-        made.append(ir.For(lane, (step,), **kind))  # type: ignore[arg-type]
-    return made
+        steps.append(ir.vector_loop(lane, step) if width > 1 else ir.For(lane, (step,), kind="unrolled"))
+    return steps

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.notation.expressions import Const, Index, Tensor, as_index, minimum
-from ...dialect.notation.loops import Alloc, For, Kernel, Store, reshaped_parameters, statements, update
+from ...dialect.notation.expressions import Const, Index, Tensor
+from ...dialect.notation.loops import Alloc, For, Kernel, Store, has_loops, reshaped_parameters, update
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
 from ..analysis.reduction_order import reduction_update
-from ..loops.collapse import collapsed, is_whole
+from ..loops.collapse import collapsed
+from ..loops.parallelize import block_bounds
 from ..passes import kernel_pass
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
@@ -31,9 +32,7 @@ IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "f
 
 @kernel_pass
 def partition_reduction(kernel: Kernel) -> Kernels | None:
-    """The kernel that reduces each partition's rows, and the one that reduces the partial results, if that is legal and
-    pays.
-    """
+    """The kernel that reduces each partition's rows, and the one that reduces the partial results."""
     plain = collapsed(kernel)
     found = _partitioned(plain)
     return None if found is None else Kernels(found, reshaped_parameters(kernel, plain))
@@ -42,18 +41,15 @@ def partition_reduction(kernel: Kernel) -> Kernels | None:
 def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     match kernel.body:
         case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as reduction, *after)) as loop,):
-            whole = own is acc and is_whole(loop) and is_whole(reduction) and is_plain(reduction)
-            if not whole or any(isinstance(s, For) for s in statements(tuple(after))):
+            whole = own is acc and loop.is_whole and reduction.is_whole and is_plain(reduction)
+            if not whole or has_loops(tuple(after)):
                 return None
         case _:
             return None
     store = reduction.body[-1]
     found = reduction_update(store) if isinstance(store, Store) and store.tensor is acc else None
-    if (
-        found is None
-        or found[0] not in IN_ANY_ORDER.get(acc.element.kind, ())
-        or not reads_rows(reduction, column, set())
-    ):
+    free = found is not None and found[0] in IN_ANY_ORDER.get(acc.element.kind, ())
+    if found is None or not free or not reads_rows(reduction, column, set()):
         return None
     columns, rows = column.extent, row.extent
     if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > processor().l1_bytes:
@@ -65,8 +61,7 @@ def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
         return None
     parts = Tensor(f"{kernel.outputs[0].name}.parts", (count, columns), acc.element, "heap")
     share = Index("s", count)
-    first = share * length
-    last = first + length if rows % length == 0 else minimum(first + length, as_index(rows))
+    first, last = block_bounds(rows, length, share)
     mine = replace(reduction, start=first, stop=last)
     rest = For(share, (update(found[0], acc, parts[share, column]),))
     one = For(share, (replace(loop, body=(Alloc(acc), start, mine, Store(parts, (share, column), acc[()]))),))

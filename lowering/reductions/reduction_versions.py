@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import combinations
+from operator import and_
 from typing import Any
 
 from ...dialect.ir.sizes import Dim, Size, product, same_size
@@ -32,15 +34,6 @@ Atoms = frozenset[Any]
 MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most
 
 
-@dataclass(frozen=True, eq=False)
-class Single:
-    """The kernel for certain sizes being 1, these sizes, and the condition under which it runs."""
-
-    kernel: Kernel
-    atoms: Atoms
-    condition: Expr
-
-
 @kernel_pass
 def reduction_versions(kernel: Kernel) -> Kernels | None:
     """The versions of a kernel, one for each order of its reductions."""
@@ -51,11 +44,12 @@ def _versions(kernel: Kernel, never: frozenset[Atoms]) -> list[Kernel]:
     """The versions of a kernel. The sizes of each set in `never` are not all 1."""
     if not any(map(_is_ordered, statements(kernel.body))):
         return [kernel]
-    found = single(kernel, never)
-    if found is not None:
-        one = replace(found.kernel, name=f"{kernel.name}.one{len(never) or ''}").only(found.condition)
-        ones = _versions(one, frozenset(n - found.atoms for n in never))
-        return [*ones, *_versions(kernel.only(~found.condition), never | {found.atoms})]
+    if (found := _with_ones(kernel, never)) is not None:
+        single, atoms = found
+        condition = reduce(and_, (as_index(Size.of_atom(a)).eq(1) for a in atoms))
+        single = replace(single, name=f"{kernel.name}.one{len(never) or ''}").only(condition)
+        ones = _versions(single, frozenset(n - {*atoms} for n in never))
+        return [*ones, *_versions(kernel.only(~condition), never | {frozenset(atoms)})]
     plain = collapsed(kernel)
     kept, reduction = keeps_order(plain), next(_reductions(plain.body), None)
     if kept is False or reduction is None:
@@ -78,24 +72,18 @@ def _reductions(block: Block) -> Iterator[For]:
             yield from _reductions(s.body)
 
 
-def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | None:
-    """The kernel for the fewest sizes that change the order by being 1; None if no sizes do. The sizes of each set in
-    `never` are not all 1.
-    """
+def _with_ones(kernel: Kernel, never: frozenset[Atoms]) -> tuple[Kernel, tuple[Any, ...]] | None:
+    """The kernel for the fewest sizes, none of `never`, that change the order by being 1; None if no sizes do."""
     atoms = sorted(_atoms(kernel), key=repr)
     before = _orders(kernel) if atoms else []
     if not any(o.may_change for o in before) or len(atoms) > MAX_SIZES:
         return None
-    for count in range(1, len(atoms) + 1):
-        for some in combinations(atoms, count):
-            if any(n <= frozenset(some) for n in never):
-                continue
+    for some in (c for count in range(1, len(atoms) + 1) for c in combinations(atoms, count)):
+        if not any(n <= {*some} for n in never):
             ones: dict[Any, Dim] = dict.fromkeys(some, 1)
-            made = substitute_sizes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
-            if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(made)]:
-                condition = both(*(as_index(Size.of_atom(a)).eq(1) for a in some))
-                assert isinstance(condition, Expr)
-                return Single(made, frozenset(some), condition)
+            single = substitute_sizes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
+            if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(single)]:
+                return single, some
     return None
 
 
@@ -116,18 +104,11 @@ def _atoms(kernel: Kernel) -> set[Any]:
 
 @dataclass(frozen=True)
 class _Order:
-    """The order of one reduction: its extents from the outermost to the innermost loop, and which loops run along
-    contiguous memory.
-    """
+    """The order of one reduction: the extents of its loops, outermost first, and whether it runs along memory."""
 
     extents: tuple[Dim, ...]
     along: bool
-    never: bool
-
-    @property
-    def may_change(self) -> bool:
-        """Test whether the order may differ if sizes are 1."""
-        return len(self.extents) > 1 or (len(self.extents) == 1 and not self.along and not self.never)
+    may_change: bool  # if sizes are 1
 
 
 def _orders(kernel: Kernel) -> list[_Order]:
@@ -144,7 +125,8 @@ def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> It
             loops = around[outside.get(s.tensor, 0) :]
             found = along_memory(loops[-1]) if loops else None
             along = found is not None and found[0] is s
-            yield _Order(tuple(n.index.extent for n in loops), along, reduction_update(s) is None)
+            may_change = len(loops) > 1 or (len(loops) == 1 and not along and reduction_update(s) is not None)
+            yield _Order(tuple(n.index.extent for n in loops), along, may_change)
         inner = (*around, s) if isinstance(s, For) else around
         for b in blocks(s):
             yield from _in(b, inner, outside)

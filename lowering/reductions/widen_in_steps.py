@@ -38,9 +38,7 @@ def widen_in_steps(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def narrow_sum(s: ir.Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
-    """The accumulator, term, intermediate type and number of terms of a sum of narrow integers; None for any other
-    statement.
-    """
+    """The accumulator, term, intermediate type and number of terms of a sum of narrow integers, or None."""
     if not isinstance(s, ir.Store) or (found := reduction_update(s)) is None or found[0] != "add":
         return None
     match found[1]:
@@ -72,27 +70,16 @@ def _sums(s: ir.Statement) -> ir.Block | None:
     assert isinstance(moved, ir.Store)
     adds = ir.Store(part, (lane,), part[lane] + cast(moved.value, between))
     widens = ir.Store(sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element))
-    first = turns * most
-    every = Index("q", wide)
-    left = s.start + whole * width
+    first, every, left = turns * most, Index("q", wide), s.start + whole * width
     exact = isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value
+    clear = ir.vector_loop(lane, ir.Store(part, (lane,), constant(0, between)))
+    several = ir.For(turn, (ir.vector_loop(lane, adds),), start=first, stop=minimum(first + most, whole))
+    widen = ir.For(piece, (ir.vector_loop(column, widens),), kind="unrolled")
     return (
         ir.Alloc(sums),
-        ir.For(column, (ir.Store(sums, (column,), constant(0, acc.element)),), kind="vector", width=wide),
+        ir.vector_loop(column, ir.Store(sums, (column,), constant(0, acc.element))),
         ir.Alloc(part),
-        ir.For(
-            turns,
-            (
-                ir.For(lane, (ir.Store(part, (lane,), constant(0, between)),), kind="vector", width=width),
-                ir.For(
-                    turn,
-                    (ir.For(lane, (adds,), kind="vector", width=width),),
-                    start=first,
-                    stop=minimum(first + most, whole),
-                ),
-                ir.For(piece, (ir.For(column, (widens,), kind="vector", width=wide),), kind="unrolled"),
-            ),
-        ),
+        ir.For(turns, (clear, several, widen)),
         ir.For(every, (ir.update("add", acc, sums[every]),), kind="unrolled"),
         *(() if exact else (replace(s, start=left),)),
     )

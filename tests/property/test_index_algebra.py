@@ -16,10 +16,9 @@ from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, 
 from cvm.dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, apply, flat_index, unflatten
 from cvm.dialect.notation.index_bounds import index_bounds, inside
 from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.dialect.notation.simplify import fold_constants, recombine, simplify_index
+from cvm.dialect.notation.simplify import fold_constants, linear_index, recombine, simplify_index
 from cvm.dialect.notation.traverse import over, rebuild, substitute, walk
 from cvm.lowering.analysis.lane_offsets import Lanes, offsets
-from cvm.lowering.analysis.linear_index import linear_index
 from cvm.lowering.analysis.prove import prove
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
