@@ -81,9 +81,8 @@ _TARGET = _arg("--target", "cpu (the default), reference, cuda or cuda-sim", def
 _CPU = _arg("--cpu", "the processor that the code is for, such as x86-64-v3 or native", metavar="NAME")
 _LEVEL = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
 _OPTIMIZE = _arg("-O", _LEVEL, type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL")
-_SANITIZE = _flag(
-    "--sanitize", "check every access, alignment and proven interval while it runs, to find bugs of the compiler"
-)
+_CHECKED = "check every access, alignment and proven interval while it runs, to find bugs of the compiler"
+_SANITIZE = _flag("--sanitize", _CHECKED)
 _INPUTS = _arg("--inputs", "arrays by the arguments' names", metavar="FILE.npz")
 _OUTPUT = _arg("-o --output", "where to write it (default: standard output)", default="-", metavar="FILE")
 _ARRAY = "an argument's array"

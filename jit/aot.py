@@ -240,10 +240,9 @@ def _header(functions: Sequence[Function], symbols: Sequence[str], prefix: str, 
     ]
     for function, symbol in zip(functions, symbols, strict=True):
         values = [*function.arguments, *function.results]
-        names = _distinct(
-            f"{'in' if n < len(function.arguments) else 'out'}_{identifier(v.name)}" for n, v in enumerate(values)
-        )
-        const = ["const "] * len(function.arguments) + [""] * len(function.results)
+        way = ["in"] * len(function.arguments) + ["out"] * len(function.results)
+        names = _distinct(f"{w}_{identifier(v.name)}" for w, v in zip(way, values, strict=True))
+        const = ["const " * (w == "in") for w in way]
         types = [C_TYPES[v.known_type.element.name] for v in values]
         declared = [f"{c}{t} *{name}" for c, t, name in zip(const, types, names, strict=True)]
         lines += ["", *(f"/* {name}: {_described(v)} */" for v, name in zip(values, names, strict=True))]

@@ -35,9 +35,7 @@ class CompileOptions:
             known = "0, the plain way, and 2, the default"
             raise TargetError(f"the optimization levels are {known}; got {self.optimize!r}")
         if self.like not in (None, "numpy"):
-            raise TargetError(
-                f'like is "numpy", or None for arrays of the kind that the arguments are; got {self.like!r}'
-            )
+            raise TargetError(f'like is "numpy", or None for arrays of the arguments\' kind; got {self.like!r}')
 
     @property
     def key(self) -> str:

@@ -45,9 +45,8 @@ def build(program: syntax.ProgramNode, source: Source, files: Files | None) -> t
 
 def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
     report = scope.report
-    arguments = [
-        build_argument(scope, a) for a in node.arguments if isinstance(a, syntax.ArgumentNode) and not report.is_full
-    ]
+    nodes = (a for a in node.arguments if isinstance(a, syntax.ArgumentNode))
+    arguments = [build_argument(scope, a) for a in nodes if not report.is_full]
     for broken in node.arguments:
         if isinstance(broken, syntax.BrokenNode):
             scope.forgive(broken.token)

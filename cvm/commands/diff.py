@@ -134,9 +134,7 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     """The first operation whose values differ, in words; empty where there is none."""
     names = _common(a, b)
     results = [v.name for v in a.function.results if v.name in names]
-    chosen = filter(
-        None, (names, results, *([n] for n in names))
-    )  # a value that is shown may be right, wrong in fused code
+    chosen = filter(None, (names, results, *([n] for n in names)))  # what is shown may be right, and wrong if fused
     return next(filter(None, (_explain(a, b, some, arrays, ulps) for some in chosen)), "")
 
 

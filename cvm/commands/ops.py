@@ -91,11 +91,10 @@ def tables(op: type[Operator[Any]]) -> dict[str, list[tuple[str, ...]]]:
     """The operands, attributes, results and constraints of an operator, each by its name."""
     notes = _notes(op)
     kinds = {"optional": "optional", "variadic": "any number"}
+    attributes = (f for f in op.fields if not f.is_operand)
     return {
         "operands": [(f.name, kinds.get(f.kind, ""), notes.get(f.name, "")) for f in op.fields if f.is_operand],
-        "attributes": [
-            (f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in op.fields if not f.is_operand
-        ],
+        "attributes": [(f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in attributes],
         "results": [(", ".join(op.results),)] if op.results else [],
         "constraints": [(f"C{c.number}", c.text) for c in op.constraints],
     }

@@ -37,6 +37,7 @@ from cvm.lowering.processor import compiling_for
 LONGEST = 20_000  # lines of a stage that are shown
 HEADS = re.compile(r"^(?:define .*@|.* )?(?:kernel_(\d+)|entry)\b.*[({:]")  # of functions, in code of any kind
 Line = tuple[str, Iterable[str]]  # with what it belongs to: lines of the source, l7, and kernels, k0, or g0 on a GPU
+Stage = tuple[str, list[Line]]
 
 
 def report(options: Namespace) -> int:
@@ -84,9 +85,7 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
     }
 
 
-def stages(
-    module: Module, function: Function, lowered: Function, f: Any, plan: Plan
-) -> Iterator[tuple[str, list[Line]]]:
+def stages(module: Module, function: Function, lowered: Function, f: Any, plan: Plan) -> Iterator[Stage]:
     """The stages of a function, line by line."""
     if source := function.span.source.text.splitlines():
         yield "source", [(line, [f"l{n}"]) for n, line in enumerate(source, 1)]

@@ -198,9 +198,8 @@ def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: Any =
     return fail("np.linalg.vector_norm takes one axis, or all of them, here")
 
 
-ARRAY_FUNCTIONS |= {
-    f"linalg.{f.__name__}": f for f in (norm, outer, cross, tensordot, vecdot, matmul, matrix_power, vector_norm)
-}
+LINALG = norm, outer, cross, tensordot, vecdot, matmul, matrix_power, vector_norm
+ARRAY_FUNCTIONS |= {f"linalg.{f.__name__}": f for f in LINALG}
 ARRAY_FUNCTIONS |= {
     "convolve": lambda a, v, mode="full": _windowed(a, v, mode, flipped=True),
     "correlate": lambda a, v, mode="valid": _windowed(a, v, mode, flipped=False),

@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, operator
+from ..spec.op import T, declare, operator
 from .arithmetic import RealBinary, Unary
 from .cog_operator import joined, pair, parts, pointwise, spread_both
 
@@ -40,26 +40,9 @@ class Part(Unary[T]):
         return self.x.with_element(F32)
 
 
-@operator
-class Real(Part[T]):
-    """Y = the real part of X"""
-
-    derivative = "real"
-    numpy = np.real
-
-    def combine(self: Any, x: Expr) -> Expr:
-        return parts(x)[0]
-
-
-@operator
-class Imag(Part[T]):
-    """Y = the imaginary part of X"""
-
-    derivative = "imag"
-    numpy = np.imag
-
-    def combine(self: Any, x: Expr) -> Expr:
-        return parts(x)[1]
+for _name, _doc, _part in (("real", "Y = the real part of X", 0), ("imag", "Y = the imaginary part of X", 1)):
+    declare(_name.capitalize(), Part, _doc, derivative=_name, numpy=getattr(np, _name),
+        combine=lambda self, x, n=_part: parts(x)[n])  # fmt: skip
 
 
 @operator

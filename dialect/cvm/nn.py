@@ -138,9 +138,8 @@ class Conv2d(cvm.CvmOperator[T]):
         x = apply("builtin.reshape", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
         x = apply("builtin.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1))
         kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
-        found = apply(
-            "cvm.conv2d", x, kernels, padding=self.padding, stride=self.dilation, dilation=self.stride, groups=groups
-        )
+        swapped: dict[str, Any] = {"stride": self.dilation, "dilation": self.stride}
+        found = apply("cvm.conv2d", x, kernels, padding=self.padding, groups=groups, **swapped)
         return apply("cvm.slice_like", apply("cvm.transpose", found, axes=(1, 0, 2, 3)), self.w)
 
 

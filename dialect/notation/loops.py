@@ -391,6 +391,22 @@ def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
     return map_expressions(block, lambda e: substitute(e, values))
 
 
+def redirect(
+    block: Block, target: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]
+) -> Block:
+    """The block with its accesses at other elements of other tensors; an access without a target stays."""
+
+    def read(e: Expr) -> Expr | None:
+        found = target(e.tensor, e.indices) if isinstance(e, Read) else None
+        return None if found is None else Read(found[0], tuple(rewrite(i, read) for i in found[1]))
+
+    def store(s: Statement) -> Block | None:
+        found = target(s.tensor, s.indices) if isinstance(s, Store) else None
+        return None if found is None else (replace(s, tensor=found[0], indices=found[1]),)
+
+    return map_expressions(rewrite_block(block, store), lambda e: rewrite(e, read))
+
+
 def replace_arrays(
     block: Block,
     arrays: Mapping[Tensor, Tensor],
@@ -398,20 +414,10 @@ def replace_arrays(
 ) -> Block:
     """The block with other arrays in place of some, accessed at the `place` for the old one and its indices."""
 
-    def read(e: Expr) -> Expr | None:
-        if not isinstance(e, Read) or e.tensor not in arrays:
-            return None
-        return Read(arrays[e.tensor], place(e.tensor, tuple([rewrite(i, read) for i in e.indices])))
+    def alloc(s: Statement) -> Block | None:
+        return (Alloc(arrays[s.tensor]),) if isinstance(s, Alloc) and s.tensor in arrays else None
 
-    def statement(s: Statement) -> Block | None:
-        match s:
-            case Store(tensor, at) if tensor in arrays:
-                return (replace(s, tensor=arrays[tensor], indices=place(tensor, at)),)
-            case Alloc(tensor) if tensor in arrays:
-                return (Alloc(arrays[tensor]),)
-        return None
-
-    return map_expressions(rewrite_block(block, statement), lambda e: rewrite(e, read))
+    return redirect(rewrite_block(block, alloc), lambda t, at: (arrays[t], place(t, at)) if t in arrays else None)
 
 
 def is_one_turn(s: For) -> bool:

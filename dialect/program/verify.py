@@ -345,9 +345,8 @@ def _typed(function: Function, types: Values) -> Function:
     def change(v: Value) -> Value:
         return v if isinstance(v, Literal) else new.get(v, v)
 
-    operations = tuple(
-        replace(o, operator=o.operator.map(change), results=tuple(map(change, o.results))) for o in function.operations
-    )
+    changed = ((o, o.operator.map(change), tuple(map(change, o.results))) for o in function.operations)
+    operations = tuple(replace(o, operator=operator, results=results) for o, operator, results in changed)
     return replace(
         function,
         arguments=tuple(map(change, function.arguments)),

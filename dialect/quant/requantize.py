@@ -86,9 +86,8 @@ class Requantize(QuantOperator[T]):
 
     def element(self: Requantize[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
-        multiplier, shift = (
-            None if p is None else p[at[self.axis]] if p.rank else p[()] for p in (self.multiplier, self.shift)
-        )
+        scales = (self.multiplier, self.shift)
+        multiplier, shift = (None if p is None else p[at[self.axis]] if p.rank else p[()] for p in scales)
         x = cast(self.x[at], I64 if self.x.element is I64 else I32) - self.input_zero_point
         rounded = self.rule.expression(x, multiplier, shift)
         return Element(at, clamped(rounded, self.zero_point, self.low, self.high, self.to))

@@ -1,17 +1,7 @@
 """Theano's tensor.elemwise: scalar operations on tensors, rearranged dimensions, reductions, and derivatives of all."""
 
-from . import (  # noqa: F401
-    arithmetic,
-    bessel,
-    compare_select_cast,
-    dimshuffle,
-    elementary_functions,
-    elemwise,
-    error_functions,
-    gamma,
-    incomplete_gamma,
-    product_of_others,
-    reduce,
-    typed_reductions,
-)
-from . import grad_lop_rop as grad_lop_rop
+from importlib import import_module
+
+POINTWISE = "arithmetic bessel compare_select_cast elementary_functions elemwise error_functions gamma incomplete_gamma"
+for _module in f"{POINTWISE} dimshuffle product_of_others reduce typed_reductions grad_lop_rop".split():
+    import_module(f".{_module}", __name__)

@@ -67,6 +67,19 @@ class Derivative(Calling[T]):
         return tuple(tangent_type(t) for t in self.by())
 
 
+SQUARE = """
+func @f(%x: tensor<3xf64>) -> tensor<3xf64> {{
+  %y = theano.elemwise %x {{scalar_op = "sqr"}}
+  return %y
+}}
+
+func @main(%x: tensor<3xf64>, %{seed}: tensor<3xf64>) -> tensor<3xf64> {{
+  %{result} = "theano.{op}"(%x, %{seed}) {{callee = @f}}
+  return %{result}
+}}
+"""
+
+
 @operator
 class LOp(Derivative[T]):
     """The cotangents of arguments of callee, from those of its results, which stand after the arguments: v ↦ v J.   (L_op)
@@ -77,17 +90,7 @@ class LOp(Derivative[T]):
 
     name = "theano.l_op"
 
-    example = """
-        func @f(%x: tensor<3xf64>) -> tensor<3xf64> {
-          %y = theano.elemwise %x {scalar_op = "sqr"}
-          return %y
-        }
-
-        func @main(%x: tensor<3xf64>, %gy: tensor<3xf64>) -> tensor<3xf64> {
-          %gx = "theano.l_op"(%x, %gy) {callee = @f}
-          return %gx
-        }
-    """
+    example = SQUARE.format(seed="gy", result="gx", op="l_op")
 
 
 @operator
@@ -96,17 +99,7 @@ class ROp(Derivative[T]):
 
     name = "theano.r_op"
 
-    example = """
-        func @f(%x: tensor<3xf64>) -> tensor<3xf64> {
-          %y = theano.elemwise %x {scalar_op = "sqr"}
-          return %y
-        }
-
-        func @main(%x: tensor<3xf64>, %dx: tensor<3xf64>) -> tensor<3xf64> {
-          %dy = "theano.r_op"(%x, %dx) {callee = @f}
-          return %dy
-        }
-    """
+    example = SQUARE.format(seed="dx", result="dy", op="r_op")
 
     def seeded(self: Any) -> tuple[Any, ...]:
         return self.by()

@@ -136,9 +136,8 @@ class _Function(Expressions):
                 self.store(tensor, at, value)
             case ir.Assert(condition, message, span):
                 self.statement(condition)
-                self.line(
-                    f"if (!({self.exact(condition).text})) atomicMax(status, {self.requirements.number(message, span)});"
-                )
+                number = self.requirements.number(message, span)
+                self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {number});")
 
     def inner(self, block: ir.Block) -> None:
         with self.deeper():

@@ -63,9 +63,8 @@ class FormulaReference(FormulaFunction):
             match step:
                 case Formula(tensor, indices, value):
                     shape = evaluation.shape(tensor)
-                    mesh: dict[Expr, np.ndarray] = dict(
-                        zip(indices, np.ogrid[tuple(slice(0, n) for n in shape)], strict=True)
-                    )
+                    grid = np.ogrid[tuple(slice(0, n) for n in shape)]
+                    mesh: dict[Expr, np.ndarray] = dict(zip(indices, grid, strict=True))
                     known[tensor] = np.broadcast_to(evaluation.values(value, mesh), shape)
                 case View(tensor, of, _):
                     known[tensor] = known[of].reshape(evaluation.shape(tensor))

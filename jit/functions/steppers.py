@@ -70,9 +70,8 @@ class NativeStepper:
         text = emit_steps(tick)
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(
-            text.module, exports, imports=imports(stops=False) if text.module.is_parallel else {}, slp=text.slp
-        )
+        imported = imports(stops=False) if text.module.is_parallel else {}
+        self.library = Library(text.module, exports, imports=imported, slp=text.slp)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:
@@ -114,11 +113,9 @@ class NativeStepper:
         return n
 
 
-def _array_type(
-    tensor: Tensor, clockwork: StepAndObserve, tick: StepPlan, n: int
-) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _array_type(tensor: Tensor, work: StepAndObserve, tick: StepPlan, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
-    places = [(s, p) for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
+    places = [(s, p) for s, p in zip(work.states, tick.places, strict=True) if p.array == n]
     shape = tuple(d for d in tensor.shape[:1] if isinstance(d, int))
     state, place = places[0]
     return (state.initial.shape if place.element is None else shape), state.initial.dtype

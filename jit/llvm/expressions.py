@@ -149,9 +149,8 @@ class Expressions:
 
     def saturate(self, value: ll.Value, type: ll.Type) -> ll.Value:
         """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
-        least, most, beyond, zero = (
-            ll.splat_constant(ll.number(x, F32), value.lanes) for x in (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
-        )
+        numbers = (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
+        least, most, beyond, zero = (ll.splat_constant(ll.number(x, F32), value.lanes) for x in numbers)
         known = self.b.once(ll.select(self.b.once(ll.compare_floats("ord", value, value)), value, zero))
         above = self.b.once(ll.select(self.b.once(ll.compare_floats("ogt", known, least)), known, least))
         inside = self.b.once(ll.select(self.b.once(ll.compare_floats("olt", above, most)), above, most))

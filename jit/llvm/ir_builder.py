@@ -109,7 +109,7 @@ def index(number: int) -> Constant:
     return Constant(str(number), WORD, number)
 
 
-NULL, TRUE, FALSE = Constant("null", POINTER), Constant("true", BIT), Constant("false", BIT)
+TRUE, FALSE = Constant("true", BIT), Constant("false", BIT)
 ZERO, ONE = index(0), index(1)
 
 

@@ -69,9 +69,8 @@ class NontemporalStores:
         self.won = won = self.worth_it(s, tensor, address, length)
         edge = add(ll.select(won, self.to_line(address, size), ll.ZERO))
         inner = linear("sub", length, edge)
-        by_lines, by_vectors = (
-            add(ll.binary("srem", inner, ll.index(n))) for n in (lcm(s.width, processor().line_bytes // size), s.width)
-        )
+        line = lcm(s.width, processor().line_bytes // size)
+        by_lines, by_vectors = (add(ll.binary("srem", inner, ll.index(n))) for n in (line, s.width))
         rest = add(ll.select(won, by_lines, by_vectors))
         begin, end = linear("add", start, edge), linear("sub", stop, rest)
         self.kernel.values.vectors.prefetch(tensor, pointer, linear("sub", length, ll.ONE), written=True)

@@ -27,9 +27,8 @@ def _extreme(comparison: str) -> Row:
 
 def _floor_fix(*correction: tuple[Any, ...]) -> Row:
     """Instructions after a truncated remainder 0: the signs of remainder and divisor differ in 4."""
-    return _row(
-        ("srem", "a", "b"), ("icmp ne", 0, "z"), ("xor", 0, "b"), ("icmp slt", 2, "z"), ("and", 1, 3), *correction
-    )
+    differ = ("srem", "a", "b"), ("icmp ne", 0, "z"), ("xor", 0, "b"), ("icmp slt", 2, "z"), ("and", 1, 3)
+    return _row(*differ, *correction)
 
 
 def _by_minus_one(row: Row, result: str) -> Row:

@@ -131,13 +131,10 @@ class VectorAccesses:
         if length == 1:
             return vectors[0]
         found = vectors[0]
-        where = {
-            lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length
-        }  # in what is found so far
+        where = {lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length}  # found so far
         for start, vector in zip(starts[1:] or [0], vectors[1:] or [None], strict=True):
-            now = where | {
-                lane: length + n - start for lane, n in enumerate(apart) if lane not in where and n - start < length
-            }
+            new = {lane: length + n - start for lane, n in enumerate(apart) if n - start < length}
+            now = {**new, **where}
             found = self.b.add(ll.shuffle(found, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
             where = {lane: lane for lane in now}
         return found
@@ -158,9 +155,8 @@ class VectorAccesses:
         element = ll.memory_type(tensor.element)
         if stride is not None:
             base = self.addresses.pointer(tensor, at)
-            return [
-                self.b.add(ll.element_pointer(element, base, ll.index(stride * n))) if n else base for n in range(lanes)
-            ]
+            further = (self.b.add(ll.element_pointer(element, base, ll.index(stride * n))) for n in range(1, lanes))
+            return [base, *further]
         factors = [self.addresses.factor(e) for e in at]
         if None not in factors:
             apart: ll.Value = ll.ZERO

@@ -250,15 +250,11 @@ def stop() -> i32:
 """
 
 SERIAL = """
-define i32 @parallel(ptr %function, ptr %context, i64 %n, i64 %grain) nounwind {
-  %any = icmp sgt i64 %n, 0
-  br i1 %any, label %some, label %done
-some:
-  call void %function(ptr %context, i64 0, i64 %n)
-  br label %done
-done:
-  ret i32 0
-}
+@export
+def parallel(function: ptr, context: ptr, n: i64, grain: i64) -> i32:
+    if n > 0:
+        ir(void, "call void {}(ptr {}, i64 0, i64 {})", function, context, n)
+    return 0
 """
 
 
@@ -271,7 +267,7 @@ class Pool:
         functions = {"parallel": (), "steady": (), "worker": (ctypes.c_int32,), "stop": ()}
         words = ("generation", "busy", "quit", "workers", "allowed", "main")
         if FUTEX is None:
-            self.library = Library(SERIAL, {"parallel": ()})
+            self.library = Library(Source(SERIAL), {"parallel": ()})
         else:
             python = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in PYTHON}
             self.library = Library(Source(SOURCE), functions, words, python)
@@ -292,11 +288,9 @@ class Pool:
         for n in os.sched_getaffinity(0):
             if n < 64 * MASK:
                 allowed[n // 64] |= 1 << n % 64
-        generation = self.word("generation").value
+        worker, generation = self.library.functions["worker"], self.word("generation").value
         for _ in range(workers):
-            thread = threading.Thread(
-                target=self.library.functions["worker"], args=(generation,), name="cvm", daemon=True
-            )
+            thread = threading.Thread(target=worker, args=(generation,), name="cvm", daemon=True)
             thread.start()
             self.threads.append(thread)
         self.word("workers", ctypes.c_int64).value = workers

@@ -11,7 +11,7 @@ from ...dialect.ir.sizes import Dim
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor, Var
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.notation.traverse import walk
 
 Indices = tuple[Expr, ...]
 Accesses = dict[Tensor, list[Indices]]
@@ -35,20 +35,6 @@ def accesses(block: ir.Block) -> tuple[Accesses, Accesses]:
         for access in found:
             where.setdefault(access.tensor, []).append(access.indices)
     return read, stored
-
-
-def redirect(block: ir.Block, target: Callable[[Tensor, Indices], tuple[Tensor, Indices] | None]) -> ir.Block:
-    """The block with its accesses at other elements of other tensors; an access without a target stays."""
-
-    def read(e: Expr) -> Expr | None:
-        found = target(e.tensor, e.indices) if isinstance(e, Read) else None
-        return None if found is None else Read(found[0], tuple(rewrite(i, read) for i in found[1]))
-
-    def store(s: ir.Statement) -> ir.Block | None:
-        found = target(s.tensor, s.indices) if isinstance(s, ir.Store) else None
-        return None if found is None else (replace(s, tensor=found[0], indices=found[1]),)
-
-    return ir.map_expressions(ir.rewrite_block(block, store), lambda e: rewrite(e, read))
 
 
 def with_tensors(kernel: ir.Kernel, body: ir.Block, moved: Callable[[Tensor], Tensor]) -> ir.Kernel:
@@ -111,9 +97,7 @@ def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
     return found
 
 
-def stride(
-    tensor: Tensor, at: tuple[Expr, ...], index: Index, varies: Callable[[Expr], bool] | None = None
-) -> int | None:
+def stride(tensor: Tensor, at: Indices, index: Index, varies: Callable[[Expr], bool] | None = None) -> int | None:
     """The number of elements by which an access moves when the index grows by 1; None if it is not a constant."""
     total = 0
     step: Dim = 1

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Shape
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
-from ...dialect.notation.loops import Kernel
-from ..analysis.accesses import accesses, redirect
+from ...dialect.notation.loops import Kernel, redirect
+from ..analysis.accesses import accesses
 
 
 def delinearize(kernel: Kernel) -> Kernel:

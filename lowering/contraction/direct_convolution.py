@@ -217,9 +217,7 @@ class DirectConvolution:
         c = self.c
         outer = [(ex.Var(i.name, I64), i.extent) for i in c.outer]
         panel, strip = (self.panel, self.panels), (self.strip, self.strips)
-        places = (
-            [*outer, strip, panel] if self.weights_stay else [panel, *outer, strip]
-        )  # the input passes once, or the weights
+        places = [*outer, strip, panel] if self.weights_stay else [panel, *outer, strip]  # the other passes once
         sums = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
         if c.window is None:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.line, self.length - self.line))

@@ -107,9 +107,7 @@ def parallel_loop(name: str, places: Sequence[tuple[Var, Dim]], body: ir.Block) 
 def kernel_from_body(kernel: ir.Kernel, name: str, body: ir.Block, result: Sequence[Tensor]) -> ir.Kernel:
     """A kernel that takes part in another one's work."""
     own = {s.tensor for s in stores(body)}
-    given = dict.fromkeys(
-        r.tensor for r in reads(body)
-    )  # in the order of their reads, which decides between equal names
+    given = dict.fromkeys(r.tensor for r in reads(body))  # the first one read goes first, of equal names
     inputs = sorted_tensors([t for t in given if t not in own and t.space in ("argument", "constant", "heap")])
     return ir.Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
@@ -199,16 +197,16 @@ class Reduction:
 @lru_cache(maxsize=8)
 def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None:
     """The reduction that a kernel is; None if it is none."""
-    loops, block = _chain(kernel.body)
+    loops, block = ir.outer_loops(kernel.body)
     match block:
         case (ir.Alloc(acc), ir.Store(again, (), start), ir.For() as loop, *epilogue) if again is acc:
-            reduction_axes, inner = _chain((loop,))
+            reduction_axes, inner = ir.outer_loops((loop,))
         case _:
             return None
     guard, inner = _guard(inner)
     if len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
-    return Reduction(loops, reduction_axes, guard, acc, start, inner, tuple(epilogue))
+    return Reduction(tuple(loops), tuple(reduction_axes), guard, acc, start, inner, tuple(epilogue))
 
 
 def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | None:
@@ -218,15 +216,6 @@ def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | 
     if found is None or factors is None or not (isinstance(found.start, Const) and found.start.value == 0):
         return None
     return SumOfProducts(found.loops, found.reduction_axes, found.guard, *factors, found.accumulator, found.epilogue)
-
-
-def _chain(block: ir.Block) -> tuple[tuple[Index, ...], ir.Block]:
-    """The indices of loops that hold nothing but each other, and the innermost body."""
-    found: list[Index] = []
-    while len(block) == 1 and isinstance(s := block[0], ir.For) and s.is_whole:
-        found.append(s.index)
-        block = s.body
-    return tuple(found), block
 
 
 def _guard(block: ir.Block) -> tuple[tuple[Expr, ...], ir.Block]:
@@ -239,9 +228,7 @@ def _guard(block: ir.Block) -> tuple[tuple[Expr, ...], ir.Block]:
 def factors_of_update(block: ir.Block, acc: Tensor) -> tuple[Expr, Expr] | None:
     """a and b of acc = acc + a * b, or acc = fma(a, b, acc)."""
     match block:
-        case (ir.Store(tensor, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (
-            tensor is again is acc
-        ):
+        case (ir.Store(t, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if t is again is acc:
             pass
         case (ir.Store(tensor, (), Apply("fma", (a, b, Read(again, ())), _)),) if tensor is again is acc:
             pass

@@ -17,24 +17,9 @@ from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
 from ..processor import processor
+from . import vnni_packing as vnni
 from .macro_kernel import GROUPS, PanelTiling, Row
 from .match import LoweredContraction, kernel_from_body
-from .vnni_packing import (
-    PackedInput,
-    Terms,
-    Words,
-    at_least,
-    by_words,
-    flipped,
-    image_of,
-    is_multiple,
-    is_plain,
-    known_terms,
-    only_read,
-    pack_k_axis,
-    row_words,
-    tile_elements,
-)
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
@@ -49,14 +34,13 @@ class PanelPacking:
     def __init__(self, tiling: PanelTiling, constants: Mapping[Tensor, np.ndarray]) -> None:
         c = tiling.c
         self.tiling, self.c, self.kernel, self.element = tiling, c, tiling.kernel, tiling.element
-        self.known, self.words = constants, pack_k_axis(c.reduction_axes, tiling.micro.product.terms)
+        self.known, self.words = constants, vnni.pack_k_axis(c.reduction_axes, tiling.micro.product.terms)
         self.step = Index("s", self.words.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
-        read = only_read(c.b)
-        self.plain_read = (
-            read if read is not None and is_plain(read) and not c.guard else None
-        )  # columns that are read once
+        read = vnni.only_read(c.b)
+        is_read_once = read is not None and vnni.is_plain(read) and not c.guard
+        self.plain_read = read if is_read_once else None
         self.kernels: list[ir.Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
@@ -93,13 +77,13 @@ class PanelPacking:
             flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
         count = known.shape[-2]
-        tiles = known[..., tile_elements(count, -(-count // height), height), :].swapaxes(-1, -2)
+        tiles = known[..., vnni.tile_elements(count, -(-count // height), height), :].swapaxes(-1, -2)
         packed = self.constant("rows", tiles)
         return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
 
     def known_rows(self) -> np.ndarray | None:
         """The words of constant rows, a line of steps for each."""
-        known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
+        known = vnni.known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
         return None if known is None else self.words.packed(known)
 
     def squares(self, axis: Index, lanes: ir.Block, placed: Callable[[ir.Block], ir.Block]) -> ir.Block:
@@ -108,11 +92,11 @@ class PanelPacking:
         t, u = Index("t", axis.extent // side), Index("u", side)
         square = ir.For(u, ir.substitute_block(lanes, {axis: t * side + u}), kind="unrolled")
         rest = ir.For(axis, placed(lanes), as_index(t.extent * side))
-        return ir.For(t, placed((square,))), *(() if is_multiple(axis.extent, side) else (rest,))
+        return ir.For(t, placed((square,))), *(() if vnni.is_multiple(axis.extent, side) else (rest,))
 
     def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
         """The words of a factor by a kernel, a line for each of these."""
-        words, body = row_words(factor, self.words, lines, bits)
+        words, body = vnni.row_words(factor, self.words, lines, bits)
         self.kernels.append(kernel_from_body(self.kernel, name, body, (words,)))
         flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
         self.views[flat] = words
@@ -123,7 +107,7 @@ class PanelPacking:
         panels = self.panels_of(self.words, self.step)
         if panels is not None:
             return (), panels
-        image = image_of(self.c.b, self.c.guard, self.words)
+        image = vnni.image_of(self.c.b, self.c.guard, self.words)
         if image is None:
             return None
         self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
@@ -143,11 +127,11 @@ class PanelPacking:
     def in_panel(self, panel: Tensor, step: Expr) -> Read:
         return panel[(*self.tiling.own, step, self.tiling.place)]
 
-    def of_image(self, image: PackedInput, to: Tensor) -> ir.Block:
+    def of_image(self, image: vnni.PackedInput, to: Tensor) -> ir.Block:
         """Fills a panel with words of an image."""
         tiling, words = self.tiling, self.words
         at = tuple(substitute(e, tiling.column(tiling.lane)) for e in image.at)
-        store = ir.Store(to, self.in_panel(to, words.step).indices, flipped(image.words[at], self.column_bits))
+        store = ir.Store(to, self.in_panel(to, words.step).indices, vnni.flipped(image.words[at], self.column_bits))
         apart = stride(image.words, at, tiling.lane)
         if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
             return (tiling.placed(ir.nested(words.reduction_axes, (ir.vector_loop(tiling.lane, store),))),)
@@ -175,7 +159,7 @@ class PanelPacking:
             step = (ir.If(inside, step, (ir.For(lane, (ir.If(_all(tests), (load,), (zero,)),)),)),)
         return (tiling.placed(ir.nested(c.reduction_axes, step)),)
 
-    def panels_of(self, terms: Terms, k: Expr) -> Expr | None:
+    def panels_of(self, terms: vnni.Terms, k: Expr) -> Expr | None:
         """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
         if self.plain_read is None:
             return None
@@ -183,10 +167,10 @@ class PanelPacking:
         panels = self.all_panels(terms) if known is None else self.constant("columns", known)
         return panels[(*self.beside, self.tiling.panel, k, self.tiling.place)]
 
-    def known_panels(self, terms: Terms) -> np.ndarray | None:
+    def known_panels(self, terms: vnni.Terms) -> np.ndarray | None:
         """The panels of constant columns: steps of so many elements each."""
         tiling, lanes = self.tiling, self.tiling.lanes
-        factors = known_terms(self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes))
+        factors = vnni.known_terms(self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes))
         if factors is None:
             return None
         known = terms.packed(factors)
@@ -198,22 +182,22 @@ class PanelPacking:
         first = blocks // across * columns + np.minimum(blocks % across * lanes, columns - lanes)
         return known[..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.width), :].swapaxes(-1, -2)
 
-    def all_panels(self, terms: Terms) -> Tensor:
+    def all_panels(self, terms: vnni.Terms) -> Tensor:
         """The panels by a kernel, along the columns where these are contiguous; else transposed, some steps at once."""
         count, value = self.tiling.panels, terms.value(self.c.b)
         panel, shape = Index("panel", count), (*(i.extent for i in self.beside), count, terms.steps, self.tiling.width)
         packed = Tensor("columns", shape, self.element, "heap")
-        if isinstance(terms, Words) and self.is_transposed(
-            value
-        ):  # words first: then a transpose of whole words is left
+        if isinstance(terms, vnni.Words) and self.is_transposed(value):  # words first, which are transposed whole then
             lines = (*self.beside, *self.c.columns)
-            value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
+            value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], vnni.Terms((self.step,))
         lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
         if self.is_transposed(value) and len(terms.reduction_axes) == 1:
             body = ir.nested((*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed))
         else:
             order = (*self.beside, *terms.reduction_axes, panel)
-            body = by_words(terms, self.c.b if isinstance(terms, Words) else value, order, lambda e: placed(lanes(e)))
+            body = vnni.by_words(
+                terms, self.c.b if isinstance(terms, vnni.Words) else value, order, lambda e: placed(lanes(e))
+            )
         self.kernels.append(kernel_from_body(self.kernel, "columns", body, (packed,)))
         return packed
 
@@ -223,13 +207,13 @@ class PanelPacking:
         return not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in apart)
 
     def into_panels(
-        self, packed: Tensor, at: Sequence[Expr], terms: Terms, panel: Expr
+        self, packed: Tensor, at: Sequence[Expr], terms: vnni.Terms, panel: Expr
     ) -> tuple[Callable[[Expr], ir.Block], Callable[[ir.Block], ir.Block]]:
         """The vectors of a step that go to a panel, and what has them at each of the panel's blocks."""
         tiling = self.tiling
 
         def lanes(value: Expr) -> ir.Block:
-            word = flipped(substitute(value, tiling.column(tiling.lane)), self.column_bits)
+            word = vnni.flipped(substitute(value, tiling.column(tiling.lane)), self.column_bits)
             return (ir.vector_loop(tiling.lane, ir.Store(packed, (*at, terms.step, tiling.place), word)),)
 
         def placed(body: ir.Block) -> ir.Block:
@@ -237,18 +221,18 @@ class PanelPacking:
 
         return lanes, placed
 
-    def some_panels(self, terms: Terms) -> tuple[ir.Block, Expr] | None:
+    def some_panels(self, terms: vnni.Terms) -> tuple[ir.Block, Expr] | None:
         """The statements that fill several panels, and an element of the current one: rows of the array are read in
         longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
         for deep panels, and for so few that threads share the rows.
         """
-        read, tiling, count = only_read(self.c.b), self.tiling, self.tiling.panels
+        read, tiling, count = vnni.only_read(self.c.b), self.tiling, self.tiling.panels
         if tiling.own or (read is not None and read.tensor in self.known):
             return None
         tasks = product((*(i.extent for i in self.c.outer), count))
         work = tasks * tiling.width * self.c.row.extent * tiling.terms
-        much = at_least(work, SHARED * processor().parallel_products) is True
-        if isinstance(tasks, int) and tasks < SHARED and much and read is not None and is_plain(read):
+        much = vnni.at_least(work, SHARED * processor().parallel_products) is True
+        if isinstance(tasks, int) and tasks < SHARED and much and read is not None and vnni.is_plain(read):
             return None
         size = tiling.terms * tiling.width * self.element.bytes
         together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1
@@ -256,7 +240,7 @@ class PanelPacking:
         m = Index("m", tiling.several)
         to = Tensor("columns", (tiling.several, terms.steps, tiling.width), self.element, "stack")
         panel = tiling.turn * tiling.several + m
-        last = panel if is_multiple(count, tiling.several) else minimum(panel, count - 1)
+        last = panel if vnni.is_multiple(count, tiling.several) else minimum(panel, count - 1)
         lanes, placed = self.into_panels(to, (m,), terms, last)
         if self.is_transposed(self.c.b) and len(terms.reduction_axes) == 1:
             body = ir.nested((m,), self.squares(terms.reduction_axes[0], lanes(self.c.b), placed))
@@ -265,7 +249,7 @@ class PanelPacking:
         at = tiling.panel - tiling.turn * tiling.several if tiling.several > 1 else as_index(0)
         return (ir.Alloc(to), *body), to[at, terms.step, tiling.place]
 
-    def along_rows(self, terms: Terms, m: Index, panel: Expr, lanes: ir.Block) -> ir.Block:
+    def along_rows(self, terms: vnni.Terms, m: Index, panel: Expr, lanes: ir.Block) -> ir.Block:
         """Loops over the terms around the vectors of all blocks of some panels, with names for where these begin."""
         lets: list[ir.Let] = []
         body: list[ir.Statement] = []

@@ -170,9 +170,8 @@ def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
     [0, u] and [-s, s], or the very numbers of a constant say that sums fit.
     """
     c, sizes = problem.contraction, problem.sizes
-    rows, columns = (
-        (interval(e, problem.ranges, problem.constants), m) for e, m in ((c.a, sizes.rows), (c.b, sizes.columns))
-    )
+    sides = (c.a, sizes.rows), (c.b, sizes.columns)
+    rows, columns = ((interval(e, problem.ranges, problem.constants), magnitude) for e, magnitude in sides)
     for (values, unsigned), (signed_values, signed), swapped in ((columns, rows, False), (rows, columns, True)):
         signed_values = signed_values if isinstance(signed.size, int) else Interval(*I8.limits)
         limits = (values.high,) if isinstance(unsigned.size, int) else LIMITS

@@ -15,7 +15,7 @@ from ...dialect.ir.sizes import Dim, Size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, as_index, both
 from ...dialect.notation.traverse import children, rewrite
-from ..analysis.accesses import every_access, redirect
+from ..analysis.accesses import every_access
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class _Cut:
         def cut(s: ir.Statement) -> ir.Block | None:
             return ir.nested((self.group, self.index), self.loop.body) if s is self.loop else None
 
-        body = redirect(ir.rewrite_block(kernel.body, cut), target)
+        body = ir.redirect(ir.rewrite_block(kernel.body, cut), target)
         body = ir.map_expressions(body, lambda e: rewrite(e, group))
         if any(e is self.old for e in ir.nodes(body)):
             return None

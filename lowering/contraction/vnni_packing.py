@@ -87,10 +87,8 @@ class Words(Terms):
 def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
     """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
     the one that needs the fewest zeros."""
-    found = [i for i in reduction_axes if is_multiple(i.extent, many)] or [
-        i for i in reduction_axes if not isinstance(i.extent, int)
-    ]
-    if found:
+    whole = [i for i in reduction_axes if is_multiple(i.extent, many)]
+    if found := whole or [i for i in reduction_axes if not isinstance(i.extent, int)]:
         return words_along(found[0], reduction_axes, many)
     index = min(reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
     return words_along(index, reduction_axes, many)

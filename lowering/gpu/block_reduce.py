@@ -55,9 +55,7 @@ class _Team:
     def __init__(self, indices: list[Index], width: int) -> None:
         self.indices = indices
         self.width = width
-        self.registers: dict[
-            Tensor, Tensor
-        ] = {}  # the per-thread register of each register; of the sums, the current one
+        self.registers: dict[Tensor, Tensor] = {}  # per thread; of the sums, the current one
         shape = tuple(i.extent for i in indices)
         count = product(shape)
         threads = block_size(count * width)

@@ -74,9 +74,8 @@ def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Ker
     def place(at: Expr) -> dict[Expr, Expr]:
         return dict(zip(indices, unflatten(at, shape), strict=True))
 
-    return kernel.with_body(
-        (ir.For(thread, _packed(block, places, count, width, thread * width, place), kind="parallel"),)
-    )
+    packed = _packed(block, places, count, width, thread * width, place)
+    return kernel.with_body((ir.For(thread, packed, kind="parallel"),))
 
 
 def _width(places: list[Place]) -> int:
@@ -87,9 +86,8 @@ def _width(places: list[Place]) -> int:
 def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
     """Test whether the rows of an access begin at multiples of a pack from the array's beginning."""
     row = tensor.shape[-1]
-    return (isinstance(row, int) and row % max(width, 1) == 0) or all(
-        isinstance(i, Const) and i.value == 0 for i in at[:-1]
-    )
+    fills = isinstance(row, int) and row % max(width, 1) == 0
+    return fills or all(isinstance(i, Const) and i.value == 0 for i in at[:-1])
 
 
 def _accesses(block: ir.Block) -> list[tuple[ir.Statement, list[Place]]] | None:
@@ -142,9 +140,8 @@ def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
 
 
 def _is_whole(tensor: Tensor, at: tuple[Expr, ...], indices: list[Index]) -> bool:
-    return len(at) == len(indices) and all(
-        e is i and same_size(d, i.extent) for e, i, d in zip(at, indices, tensor.shape, strict=True)
-    )
+    pairs = zip(at, indices, tensor.shape, strict=False)
+    return len(at) == len(indices) and all(e is i and same_size(d, i.extent) for e, i, d in pairs)
 
 
 def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.expressions import Const, Expr, Tensor, as_index
-from ...dialect.notation.loops import Kernel
+from ...dialect.notation.loops import Kernel, redirect
 from ...dialect.notation.plan import Plan
-from ..analysis.accesses import redirect, with_tensors
+from ..analysis.accesses import with_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
 from ..step_plan import Group, StateSlot, StepPlan

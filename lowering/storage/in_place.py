@@ -14,9 +14,9 @@ from dataclasses import replace
 from operator import is_
 
 from ...dialect.notation.expressions import Const, Tensor, Var
-from ...dialect.notation.loops import Block, For, Kernel, Loop, Store
+from ...dialect.notation.loops import Block, For, Kernel, Loop, Store, redirect
 from ...dialect.notation.plan import Plan, viewed
-from ..analysis.accesses import accesses, redirect, with_tensors
+from ..analysis.accesses import accesses, with_tensors
 from ..pass_context import Context
 from ..passes import plan_pass
 

@@ -33,9 +33,8 @@ NARROW = (I8, UI8, I16, UI16, I32, UI32)
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in ir.scratch_buffers(k)}
-    kept = scratch | {
-        plan.home[t] for k in plan.kernels for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k))
-    }
+    read = (t for k in plan.kernels for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k)))
+    kept = scratch | {plan.home[t] for t in read}
     owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import accumulate, count
 from os import PathLike
 from typing import Any
@@ -19,24 +20,15 @@ from cvm.dialect.program.function import Value
 from cvm.importers import refuse
 from cvm.importers.exactness import Imported
 
-from . import (  # noqa: F401  (they fill the table)
-    control_flow_and_recurrence,
-    elementwise,
-    gather_scatter_topk,
-    matmul_conv_pool,
-    microsoft,
-    movement,
-    quantized,
-    reductions_and_normalization,
-    resize,
-    sequences,
-    signal,
-)
 from .elements import element_of
 from .importer import Importer, read_initializers
 from .qdq import fuse_qdq
 from .reading import read_model
 from .rules import Unsupported
+
+RULES = "control_flow_and_recurrence elementwise gather_scatter_topk matmul_conv_pool microsoft movement quantized"
+for _module in f"{RULES} reductions_and_normalization resize sequences signal".split():  # they fill the table
+    import_module(f".{_module}", __name__)
 
 Sizes = Mapping[str, "int | Sequence[int | str]"]
 Constants = Mapping[str, ArrayLike]

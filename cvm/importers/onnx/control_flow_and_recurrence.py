@@ -167,11 +167,8 @@ def flipped(at: At, x: Node) -> Node:
 
 # Recurrent layers
 
-LAYERS = {
-    "RNN": (1, ["Tanh"]),
-    "GRU": (3, ["Sigmoid", "Tanh"]),
-    "LSTM": (4, ["Sigmoid", "Tanh", "Tanh"]),
-}  # gates, activations
+# gates, activations
+LAYERS = {"RNN": (1, ["Tanh"]), "GRU": (3, ["Sigmoid", "Tanh"]), "LSTM": (4, ["Sigmoid", "Tanh", "Tanh"])}
 Squash = Callable[[Node], Node]
 SQUASHING: dict[str, Callable[[Node, Any], Node]] = {
     **{n.lower(): ACTIVATIONS[n] for n in ("Elu", "HardSigmoid", "LeakyRelu", "Softsign", "ThresholdedRelu")},
@@ -280,11 +277,9 @@ def gru_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: 
     return [(1.0 - z) * f[1](gates(at, into, 2, 3, hidden) + inner) + z * h]
 
 
-def lstm_step(
-    at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]
-) -> list[Node]:
+def lstm_step(at: At, x: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
     h, c = before
-    total = plus(into + product(at, h, r), rb)
+    total = plus(x + product(at, h, r), rb)
     i, o, forget, new = (gates(at, total, k, k + 1, hidden) for k in range(4))
     if p is not None:
         i, forget = i + gates(at, p, 0, 1, hidden) * c, forget + gates(at, p, 2, 3, hidden) * c

@@ -18,13 +18,8 @@ ReduceMin Relu Reshape ReverseSequence Round ScatterElements ScatterND Shape Sig
 ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where
 """
 EXACT_ON_FLOATS = frozenset(_ON_FLOATS.split())
-WEIGHTS = {
-    "ConvInteger": 1,
-    "MatMulInteger": 1,
-    "QLinearConv": 3,
-    "QLinearMatMul": 3,
-    "QGemm": 3,
-}  # the number of the input
+# the number of the input
+WEIGHTS = {"ConvInteger": 1, "MatMulInteger": 1, "QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
 SATURATING = 64  # numbers beyond these may saturate a sum of two products of bytes in 16 bits
 PAIRS = Exactness(
     "onnxruntime's processor has byte dot products (VNNI), without which it saturates sums of pairs, and "

@@ -33,9 +33,8 @@ def function_body(at: At) -> tuple[Any, Mapping[str, int]]:
     elif versions := at.schema.context_dependent_function_opset_versions:
         version = closest(versions, at.opset)
         types = [type_proto(at.values[n]).SerializeToString() if n else b"" for n in at.node_proto.input]
-        data = at.schema.get_context_dependent_function_with_opset_version(
-            version, at.node_proto.SerializeToString(), types
-        )
+        node = at.node_proto.SerializeToString()
+        data = at.schema.get_context_dependent_function_with_opset_version(version, node, types)
     else:
         raise Because(REFUSED.get(at.op, "it has no rule"))
     body.ParseFromString(data if isinstance(data, bytes) else data.SerializeToString())

@@ -12,19 +12,8 @@ import numpy as np
 from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
+from cvm.importers.onnx import movement as onnx
 from cvm.importers.onnx.gather_scatter_topk import taken
-from cvm.importers.onnx.movement import (
-    FAR,
-    at_step,
-    bordered,
-    broadcast,
-    cut,
-    joined,
-    pieces,
-    reshaped,
-    stacked,
-    with_border,
-)
 from cvm.importers.onnx.rules import Array, known_size, real_axes, static
 
 from .arithmetic import activated
@@ -38,11 +27,11 @@ def place(axis: int, rank: int) -> int:
 
 
 ONE_OF_OURS: dict[str, Callable[..., Any]] = {
-    "BROADCAST_TO": lambda at, x, shape: broadcast(at, x, shape),
-    "FILL": lambda at, shape, value: broadcast(at, value, shape),
-    "PACK": lambda at, *xs: stacked(at, xs, place(at["axis"], xs[0].rank + 1)),
+    "BROADCAST_TO": lambda at, x, shape: onnx.broadcast(at, x, shape),
+    "FILL": lambda at, shape, value: onnx.broadcast(at, value, shape),
+    "PACK": lambda at, *xs: onnx.stacked(at, xs, place(at["axis"], xs[0].rank + 1)),
     "RANK": lambda at, x: np.array(x.rank, np.int32),
-    "RESHAPE": lambda at, x, shape=None: reshaped(at, x, at["new_shape"].tolist() if shape is None else shape),
+    "RESHAPE": lambda at, x, shape=None: onnx.reshaped(at, x, at["new_shape"].tolist() if shape is None else shape),
     "SHAPE": lambda at, x: np.array(static(x, "a shape"), ELEMENTS[TYPES[at["out_type"]]].dtype),
     "SQUEEZE": lambda at, x: at.apply("cvm.squeeze", x, axes=real_axes(at["squeeze_dims"], x.rank)),
     "TRANSPOSE": lambda at, x, axes: x.dimshuffle(real_axes(axes, x.rank)),
@@ -64,14 +53,14 @@ def concatenate(at: At, *xs: Node) -> Known:
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
     at.found = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
     axis = place(at["axis"], parts[0].rank)
-    found = joined(at, parts, axis)
+    found = onnx.joined(at, parts, axis)
     return found if quantised else activated(at, found)
 
 
 @rule("UNPACK")
 def unpack(at: At, x: Node) -> Any:
     axis = place(at["axis"], x.rank)
-    return [at_step(at, x, axis, k) for k in range(static(x, "what is unpacked", (axis,))[0])]
+    return [onnx.at_step(at, x, axis, k) for k in range(static(x, "what is unpacked", (axis,))[0])]
 
 
 @rule("SPLIT")
@@ -80,20 +69,20 @@ def split(at: At, axis: Array, x: Node) -> Any:
     (n,) = static(x, "what is split", (along,))
     if count < 1 or n % count:
         raise ValueError(f"{n} elements in {count} parts")
-    return pieces(at, x, along, [n // count] * count)
+    return onnx.pieces(at, x, along, [n // count] * count)
 
 
 @rule("SPLIT_V")
 def split_v(at: At, x: Node, sizes: Ints, axis: Array) -> Any:
     along = place(axis.item(), x.rank)
     rest = static(x, "what is split", (along,))[0] - sum(n for n in sizes if n >= 0)
-    return pieces(at, x, along, [rest if n < 0 else n for n in sizes])
+    return onnx.pieces(at, x, along, [rest if n < 0 else n for n in sizes])
 
 
 @rule("SLICE")
 def slice_(at: At, x: Node, begin: Ints, size: Ints) -> Known:
-    end = [FAR if n == -1 else b + n for b, n in zip(begin, size, strict=True)]
-    return cut(at, x, begin, end, [1] * x.rank)
+    end = [onnx.FAR if n == -1 else b + n for b, n in zip(begin, size, strict=True)]
+    return onnx.cut(at, x, begin, end, [1] * x.rank)
 
 
 @rule("STRIDED_SLICE")
@@ -111,7 +100,7 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
         if masked(n, "ellipsis"):
             kept = x.rank - axis - sum(not masked(m, "new_axis") for m in range(n + 1, len(begin)))
             shape += range(axis, axis + kept)
-            cuts += [(0, FAR, 1)] * kept
+            cuts += [(0, onnx.FAR, 1)] * kept
         elif masked(n, "new_axis"):
             shape.append("x")
         else:
@@ -123,10 +112,10 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
                 shape.append(axis)
                 ends = None if masked(n, "begin") else first, None if masked(n, "end") else last
                 start, stop, _ = slice(*ends, step).indices(size)
-                cuts.append((start if start >= 0 else -FAR, stop if stop >= 0 else -FAR, step))
+                cuts.append((start if start >= 0 else -onnx.FAR, stop if stop >= 0 else -onnx.FAR, step))
     rest = range(len(cuts), x.rank)
-    cuts += [(0, FAR, 1)] * len(rest)
-    return cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *rest])
+    cuts += [(0, onnx.FAR, 1)] * len(rest)
+    return onnx.cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *rest])
 
 
 @rule("PAD", "PADV2")
@@ -136,7 +125,7 @@ def pad(at: At, x: Node, pads: Array, value: Node | None = None) -> Known:
     before, after = pads.T.tolist()
     if value is not None and value.rank:
         value = at.apply("cvm.squeeze", value)
-    return with_border(at, x, before, after, zero(at, x) if value is None else value)
+    return onnx.with_border(at, x, before, after, zero(at, x) if value is None else value)
 
 
 def zero(at: At, x: Node) -> Node:
@@ -150,7 +139,7 @@ def mirror_pad(at: At, x: Node, pads: Array) -> Known:
         if any(sides) and not all(0 <= s < static(x, "an axis with a border", (axis,))[0] + edge for s in sides):
             raise ValueError(f"a border of {sides} of {x.shape[axis]} elements")
     before, after = pads.T.tolist()
-    return bordered(at, x, before, after, "symmetric" if edge else "reflect")
+    return onnx.bordered(at, x, before, after, "symmetric" if edge else "reflect")
 
 
 @rule("GATHER")
@@ -180,8 +169,8 @@ def top_k(at: At, x: Node, k: Array) -> Any:
 @rule("REVERSE_V2")
 def reverse(at: At, x: Node, axes: Ints) -> Known:
     back = real_axes(axes, x.rank)
-    bounds = ([(-1, -FAR, -1)[k] if j in back else (0, FAR, 1)[k] for j in range(x.rank)] for k in range(3))
-    return cut(at, x, *bounds)
+    bounds = ([(-1, -onnx.FAR, -1)[k] if j in back else (0, onnx.FAR, 1)[k] for j in range(x.rank)] for k in range(3))
+    return onnx.cut(at, x, *bounds)
 
 
 @rule("ONE_HOT")
@@ -210,7 +199,7 @@ def rearranged(at: At, x: Node, split: Sequence[int], order: Sequence[int], to: 
 def space_to_batch(at: At, x: Node, block: Ints, pads: Array) -> Known:
     k = len(block)
     before, after = np.pad(pads, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
-    x = with_border(at, x, before, after, zero(at, x))
+    x = onnx.with_border(at, x, before, after, zero(at, x))
     batch, *shape = static(x, "blocks")
     counts, rest = [d // b for d, b in zip(shape, block, strict=False)], shape[k:]
     split = [batch, *chain(*zip(counts, block, strict=True)), *rest]
@@ -226,7 +215,7 @@ def batch_to_space(at: At, x: Node, block: Ints, crops: Array) -> Known:
     to = (images, *(d * b for d, b in zip(shape, block, strict=False)), *shape[k:])
     whole = rearranged(at, x, (*block, images, *shape), order, to)
     before, after = np.pad(crops, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
-    return cut(at, whole, before, [n - a for n, a in zip(to, after, strict=True)], [1] * x.rank)
+    return onnx.cut(at, whole, before, [n - a for n, a in zip(to, after, strict=True)], [1] * x.rank)
 
 
 # Resizing

@@ -246,6 +246,5 @@ def function(at: At, x: Node) -> Known:
 TRANSCENDENTAL = {"LOGISTIC", "TANH", "ELU", "GELU", "EXP", "LOG", "SIN", "COS"}
 INEXACT_FLOATS = {*TRANSCENDENTAL, "RSQRT", "HARD_SWISH"}
 for _op in sorted(TABLES.keys() | OF_FLOATS.keys()):
-    rule(_op, exact=NEAR_TIE if _op in TRANSCENDENTAL else EXACT, floats=ROUNDED if _op in INEXACT_FLOATS else EXACT)(
-        function
-    )
+    _floats = ROUNDED if _op in INEXACT_FLOATS else EXACT
+    rule(_op, exact=NEAR_TIE if _op in TRANSCENDENTAL else EXACT, floats=_floats)(function)

@@ -15,6 +15,7 @@ from .ptx_types import TRUTH, WORD, Array, dtype
 from .registers import Active, Registers
 
 Step: TypeAlias = Callable[[Active], None]
+Place: TypeAlias = "tuple[Array, Memory | Shared | Local]"
 _ATOMIC = {
     "add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or, "and": np.bitwise_and,
     "xor": np.bitwise_xor,
@@ -102,14 +103,12 @@ class Instructions:
         base, offset = self.registers.address(place)
         return lambda active: base[active].astype(np.uint64, copy=False) + offset
 
-    def _access(
-        self, i: Instruction, place: str, width: int
-    ) -> Callable[[Active], tuple[Array, Memory | Shared | Local]]:
+    def _access(self, i: Instruction, place: str, width: int) -> Callable[[Active], Place]:
         """The addresses of so many bytes each, which are aligned, and the memory that they lie in."""
         addresses, lanes, space = self._addresses(place), self.registers.lanes, _space(i)
         what = "load" if i.name == "ld" else "store"
 
-        def reach(active: Active) -> tuple[Array, Memory | Shared | Local]:
+        def reach(active: Active) -> Place:
             at = addresses(active)
             memory = self.inner.get(space or int(at[0]) >> SPACE, self.memory)
             if np.any(at & np.uint64(width - 1)):
