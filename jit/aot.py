@@ -35,6 +35,7 @@ from .llvm import native_code
 from .llvm.emit import emit
 from .llvm.ir_builder import PARALLEL
 from .llvm.ir_builder import Module as IRModule
+from .llvm.python_to_ir import ir_text
 from .llvm.range_check import declared, within_text
 from .options import DEFAULT, CompileOptions
 from .runtime.fp_environment import declarations, in_default_environment, register_of
@@ -81,7 +82,7 @@ def build(
     requirements = [*text.requirements]
     pieces = [
         text.module.definitions,
-        SERIAL.replace("define i32", "define internal i32"),
+        ir_text(SERIAL.replace("@export", "")),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
         declarations(register_of(_machine())),
         *(wrapper.text(requirements) for wrapper in wrappers),
