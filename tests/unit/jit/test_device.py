@@ -12,12 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.types import F32
-from cvm.dialect.notation.expressions import Tensor
 from cvm.jit.cuda.device import missing
 from cvm.jit.cuda.device_arrays import device_array, is_on_device, take_device_arguments
-from cvm.jit.cuda.emit import Launch
-from cvm.jit.functions.cuda_function import _signature
 from emulated_kernels import needs_nvrtc
 
 import cvm
@@ -40,11 +36,6 @@ def on_device(shape: tuple[int, ...], typestr: str = "<f4", strides: tuple[int, 
 def test_without_a_gpu_it_is_said_what_is_missing() -> None:
     with pytest.raises(cvm.TargetError, match=r"target cuda: .*(not installed|does not start|no CUDA device)"):
         cvm.compile(PROGRAM, target="cuda")
-
-
-def test_a_kernel_takes_arrays_then_sizes_then_where_it_reports() -> None:
-    x, y = (Tensor(n, (7,), F32) for n in "xy")
-    assert _signature(Launch("k", (x, y), (("N", 0),), True, 128, None, False)) == "PPqP"
 
 
 def test_arrays_of_a_device_are_seen_without_copies() -> None:
