@@ -291,7 +291,7 @@ def test_interrupts_at_any_bytecode():
 
 @pytest.mark.slow
 def test_interrupts_at_many_bytecodes():
-    assert "right" in run_script(INTERRUPTS, "600")
+    assert "right" in run_script(INTERRUPTS, "600", timeout=600)
 
 
 def test_allocations_that_fail():
