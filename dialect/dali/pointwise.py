@@ -133,7 +133,9 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
         found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
         text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
-        found.append(C(4, text, lambda o: min(max(map(len, _shapes(o))), groups(*_shapes(o))) <= MOST_GROUPS))
+        found.append(
+            C(4, text, lambda o: max(map(len, _shapes(o))) <= MOST_GROUPS or groups(*_shapes(o)) <= MOST_GROUPS)
+        )
     return tuple(found)
 
 
