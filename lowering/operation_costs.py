@@ -30,7 +30,6 @@ def operation_costs(module: Module, function: Function, sizes: Mapping[Any, int]
     costs: list[Cost] = []
     computed = [o for o in plain.operations if not isinstance(o.operator, Const)]
     for operation, step in zip(computed, program.steps, strict=True):
-        alone = replace(program, steps=(step,), results=())
-        counted = cost(run_passes(AFTER_FORMULAS, alone, context), sizes)
+        counted = cost(run_passes(AFTER_FORMULAS, replace(program, steps=(step,), results=()), context), sizes)
         costs.append(replace(counted, name=operation_text(operation, names), memory=0, parts=()))
     return sum_of(costs, function.name)

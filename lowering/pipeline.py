@@ -216,8 +216,7 @@ def schedule_for_gpu(plan: Plan) -> Plan:
 
 def lower_for_gpu(module: Module, function: Function, optimize: int = 2) -> Plan:
     """The function as a GPU runs it."""
-    passes = placed(GPU) if optimize else UNOPTIMIZED_GPU
-    return run_passes(passes, function, context_of(module, function))
+    return run_passes(placed(GPU) if optimize else UNOPTIMIZED_GPU, function, context_of(module, function))
 
 
 def lower_step(module: Module, clockwork: StepAndObserve, scheduled: bool = True) -> StepPlan:

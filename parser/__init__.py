@@ -55,8 +55,7 @@ def read(path: str | Path, allow_outside: bool = False) -> Module:
 def _build(text: str | bytes, filename: str, folder: Path | None, outside: bool) -> tuple[Module, list[Diagnostic]]:
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
-    program = reader.read()
-    module, more = build(program, source, None if folder is None else Files(folder, outside))
+    module, more = build(reader.read(), source, None if folder is None else Files(folder, outside))
     return module, [*untokened(source, diagnostics, reader.diagnostics), *more]
 
 

@@ -92,13 +92,11 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
         return Data(np.zeros(shape, element.dtype))
     if not body.lstrip().startswith("["):
         return _splat(body, offset, shape, element)
-    values = Elements(body, offset, shape, element).read()
-    return Data(np.array(values, element.dtype).reshape(shape))
+    return Data(np.array(Elements(body, offset, shape, element).read(), element.dtype).reshape(shape))
 
 
 def _splat(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
-    elements = Elements(body, offset, (), element)
-    array = np.array(elements.read()[0], element.dtype)
+    array = np.array(Elements(body, offset, (), element).read()[0], element.dtype)
     return Data(np.broadcast_to(array, shape), splat=bool(shape)) if shape else Data(array)
 
 

@@ -138,8 +138,7 @@ class Layout:
         """One blank line where there were some, none at the edges of a body."""
         before = self.lines[-1] if self.lines else "{"
         edge = before.rstrip().endswith("{") or never or not before
-        after_comment = before.lstrip().startswith("//")
-        if not edge and (breaks > 1 or (always and not after_comment)):
+        if not edge and (breaks > 1 or (always and not before.lstrip().startswith("//"))):
             self.lines.append("")
 
     def put(self, piece: str) -> None:

@@ -92,8 +92,7 @@ class _Building:
         form = None if operator is None else form_of(operator)
         fits = form is not None and form.least <= len(operands) and len(operands) <= (form.most or len(operands))
         if operator is not None and form is not None and not fits:
-            message = f"expected {operand_count(form)}, got {len(operands)}"
-            scope.report.at(word, f"{operator.name}.operands", message)
+            scope.report.at(word, f"{operator.name}.operands", f"expected {operand_count(form)}, got {len(operands)}")
         found: list[Value | None] = []
         for o in operands:
             if isinstance(o, Token):

@@ -158,8 +158,7 @@ class KernelReader:
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it
         known = last.value if isinstance(last, ex.Const) else getattr(last, "size", 0)
-        size = known if extent is None else self.size(extent)
-        index = self.name(ex.Index(str(name)[1:], size))
+        index = self.name(ex.Index(str(name)[1:], known if extent is None else self.size(extent)))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         if how not in KINDS:
             raise self.mistake(f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}", how)
@@ -170,8 +169,7 @@ class KernelReader:
         return For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
 
     def branch(self, condition: Any, then: Any, otherwise: Any) -> Statement:
-        test = self.typed(condition, I1)
-        return If(test, self.block(then), self.block(otherwise) if otherwise is not None else ())
+        return If(self.typed(condition, I1), self.block(then), self.block(otherwise) if otherwise is not None else ())
 
     def let(self, name: Any, type: Any, value: Any) -> Statement:
         element = self.element(type)

@@ -141,8 +141,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
         print(warning, file=sys.stderr)
     with waiting("compiling"), warnings.catch_warnings(action="ignore"):
         began = time.perf_counter()
-        settings = CompileOptions(options.optimize, sanitize=options.sanitize)
-        g = CompiledGraph(module, graph, options.target, settings)
+        g = CompiledGraph(module, graph, options.target, CompileOptions(options.optimize, sanitize=options.sanitize))
         g.reset()
         compiling = time.perf_counter() - began
     if options.load_state is not None:

@@ -69,8 +69,7 @@ def read_model(path: Path) -> Model:
     symbol = path / "symbol" if path.is_dir() else path
     params = symbol.with_name("params" if symbol.name == "symbol" else f"{symbol.stem}.params")
     text = _bytes(symbol)
-    constants = read_params(_bytes(params), str(params))
-    return _Graph(str(symbol), text).model(constants)
+    return _Graph(str(symbol), text).model(read_params(_bytes(params), str(params)))
 
 
 def _bytes(path: Path) -> bytes:

@@ -181,8 +181,7 @@ class Scatter(Indexing[T]):
     )
 
     def fits(self: Any) -> bool:
-        wanted = self.chosen_shape(self.x.array_shape, self.indices[0].array_shape)
-        return same_shape(self.updates.array_shape, wanted)
+        return same_shape(self.updates.array_shape, self.chosen_shape(self.x.array_shape, self.indices[0].array_shape))
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
@@ -233,8 +232,7 @@ class Scatter(Indexing[T]):
             at = apply("builtin.iota_like", here, axis=axis)
             number = at if number is None else number * size_along(here, axis) + at
         number = apply("builtin.iota_like", here.dimshuffle(["x"]), axis=0).dimshuffle([]) if number is None else number
-        nobody = g.scalar("second", -1).cast(I64)
-        written = apply("builtin.scatter", nobody, number, *self.indices, **how)
+        written = apply("builtin.scatter", g.scalar("second", -1).cast(I64), number, *self.indices, **how)
         last = apply("builtin.gather", written, *self.indices, **how).scalar("eq", number)
         return [written.scalar("lt", 0).scalar("switch", g, 0.0), last.scalar("switch", here, 0.0)]
 
@@ -244,5 +242,4 @@ def size_along(x: Any, axis: int) -> Any:
     n = x.shape[axis]
     if isinstance(n, int):
         return n
-    places = x.apply("builtin.iota_like", axis=axis)
-    return places.reduce("max", range(x.rank)) + 1
+    return x.apply("builtin.iota_like", axis=axis).reduce("max", range(x.rank)) + 1

@@ -204,8 +204,7 @@ class AddAt(Operator[T]):
 
     def infer(self: Any) -> TensorType:
         n, rank = self.x.array_shape, len(self.indices.array_shape)
-        size = self.like.array_shape[self.axis]
-        return TensorType((*n[: self.axis], size, *n[self.axis + rank :]), self.x.element)
+        return TensorType((*n[: self.axis], self.like.array_shape[self.axis], *n[self.axis + rank :]), self.x.element)
 
     def reference(self: AddAt[np.ndarray]) -> np.ndarray:
         before, after = self.x.shape[: self.axis], self.x.shape[self.axis + self.indices.ndim :]

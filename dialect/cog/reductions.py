@@ -39,8 +39,7 @@ class ReduceSum(CogOperator[T]):
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
     def reference(self: ReduceSum[np.ndarray]) -> np.ndarray:
-        over = tuple(range(self.grid("x"), self.x.ndim))
-        return np.asarray(_wide(self.x).sum(over), self.x.dtype)
+        return np.asarray(_wide(self.x).sum(tuple(range(self.grid("x"), self.x.ndim))), self.x.dtype)
 
     def element(self: ReduceSum[Tensor], y: Tensor) -> Element:
         grid, _ = result_axes(y, y.rank)
@@ -48,8 +47,7 @@ class ReduceSum(CogOperator[T]):
         return Element(grid, _reduction("add", over, self.x[(*grid, *over)]))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        grid = self.types["x"].rank
-        return [cotangents[0].with_ones(range(grid, self.x.rank)).like(self.x)]
+        return [cotangents[0].with_ones(range(self.types["x"].rank, self.x.rank)).like(self.x)]
 
 
 @dataclass(frozen=True, eq=False)

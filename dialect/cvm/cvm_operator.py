@@ -52,8 +52,7 @@ def numbers(*names: str, also: str = "") -> C:
 
 def one_element_type(*names: str) -> C:
     """The same of an operator that moves elements of several operands and computes nothing."""
-    text = " = ".join(f"element({n})" for n in names)
-    return C(0, text, lambda o: len({t.element for _, t in o.operands()}) <= 1)
+    return C(0, " = ".join(f"element({n})" for n in names), lambda o: len({t.element for _, t in o.operands()}) <= 1)
 
 
 class Pointwise(CvmOperator[T]):

@@ -129,8 +129,7 @@ class Conv2d(cvm.CvmOperator[T]):
                 zeros = apply("builtin.strided_slice_like", apart.scalar("second", 0.0), more, axes=(axis,))
                 apart = apply("cvm.concatenate", zeros, apart, axis=axis)
             reach = [0, 0]
-        before = (0, 0, reach[0] - ph, reach[1] - pw)
-        return apply("builtin.pad", apart, before=before, after=(0, 0, -ph, -pw))
+        return apply("builtin.pad", apart, before=(0, 0, reach[0] - ph, reach[1] - pw), after=(0, 0, -ph, -pw))
 
     def _of_w(self: Any, g: Any) -> Any:
         """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
@@ -312,5 +311,4 @@ class Upsampling(cvm.CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), s = cotangents, self.scale
-        squares = g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s)))
-        return [squares.sum((3, 5), dtype=g.element)]
+        return [g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s))).sum((3, 5), dtype=g.element)]

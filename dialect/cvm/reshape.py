@@ -127,8 +127,7 @@ class Squeeze(SameElements[T]):
         return self.x.with_shape(*(self.x.shape[j] for j in self.kept(self.x.shape)))
 
     def reference(self: Squeeze[np.ndarray]) -> np.ndarray:
-        named = tuple({axis % self.x.ndim for axis in self.axes})
-        return np.squeeze(self.x, named or None).copy()
+        return np.squeeze(self.x, tuple({axis % self.x.ndim for axis in self.axes}) or None).copy()
 
     def element(self: Squeeze[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)

@@ -59,14 +59,12 @@ class Slice(CvmOperator[T]):
             stride = self.strides[i] if i < len(self.strides) else 1
             low, high = (0, n) if stride > 0 else (-1, n - 1)
             first = min(max(begin + n if begin < 0 else begin, low), high)
-            stop = min(max(end + n if end < 0 else end, low), high)
-            y = np.take(y, range(first, stop, stride), i)
+            y = np.take(y, range(first, min(max(end + n if end < 0 else end, low), high), stride), i)
         return y
 
     def element(self: Slice[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
-        ranges = zip(d, self.ranges(self.x.shape), strict=True)
-        return Element(d, self.x[*(i * s + b for i, (b, _, s) in ranges)])
+        return Element(d, self.x[*(i * s + b for i, (b, _, s) in zip(d, self.ranges(self.x.shape), strict=True))])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides)]

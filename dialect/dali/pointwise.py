@@ -74,8 +74,7 @@ class Pointwise(Operator[T]):
     def element(self: Pointwise[Tensor], y: Tensor) -> Element:
         tensors = [t for _, t in self.operands()]
         at = axes(y.shape)
-        reads = [t[source(at, t)] for t in tensors]
-        operands = self.prepared([t.element for t in tensors], reads, cast)
+        operands = self.prepared([t.element for t in tensors], [t[source(at, t)] for t in tensors], cast)
         return Element(at, cast(self.formula(*operands), y.element))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:

@@ -124,8 +124,7 @@ def _hypot(x: Expr, y: Expr) -> Expr:
         large, small = apply("maximum", a, b), apply("minimum", a, b)
         ratio = small / select(large.eq(0), _one(large), large)
         exact = large * apply("sqrt", apply("fma", ratio, ratio, _one(ratio)))
-    infinite = apply("abs", x).eq(np.inf) | apply("abs", y).eq(np.inf)
-    return select(infinite, constant(np.inf, x.type), exact)
+    return select(apply("abs", x).eq(np.inf) | apply("abs", y).eq(np.inf), constant(np.inf, x.type), exact)
 
 
 def _logaddexp(function: str, exponential: str, base_of_two: float) -> Formula:
@@ -134,8 +133,7 @@ def _logaddexp(function: str, exponential: str, base_of_two: float) -> Formula:
     def formula(x: Expr, y: Expr) -> Expr:
         d = x - y
         larger = select(d > 0.0, x, y)
-        power = apply(exponential, -apply("abs", d))
-        rest = apply("log1p", power)
+        rest = apply("log1p", apply(exponential, -apply("abs", d)))
         if function == "log2":
             rest = rest * constant(1 / np.log(2), x.type)
         return select(x.eq(y), x + constant(base_of_two, x.type), select(d.eq(d), larger + rest, d))

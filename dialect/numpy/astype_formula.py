@@ -23,8 +23,7 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
         high = constant(2.0**63, x.type)
         upper = cast(_truncated(x - high, I64), UI64) ^ constant(1 << 63, UI64)
         return select(x >= high, upper, cast(_truncated(x, I64), UI64))
-    wide = I64 if element in (I64, UI32) else I32
-    return cast(_truncated(x, wide), element)
+    return cast(_truncated(x, I64 if element in (I64, UI32) else I32), element)
 
 
 def _truncated(x: Expr, element: ElementType) -> Expr:

@@ -78,8 +78,7 @@ def _ldexp(x: Expr, n: Expr) -> Expr:
 def _scaled(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Bits of a normal number with the fraction of x, how far its exponent is off, and whether x has an exponent at all."""
     mantissa = _MANTISSA[x.type]
-    least = constant(float(np.finfo(x.type.dtype).tiny), x.type)
-    small = apply("abs", x) < least
+    small = apply("abs", x) < constant(float(np.finfo(x.type.dtype).tiny), x.type)
     normal = select(small, x * constant(2.0**mantissa * 4, x.type), x)
     shift = select(small, constant(mantissa + 2, I32), constant(0, I32))
     return _bits(normal), shift, x.ne(0) & (apply("abs", x) < np.inf)

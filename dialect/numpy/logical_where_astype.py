@@ -23,8 +23,7 @@ def _ignoring_nan(function: str) -> Any:
             return x | y if function == "maximum" else x & y
         if x.type.kind != "float":
             return apply("max" if function == "maximum" else "min", x, y)
-        found = apply(function, x, y)
-        return select(x.ne(x), y, select(y.ne(y), x, found))
+        return select(x.ne(x), y, select(y.ne(y), x, apply(function, x, y)))
 
     return formula
 

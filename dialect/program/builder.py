@@ -169,8 +169,7 @@ class Node:
 
     def stretched(self, whole: Node) -> Node:
         """The node repeated to the shape of another node, also where a size is found to be 1 at run time only."""
-        repeated = may_repeat(self.shape, whole.shape)
-        return self.apply("builtin.broadcast_like", whole) if repeated else self
+        return self.apply("builtin.broadcast_like", whole) if may_repeat(self.shape, whole.shape) else self
 
     def gathered(self, operand: Node) -> Node:
         """The sum over the dimensions along which an operand was stretched."""

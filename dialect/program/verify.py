@@ -346,10 +346,9 @@ def _typed(function: Function, types: Values) -> Function:
         return v if isinstance(v, Literal) else new.get(v, v)
 
     changed = ((o, o.operator.map(change), tuple(map(change, o.results))) for o in function.operations)
-    operations = tuple(replace(o, operator=operator, results=results) for o, operator, results in changed)
     return replace(
         function,
         arguments=tuple(map(change, function.arguments)),
-        operations=operations,
+        operations=tuple(replace(o, operator=operator, results=results) for o, operator, results in changed),
         results=tuple(map(change, function.results)),
     )

@@ -57,8 +57,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
         if before:
             by = function.operations[before[0]]
             message = f"a value is not used after it was destroyed, but %{value.name} is"
-            note = Note("destroyed here", by.span)
-            found.append(Diagnostic(message, span, f"{by.operator.name}.destroyed", (note,)))
+            found.append(Diagnostic(message, span, f"{by.operator.name}.destroyed", (Note("destroyed here", by.span),)))
     return found
 
 

@@ -31,8 +31,7 @@ class Contraction(QuantOperator[T]):
     @property
     def acc(self: Any) -> ElementType:
         """The accumulators' type: `acc_dtype`, or i64 for factors of 16 bits and i32 for others."""
-        x = getattr(self, self.first)
-        return self.acc_dtype or (I64 if element_of(x).bits == 16 else I32)
+        return self.acc_dtype or (I64 if element_of(getattr(self, self.first)).bits == 16 else I32)
 
     def bias_fits(self: Any, channels: Dim) -> bool:
         b = self.bias
@@ -168,8 +167,7 @@ class Conv2d(Convolution[T], Windowed[T]):
         return self.nchw(self.w.shape)[2:]
 
     def infer(self: Conv2d[TensorType]) -> TensorType:
-        shape = self.placed(self.nchw(self.x.shape)[0], self.w.shape[0], *self.windows())
-        return TensorType(shape, self.acc)
+        return TensorType(self.placed(self.nchw(self.x.shape)[0], self.w.shape[0], *self.windows()), self.acc)
 
     def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
         order = LAYOUTS[self.layout]
@@ -185,8 +183,7 @@ class Conv2d(Convolution[T], Windowed[T]):
         place, there = self.position((p, q), (ki, kj))
         a = self.difference(self.x, self.placed(n, c, *place), self.x_zero_point)
         b = self.difference(self.w, self.placed(oc, ic, ki, kj), self.w_zero_point, oc)
-        order = (ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj)
-        return Element(at, self.sums(order, a * b, oc, there))
+        return Element(at, self.sums((ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj), a * b, oc, there))
 
 
 def convolved(x: np.ndarray, w: np.ndarray, o: Any) -> np.ndarray:
@@ -225,8 +222,7 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
         return self.w.shape[:2]
 
     def infer(self: DepthwiseConv2d[TensorType]) -> TensorType:
-        channels = self.w.shape[2] * self.w.shape[3]
-        return TensorType((self.x.shape[0], *self.windows(), channels), self.acc)
+        return TensorType((self.x.shape[0], *self.windows(), self.w.shape[2] * self.w.shape[3]), self.acc)
 
     def reference(self: DepthwiseConv2d[np.ndarray]) -> np.ndarray:
         kh, kw, c, m = self.w.shape
@@ -328,8 +324,7 @@ class Dense(Weighted[T]):
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         m, n, k = indices("m n k", (*y.shape, self.x.shape[1]))
         a = self.difference(self.x, (m, k), self.x_zero_point, m)
-        b = self.difference(self.w, (n, k), self.w_zero_point, n)
-        return Element((m, n), self.sums(k, a * b, n))
+        return Element((m, n), self.sums(k, a * self.difference(self.w, (n, k), self.w_zero_point, n), n))
 
 
 @operator

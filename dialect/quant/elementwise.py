@@ -40,8 +40,7 @@ class Binary(QuantOperator[T]):
         return TensorType(broadcast(self.x.shape, self.z.shape), self.to)
 
     def scaled(self, x: Expr, multiplier: int, shift: int) -> Expr:
-        rounded = self.rule.expression(x, constant(multiplier, I32), constant(shift, I32))
-        return cast(rounded, I32)
+        return cast(self.rule.expression(x, constant(multiplier, I32), constant(shift, I32)), I32)
 
     def scaled_array(self, x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
         with np.errstate(over="ignore"):

@@ -28,8 +28,7 @@ def quantised(number: int, *names: str) -> C:
     text = ", ".join(f"element({n})" for n in names) + " in {i8, ui8, i16, ui16}"
 
     def holds(o: Any) -> bool:
-        elements = [getattr(o, n).element for n in names]
-        return all(e.is_integer and e.bits <= 16 for e in elements)
+        return all(e.is_integer and e.bits <= 16 for e in (getattr(o, n).element for n in names))
 
     return C(number, text, holds)
 

@@ -312,8 +312,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     default = REQUIRED if field.default is dataclasses.MISSING else field.default
     if hint is T:
         return Field(field.name, "operand")
-    arguments = typing.get_args(hint)
-    if T in arguments:
+    if T in typing.get_args(hint):
         kind = "variadic" if typing.get_origin(hint) is tuple else "optional"
         return Field(field.name, kind, default=default)
     return Field(field.name, "attribute", hint, default)

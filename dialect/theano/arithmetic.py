@@ -184,8 +184,7 @@ def _half_away(x: Expr) -> Expr:
 
 def _direction(x: Any, magnitude: Any) -> Any:
     """x / |x|, 0 where x is 0."""
-    zero = magnitude.scalar("eq", 0)
-    return x / zero.scalar("switch", 1, magnitude)
+    return x / magnitude.scalar("eq", 0).scalar("switch", 1, magnitude)
 
 
 row("neg", 1, "same, not bool", np.negative, lambda x: -x, "-x", on_complex="same", gradient=lambda g, xs, y: (-g,))

@@ -78,8 +78,7 @@ def absolute(z: Z) -> Expr:
     large, small = select(x > y, x, y), select(x > y, y, x)
     ratio = small / select(large.eq(0), 1.0, large)
     found = large * f("sqrt", 1.0 + ratio * ratio)
-    infinite = x.eq(INF) | y.eq(INF)
-    return select(infinite, INF, select(large.eq(0) & small.eq(0), 0.0, found))
+    return select(x.eq(INF) | y.eq(INF), INF, select(large.eq(0) & small.eq(0), 0.0, found))
 
 
 def angle(z: Z) -> Expr:

@@ -53,15 +53,13 @@ def erfinv(x: Expr) -> Expr:
 def _minus_log(x: Expr) -> Expr:
     """-log(1 - x²)"""
     close = apply("abs", x) > 0.5
-    product = (1.0 - x) * (1.0 + x)
-    return select(close, -apply("log", product), -apply("log1p", -(x * x)))
+    return select(close, -apply("log", (1.0 - x) * (1.0 + x)), -apply("log1p", -(x * x)))
 
 
 def erfcinv(x: Expr) -> Expr:
     inside = (x > 0.0) & (x < 2.0)
     c = select(inside, x, 1.0)
-    lower = c < 0.5
-    w = select(lower, -apply("log", c * (2.0 - c)), _minus_log(1.0 - c))
+    w = select(c < 0.5, -apply("log", c * (2.0 - c)), _minus_log(1.0 - c))
     found = _inverse(w, 1.0 - c)
     edge = select(x.eq(0), constant(INF, F64), select(x.eq(2.0), constant(-INF, F64), math.nan))
     return select(inside, found, edge)
@@ -74,8 +72,7 @@ TERMS = 48
 
 def complex_erf(z: Z) -> Z:
     x, y = z.re, z.im
-    a = apply("abs", x)
-    small = a < 1e-6
+    small = apply("abs", x) < 1e-6
     safe = select(small, 1.0, x)
     decay = apply("exp", -(x * x))
     c, s = apply("cos", x * y * 2.0), apply("sin", x * y * 2.0)

@@ -145,8 +145,7 @@ def tri_gamma(x: Expr) -> Expr:
     negative = x <= 0.0
     y = select(negative, 1.0 - x, x)
     shifted = y < float(SHIFT)
-    z = select(shifted, y + float(SHIFT), y)
-    inverse = 1.0 / z
+    inverse = 1.0 / select(shifted, y + float(SHIFT), y)
     square = inverse * inverse
     found = inverse + 0.5 * square + inverse * square * polynomial(square, BERNOULLI)
     for n in range(SHIFT):
@@ -155,8 +154,7 @@ def tri_gamma(x: Expr) -> Expr:
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
     pole = sine.eq(0) | x.eq(-INF)
     cosecant = math.pi / select(pole, 1.0, sine)
-    reflected = select(pole, INF, cosecant * cosecant - found)
-    return select(x.eq(INF), 0.0, select(negative, reflected, found))
+    return select(x.eq(INF), 0.0, select(negative, select(pole, INF, cosecant * cosecant - found), found))
 
 
 # References

@@ -103,8 +103,7 @@ def _at_once(order: Expr, end: Expr) -> tuple[Expr, Expr]:
     rest = rest * apply("exp", -(z * z)) / apply("sqrt", order * (2 * math.pi))
     tail = 0.5 * apply("erfc", z)
     rest = select(rest.eq(rest), rest, 0.0)
-    lower = select(m < 0.0, tail, 1.0 - tail) - rest
-    return lower, select(m < 0.0, 1.0 - tail, tail) + rest
+    return select(m < 0.0, tail, 1.0 - tail) - rest, select(m < 0.0, 1.0 - tail, tail) + rest
 
 
 def _above_few(a: Expr, x: Expr) -> Expr:

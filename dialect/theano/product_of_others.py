@@ -73,8 +73,7 @@ class ProductOfOthers(Operator[T]):
         total = shares.sum(over, dtype=g.element).with_ones(over)
         none = product / factors * (total - shares)
         one = zeros.scalar("switch", product * total, at_zeros * product / factors)
-        two = zeros.scalar("switch", product * (at_zeros - g), 0)
-        return [choice(count, none, one, two)]
+        return [choice(count, none, one, zeros.scalar("switch", product * (at_zeros - g), 0))]
 
     def over(self: Any) -> tuple[int, ...]:
         return reduced(self.axis, len(self.x.shape))

@@ -57,8 +57,7 @@ class Reduction(Operator[T]):
         return reduced(self.axis, len(self.x.shape) if rank is None else rank)
 
     def infer(self: Reduction[TensorType]) -> TensorType:
-        kept = (n for j, n in enumerate(self.x.shape) if j not in self.over())
-        return TensorType(tuple(kept), self.result())
+        return TensorType(tuple(n for j, n in enumerate(self.x.shape) if j not in self.over()), self.result())
 
     def typed(self: Any) -> Any:
         """The operator over types."""
@@ -94,8 +93,7 @@ class Reduction(Operator[T]):
             return g * (y / x).scalar("conj")
         if x.element.kind == "complex":
             raise NotImplementedError(f"{self.name} of complex numbers, some of which may be 0,")
-        others = x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
-        return g * others
+        return g * x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
 
     def simplified(self: Any, definition: Any) -> Any:
         """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of it."""

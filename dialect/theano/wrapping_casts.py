@@ -15,8 +15,7 @@ from .type_rules import part
 def to_element(array: Any, element: ElementType) -> np.ndarray:
     """The array in another element type."""
     given: Any = np.asarray(array)
-    source = BY_DTYPE[given.dtype]
-    if not _wraps(source, element):
+    if not _wraps(BY_DTYPE[given.dtype], element):
         return converted(given, element)
     signed = converted(given.real, I64)
     if element is not UI64:

@@ -129,6 +129,5 @@ def direct(kind: type[Kind]) -> type[Kind]:
 def take(called: object, way: int) -> Library:
     """Lets calls of an object of a direct class go by the way that lies there; gives what has to be kept with the object."""
     library, code = _code()
-    place = (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)
-    place[:] = code, way
+    (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)[:] = code, way
     return library

@@ -125,8 +125,7 @@ class Addresses:
         """An index expression, in `int` or `long long`."""
         match e:
             case Const(value, _):
-                fits = abs(value) <= _INT
-                text, ctype = (str(value), "int") if fits else (f"{value}ll", "long long")
+                text, ctype = (str(value), "int") if abs(value) <= _INT else (f"{value}ll", "long long")
                 return Val(text, ctype, ATOM if value >= 0 else UNARY)
             case Extent(size):
                 return Val(self.size(size), "long long")

@@ -178,8 +178,7 @@ def _pieces(name: str, types: str) -> str:
 
 def _written() -> Iterator[tuple[str, str]]:
     """The functions of `helpers.cu` by their names."""
-    text = Path(__file__).with_name("helpers.cu").read_text("utf-8")
-    _, *parts = re.split(r"(?m)^//> (\w+)\n", text)
+    _, *parts = re.split(r"(?m)^//> (\w+)\n", Path(__file__).with_name("helpers.cu").read_text("utf-8"))
     return zip(parts[::2], map(str.strip, parts[1::2]), strict=True)
 
 

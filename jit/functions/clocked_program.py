@@ -176,8 +176,7 @@ class CompiledGraph:
     def write(self, name: str, value: Any) -> None:
         """Replaces the current value of a field or sensor."""
         with self._lock:
-            state = self._writable(name)
-            self._ready().current[name][...] = self._value(state, value)
+            self._ready().current[name][...] = self._value(self._writable(name), value)
             self._observed = None
 
     def _writable(self, name: str) -> State:

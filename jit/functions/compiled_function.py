@@ -128,8 +128,7 @@ class CompiledFunction:
         arrays = take_arguments(self.head, arguments, self.options.convert)
         types = self._result_types(arrays)
         if (needed := self._memory(types, arrays)) > self.limits.memory:
-            message = excess("memory", needed, self.limits)
-            raise CallError(Diagnostic(message, self.head.span, "limit.memory"))
+            raise CallError(Diagnostic(excess("memory", needed, self.limits), self.head.span, "limit.memory"))
         seen = self.returned
         outputs, copies = take_outputs(out, types[:seen], arrays, self.head)
         outputs += [np.empty(t.array_shape, t.element.dtype) for t in types[seen:]]

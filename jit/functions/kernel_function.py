@@ -41,8 +41,7 @@ class KernelFunction(NativeFunction):
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         self.plan = place_buffers(run_passes((sanitize,), plan, Context()) if options.sanitize else plan)
         values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*plan.arguments, *plan.results)}
-        arguments = tuple(values[t] for t in plan.arguments)
-        head = Function(plan.name, arguments, (), tuple(values[t] for t in plan.results))
+        head = Function(plan.name, tuple(values[t] for t in plan.arguments), (), tuple(values[t] for t in plan.results))
         CompiledFunction.__init__(self, Module({plan.name: head}), head, options)
         self.overwritten = {n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments}
 

@@ -282,8 +282,7 @@ def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:
         case Const(value, _):
             return factor * value
         case Apply("add" | "sub", (a, b), _):
-            first = _taken_apart(a, factor, terms)
-            return first + _taken_apart(b, factor if e.function == "add" else -factor, terms)
+            return _taken_apart(a, factor, terms) + _taken_apart(b, factor if e.function == "add" else -factor, terms)
         case Apply("mul", (a, Const(value)), _) | Apply("mul", (Const(value), a), _):
             return _taken_apart(a, factor * value, terms)
     terms.append((e, factor))

@@ -165,8 +165,7 @@ class Expressions:
         size, wanted = (self.b.spell(INSTRUCTIONS["abs", "float"], [v], value.type) for v in (back, value))
         beyond = self.b.spell(INSTRUCTIONS["gt", "float"], [size, wanted], value.type)
         inexact = self.b.spell(INSTRUCTIONS["ne", "float"], [back, value], value.type)
-        bits = self.reinterpret(narrow, I32)
-        down = self.b.add(ll.binary("sub", bits, self.convert(beyond, I1, I32)))
+        down = self.b.add(ll.binary("sub", self.reinterpret(narrow, I32), self.convert(beyond, I1, I32)))
         return self.reinterpret(self.b.add(ll.binary("or", down, self.convert(inexact, I1, I32))), F32)
 
     def reinterpret(self, value: ll.Value, target: ElementType) -> ll.Value:
@@ -179,8 +178,7 @@ class Expressions:
             return value
         if isinstance(value, ll.Constant):
             return ll.splat_constant(value, lanes)
-        wide = value.type.of(lanes)
-        return self.b.once(ll.broadcast(self.b.once(ll.insert(ll.poison(wide), value, 0))))
+        return self.b.once(ll.broadcast(self.b.once(ll.insert(ll.poison(value.type.of(lanes)), value, 0))))
 
     # memory
 

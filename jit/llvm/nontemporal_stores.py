@@ -79,8 +79,7 @@ class NontemporalStores:
         self.whole = outer[1]
         with self.kernel.counting(ll.ZERO, ll.index(2), 1, ONCE) as part:
             is_first = add(ll.compare("eq", part, ll.ZERO))
-            first = add(ll.select(is_first, start, end))
-            turns(single, first, add(ll.select(is_first, begin, stop)), 1)
+            turns(single, add(ll.select(is_first, start, end)), add(ll.select(is_first, begin, stop)), 1)
         self.won = outer[0]
         return True
 

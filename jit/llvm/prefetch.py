@@ -149,10 +149,10 @@ def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
             later: dict[Expr, Expr] = {s.index: minimum(s.index + LATER, s.end - 1)}
             for inner in s.body:
                 if isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.start, Const):
-                    picked = [r for r in reads(inner.body) if _is_picked(r, s.index, inner, changed)]
                     found[id(inner)] = [
                         Read(r.tensor, tuple(substitute(e, {**later, inner.index: as_index(n)}) for e in r.indices))
-                        for r in picked
+                        for r in reads(inner.body)
+                        if _is_picked(r, s.index, inner, changed)
                         for n in _lines(r, inner)
                     ]
     return found

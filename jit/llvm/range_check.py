@@ -108,8 +108,7 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     i, furthest = look.turns(i, lanes, [look.both(furthest)])
     many = look.inside(furthest[0])
     _, furthest = look.turns(i, 1, [look.nothing(1)])
-    good = b.add(ll.binary("and", many, look.inside(furthest[0])))
-    b.do(ll.returned(good))
+    b.do(ll.returned(b.add(ll.binary("and", many, look.inside(furthest[0])))))
     return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{b.body()}\n}}\n"
 
 
@@ -156,8 +155,7 @@ class _Look:
         if self.element.is_integer:
             return self.b.add(ll.binary("sub", x, low))
         above, below = (self.b.add(ll.compare_floats(test, x, end)) for test, end in (("oge", low), ("ole", high)))
-        inside = self.b.add(ll.binary("and", above, below))
-        return self.b.add(ll.cast("sext", inside, self.word.of(x.lanes)))
+        return self.b.add(ll.cast("sext", self.b.add(ll.binary("and", above, below)), self.word.of(x.lanes)))
 
     def reduced(self, x: ll.Value, y: ll.Value) -> ll.Instruction:
         """The check of two vectors."""

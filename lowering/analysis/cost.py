@@ -76,8 +76,7 @@ def chain(block: Block) -> int:
                 case Read(tensor, _):
                     return before.get(tensor, 0)
                 case Apply(function, operands, type):
-                    is_step = function in FLOAT_OPERATIONS and type.kind == "float"
-                    done[id(e)] = max(map(depth, operands)) + is_step
+                    done[id(e)] = max(map(depth, operands)) + (function in FLOAT_OPERATIONS and type.kind == "float")
                 case _:
                     done[id(e)] = max(map(depth, children(e)), default=0)
         return done[id(e)]

@@ -30,8 +30,7 @@ class LoweringError(AssertionError):
     """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault, if it is in the body."""
 
     def __init__(self, message: str, statement: ir.Statement | None = None) -> None:
-        where = "" if statement is None else "\n" + statement_text(statement).partition("\n")[0]
-        super().__init__(message + where)
+        super().__init__(message + ("" if statement is None else "\n" + statement_text(statement).partition("\n")[0]))
         self.message = message
         self.statement = statement
 

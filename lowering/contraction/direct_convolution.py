@@ -258,12 +258,11 @@ class DirectConvolution:
         begin: ex.Expr = self.first
         if c.window is not None:
             at, begin = {**at, c.window: self.first + line}, ex.as_index(0)
-        add = ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at))
         body: ir.Block = (
             ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
             ir.Alloc(sums),
             self.each(ir.Store(sums, (r, self.place), self.start)),
-            *self.by_place(add, at),
+            *self.by_place(ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at)), at),
             self.each(ir.Store(waiting, (line * self.line + q - begin + r, self.place), sums[r, self.place])),
         )
         return ir.For(line, (ir.For(tile, body),))

@@ -67,8 +67,7 @@ class _RowLanes(DirectConvolution):
         self.more: ex.Tensor | None = None  # what is taken from the sums of each place
 
     def lower(self) -> LoweredContraction | None:
-        words = self.packing.words
-        image = image_of(self.c.b, self.c.guard, words, bits=self.packing.column_bits)
+        image = image_of(self.c.b, self.c.guard, self.packing.words, bits=self.packing.column_bits)
         if image is None or self.packing.known_rows() is None:
             return None
         self.image = image

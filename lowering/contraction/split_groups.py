@@ -44,8 +44,7 @@ def _count(extent: Dim, divisor: Expr) -> tuple[int, Dim] | None:
             many = isinstance(extent, int) and 1 < size < extent and extent % size == 0
             return (extent // size, size) if many and isinstance(extent, int) else None
         case Extent(Size(((("//", Size() as all, int(count)), 1),), 0) as size):
-            same = isinstance(extent, Size) and extent.key == all.key
-            return (count, size) if same and count > 1 else None
+            return (count, size) if isinstance(extent, Size) and extent.key == all.key and count > 1 else None
     return None
 
 

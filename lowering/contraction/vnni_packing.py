@@ -156,8 +156,7 @@ def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
     """The words of an array of terms, so many along an axis in each."""
     terms = np.moveaxis(terms, axis, -1)
     terms = np.pad(terms, [(0, 0)] * (terms.ndim - 1) + [(0, -terms.shape[-1] % many)])
-    parts = np.ascontiguousarray(terms.astype(np.int16 if many == 2 else np.int8))
-    return np.moveaxis(parts.view(np.int32), -1, axis)
+    return np.moveaxis(np.ascontiguousarray(terms.astype(np.int16 if many == 2 else np.int8)).view(np.int32), -1, axis)
 
 
 # what is read

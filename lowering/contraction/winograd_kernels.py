@@ -114,8 +114,7 @@ class WinogradKernels:
             rows = [self.named(body, half, self.transform.weights(column)) for column in g]
             points.append([n for row in zip(*rows, strict=True) for n in self.transform.weights(row)])
         for n, halves in enumerate(zip(*points, strict=True)):
-            place = (*self.rows, ex.as_index(n), *pairs.reduction_axes)
-            body.append(ir.Store(words, place, word(halves, 2)))
+            body.append(ir.Store(words, (*self.rows, ex.as_index(n), *pairs.reduction_axes), word(halves, 2)))
         return words, ir.nested((*self.rows, *pairs.reduction_axes), tuple(body))
 
     def packed(self, points: np.ndarray) -> tuple[ex.Tensor, dict[ex.Tensor, np.ndarray]]:
@@ -218,8 +217,7 @@ class WinogradKernels:
             loop = ir.For(tile, (row, *self.products(weight, row.var, panel, first, v)))
             if self.groups > 1:
                 return (replace(loop, start=group * per, stop=ex.minimum(group * per + per, self.tiles)),)
-            columns = self.transform_columns(image, panel, first, v)
-            return *ir.nested(self.pairs.reduction_axes, columns), loop
+            return *ir.nested(self.pairs.reduction_axes, self.transform_columns(image, panel, first, v)), loop
 
         body = self.of_panel(panel, tiles)
         return self.shared((*self.c.outer, panel, group), (ir.Alloc(self.columns), *body) if self.groups == 1 else body)

@@ -84,8 +84,7 @@ def _tile(store: Store, far: list[Read], around: list[Index], partner: Index, la
 
 def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:
     """Test whether packs of an access are aligned if the index is."""
-    place = affine(linear_index(at, tensor.shape)).without(fast)
-    return not place.divisor % width
+    return not affine(linear_index(at, tensor.shape)).without(fast).divisor % width
 
 
 def _row(side: int, width: int, tensor: Tensor) -> int:
@@ -115,8 +114,7 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         fast, slow = thread % side, thread // side if once == side else step * once + thread // side
         column, row = (slow, fast) if turned else (fast, slow)
         end = places(column * width + (width - 1), row * width + (width - 1))
-        valid = both(*(inside(end[i], i.extent) for i in (partner, last)))
-        block = guarded(body(column, row), valid)
+        block = guarded(body(column, row), both(*(inside(end[i], i.extent) for i in (partner, last))))
         return For(thread, block if once == side else (For(step, block, kind="unrolled"),), kind="thread")
 
     def value_of(read: dict[Read, Read], at: dict[Expr, Expr]) -> Expr:

@@ -22,8 +22,7 @@ def cse(function: Function) -> Function:
     first: dict[object, Operation] = {}
     kept: list[Operation] = []
     for operation in function.operations:
-        operator = operation.operator.map(lambda v: known.get(v, v))
-        operation = replace(operation, operator=operator)
+        operation = replace(operation, operator=operation.operator.map(lambda v: known.get(v, v)))
         key = _key(operation)
         earlier = None if key is None else first.setdefault(key, operation)
         if earlier is None or earlier is operation:
@@ -43,8 +42,7 @@ def _key(operation: Operation) -> object | None:
         data = operator.data
         return "const", types, data.array.tobytes() if data.array.nbytes <= 1 << 16 else id(data)
     attributes = tuple((f.name, attribute_text(v)) for f, v in operator.attributes())
-    operands = tuple(_operand(v) for _, v in operator.operands())
-    return operator.name, attributes, operands, types
+    return operator.name, attributes, tuple(_operand(v) for _, v in operator.operands()), types
 
 
 def _operand(value: Value) -> object:

@@ -82,8 +82,7 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     arguments = list(operator.arguments[:count])
     for n, a in enumerate(arguments):
         if isinstance(a, Literal) or a in arguments[:n]:  # distinct from the same value in another position
-            copy = builder.node(a).scalar("identity")
-            arguments[n] = builder.of_type(copy, a.known_type).value
+            arguments[n] = builder.of_type(builder.node(a).scalar("identity"), a.known_type).value
     first = len(builder.operations)
     results = _replay(builder, module, callee, arguments)
     operations = builder.operations[first:]
@@ -125,8 +124,7 @@ class Rules:
         if not any(v in active for v in operands):
             return
         cotangents = [found.get(r) or self.zeros(r) for r in operation.results]
-        pulled = self._pulled(operation, active, cotangents)
-        for value, cotangent in zip(operands, pulled, strict=True):
+        for value, cotangent in zip(operands, self._pulled(operation, active, cotangents), strict=True):
             if cotangent is not None and value in active:
                 if not isinstance(cotangent, Node):
                     scalar_op = getattr(operation.operator, "scalar_op", None)

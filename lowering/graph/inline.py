@@ -28,8 +28,7 @@ def inline_calls(module: Module, function: Function) -> Function:
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
     expanded = _expand(module, function)
-    loops = any(isinstance(o.operator, Calling) for o in expanded.operations)
-    callees = module.functions if loops else {}
+    callees = module.functions if any(isinstance(o.operator, Calling) for o in expanded.operations) else {}
     return verify(Module({**callees, function.name: expanded}, module.filename)).functions[function.name]
 
 

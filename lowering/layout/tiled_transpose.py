@@ -182,8 +182,7 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
         body = _read_from(near[j.index - j.begin, i.index - i.first], key(far[0]), body)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
     later, prefetches = _prefetches([] if j.overlap else large, i, j)
-    written = _copied(store, tile, prefetches, i, j)
-    block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, written)
+    block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, _copied(store, tile, prefetches, i, j))
     return (ir.For(j.tile, (ir.For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
 
 
@@ -214,8 +213,7 @@ def _copied(
         return part
     c = ex.Index("c", j.side)
     whole = by_rows(ir.For(c, (), kind="vector", width=width), c, j.begins + c)
-    inside = (j.begins >= 0) & (j.begins <= j.index.extent - j.side)
-    return ir.If(inside, (whole,), (part,))
+    return ir.If((j.begins >= 0) & (j.begins <= j.index.extent - j.side), (whole,), (part,))
 
 
 def _prefetches(far: list[ex.Read], i: _Axis, j: _Axis) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:

@@ -91,8 +91,7 @@ def build_nest(formula: Formula, name: str) -> ir.Kernel:
     """The kernel that computes one formula, its loops in the order of the indices."""
     lower = _Lowering()
     body: list[ir.Statement] = []
-    value = lower.value(in_primitives(formula.value), body, {})
-    body.append(ir.Store(formula.tensor, formula.indices, value))
+    body.append(ir.Store(formula.tensor, formula.indices, lower.value(in_primitives(formula.value), body, {})))
     parameters = (*sorted_tensors(reads(formula.value)), formula.tensor)
     nest, spans = ir.nested(formula.indices, tuple(body)), formula.spans or (formula.span,)
     return share_subexpressions(ir.Kernel(name, parameters, nest, 1, formula.span, spans=spans))
@@ -137,8 +136,7 @@ class _Lowering:
         match e.body:
             case ex.When(condition, then, ex.Const(value)) if value == start.value:
                 # outside the guard the reduced value is the identity: skip the update there
-                test = self.value(condition, inner, dict(done))
-                inner.append(ir.If(test, self.update(e, then, acc, [], done)))
+                inner.append(ir.If(self.value(condition, inner, dict(done)), self.update(e, then, acc, [], done)))
                 body = tuple(inner)
             case _:
                 body = self.update(e, e.body, acc, inner, done)

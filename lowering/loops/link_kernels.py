@@ -51,8 +51,7 @@ def link_kernels(kernels: Sequence[Kernel]) -> Plan:
             elif not writes and home not in results and home not in arguments:
                 arguments.append(home)
         linked.append(kernel)
-    every = [*known.values(), *conflicting]
-    given = tuple(t for t in every if t in arguments or t not in results)
+    given = tuple(t for t in (*known.values(), *conflicting) if t in arguments or t not in results)
     return Plan("kernels", given, tuple(results), {}, tuple(linked), views)
 
 

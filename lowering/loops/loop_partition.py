@@ -95,8 +95,7 @@ def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
 
 def _alone(sum: Affine, loop: ir.For) -> bool:
     """Test whether no atom of an affine form is bound inside the loop."""
-    inner = {key(s.index) for s in ir.statements(loop.body) if isinstance(s, ir.For)}
-    return not inner & sum.terms.keys()
+    return not {key(s.index) for s in ir.statements(loop.body) if isinstance(s, ir.For)} & sum.terms.keys()
 
 
 def _part(loop: ir.For, start: Expr, end: Expr, condition: Expr, holds: bool) -> ir.For | None:

@@ -33,8 +33,7 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
 
 def computed(function: str, *operands: Expr) -> Expr:
     """One of FUNCTIONS of these operands, in primitives."""
-    type = operands[0].type
-    if type is not F16:
+    if operands[0].type is not F16:
         return FUNCTIONS[function](*operands)
     return cast(FUNCTIONS[function](*(cast(o, F32) for o in operands)), F16)
 

@@ -136,8 +136,7 @@ def exp2(x: Expr) -> Expr:
         less = fp.fma(r, fp.LN2[t][0], r * r * fp.polynomial(r, EXP2[t]))
         return fp.fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
 
-    unusual = fp.absolute(x) > USUAL2[x.type]
-    return fp.rarely(unusual, value(clamp(x, RANGE2[x.type]), False), value(x, True))
+    return fp.rarely(fp.absolute(x) > USUAL2[x.type], value(clamp(x, RANGE2[x.type]), False), value(x, True))
 
 
 def expm1(x: Expr) -> Expr:
@@ -145,5 +144,4 @@ def expm1(x: Expr) -> Expr:
     _, shifted, high, low = reduced(x)
     usual = fp.fma(scale(shifted), less_one(high, low), scale(shifted) - 1.0)
     # where e^x is no normal number, one less hardly matters
-    value = fp.rarely(fp.absolute(x) > USUAL[t], exp(x) - 1.0, usual)
-    return fp.keep_zero_sign(x, value)
+    return fp.keep_zero_sign(x, fp.rarely(fp.absolute(x) > USUAL[t], exp(x) - 1.0, usual))

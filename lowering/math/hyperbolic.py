@@ -87,8 +87,7 @@ def sinh(x: Expr) -> Expr:
     h, size = _halves(x), fp.absolute(x)
     difference = h.up - h.down
     usual = difference + fp.fma(h.up + h.down, h.sinh, difference * h.more)
-    value = fp.rarely(size > USUAL[x.type], fp.flip(_half_exp(size), fp.sign_of(x)), usual)
-    return fp.keep_zero_sign(x, value)
+    return fp.keep_zero_sign(x, fp.rarely(size > USUAL[x.type], fp.flip(_half_exp(size), fp.sign_of(x)), usual))
 
 
 def cosh(x: Expr) -> Expr:

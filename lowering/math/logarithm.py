@@ -85,8 +85,7 @@ def split(x: Expr, least: int | None = None) -> Split:
     mantissa = fp.as_float((k & ((1 << width) - 1)) + least)
     # an integer below 2^width becomes a float by being the low bits of 2^width
     exponent = fp.as_float(fp.shift_right(k, width) | fp.bits_of_power(width, t)) - (2.0**width + bias)
-    inverse = fp.as_float((2 * bias << width) - (k & -(1 << width)))
-    return Split(mantissa, exponent, inverse, k)
+    return Split(mantissa, exponent, fp.as_float((2 * bias << width) - (k & -(1 << width))), k)
 
 
 def split_any(x: Expr, least: int | None = None) -> Split:
@@ -154,11 +153,9 @@ def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
     if isinstance(low, Expr):
         lost = fp.fma(x, inverse, (inverse - 1.0) - f)  # what f was rounded by
         low = fp.fma(low, inverse, lost) * fp.fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
-    value = _of_one_plus(f, NATURAL, low) if x.type is F32 else _by_series(f, low)
-    return fp.fma(e, fp.LN2[x.type][0], value)
+    return fp.fma(e, fp.LN2[x.type][0], _of_one_plus(f, NATURAL, low) if x.type is F32 else _by_series(f, low))
 
 
 def log1p(x: Expr) -> Expr:
     beyond = fp.outside(x + 1.0, -fp.MANY, fp.MANY)
-    value = fp.rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x))
-    return fp.keep_zero_sign(x, value)
+    return fp.keep_zero_sign(x, fp.rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x)))

@@ -74,8 +74,7 @@ def _with_sign(x: Expr, y: Expr, value: Expr) -> Expr:
     """x^y for negative x, from |x|^y."""
     whole = fp.floor(y).eq(y)
     half = y * 0.5
-    odd = whole & fp.floor(half).ne(half)
-    value = fp.flip(value, select(odd, fp.sign_of(x), 0))
+    value = fp.flip(value, select(whole & fp.floor(half).ne(half), fp.sign_of(x), 0))
     return select((x < 0.0) & (x > -fp.INFINITY) & ~whole, constant(fp.NAN, x.type), value)
 
 
@@ -107,8 +106,7 @@ def _root(a: Expr) -> Expr:
     square = q * q
     y = a * square
     s = exact_product(y, y)
-    residual = fp.fma(-s.high, y, a) - s.low * y
-    return fp.fma(residual, square * (1 / 3), y)
+    return fp.fma(fp.fma(-s.high, y, a) - s.low * y, square * (1 / 3), y)
 
 
 def cbrt(x: Expr) -> Expr:

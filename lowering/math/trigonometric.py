@@ -72,8 +72,7 @@ def _far_sine(x: Expr, quadrants: int) -> Expr:
 
 def _rotated(x: Expr, n: Expr, r: Expr, quadrants: int) -> Expr:
     """sin(x + quadrants pi/2), from sin r with the sign changed for odd n; a large x is reduced by `far`."""
-    usual = fp.flip(_sine(r), n << (n.type.bits - 1))
-    return fp.rarely(x >= NEAR[x.type], _far_sine(x, quadrants), usual)
+    return fp.rarely(x >= NEAR[x.type], _far_sine(x, quadrants), fp.flip(_sine(r), n << (n.type.bits - 1)))
 
 
 def sin(x: Expr) -> Expr:
@@ -146,8 +145,7 @@ class _Angle(NamedTuple):
 
     def less_from(self, eighths: float, where: Expr) -> _Angle:
         """The number of eighths minus the angle, where the condition holds."""
-        other = select(where, eighths - self.eighths, self.eighths)
-        return _Angle(other, select(where, -self.q, self.q))
+        return _Angle(select(where, eighths - self.eighths, self.eighths), select(where, -self.q, self.q))
 
 
 def _angle(up: Expr, across: Expr | None = None) -> _Angle:

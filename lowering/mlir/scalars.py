@@ -110,8 +110,7 @@ def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> s
     """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
     a, b = mlir_type(source), mlir_type(to)
     if to.kind == "bool":
-        zero = emit(constant(0, source), a)
-        return compare("ne", value, zero, source, emit)
+        return compare("ne", value, emit(constant(0, source), a), source, emit)
     if source.kind == "float" and to.kind == "float":
         name = "extf" if to.bits > source.bits else "truncf"
         return emit(f"arith.{name} {value} : {a} to {b}", b) if a != b else value

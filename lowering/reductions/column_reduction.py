@@ -96,8 +96,7 @@ def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
         return False
     beside = [r for r in reads(reduction.body) if r.tensor.rank and depends(r, {column})]
     for r in beside:
-        plain = {i for i in r.indices if isinstance(i, Index)}
-        if stride(r.tensor, r.indices, column) != 1 or not needed <= plain:
+        if stride(r.tensor, r.indices, column) != 1 or not needed <= {i for i in r.indices if isinstance(i, Index)}:
             return False
         apart = stride(r.tensor, r.indices, last.index)
         if apart is not None and apart * r.tensor.element.bytes < processor().tuning.column_pitch_bytes:

@@ -70,8 +70,7 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
     """The lanes of a reduction, and those of its remainder."""
     if element not in (F32, F64):
         return (max(VECTORS * processor().vector_bytes // element.bytes, 8),)
-    floats = FLOAT_VECTORS * processor().vector_bytes // element.bytes
-    return (LANES,) if function in ORDERED else (floats, LANES)
+    return (LANES,) if function in ORDERED else (FLOAT_VECTORS * processor().vector_bytes // element.bytes, LANES)
 
 
 def _halves(function: str, sums: Tensor, width: int, least: int) -> list[ir.Statement]:

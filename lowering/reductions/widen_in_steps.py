@@ -74,12 +74,11 @@ def _sums(s: ir.Statement) -> ir.Block | None:
     exact = isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value
     clear = ir.vector_loop(lane, ir.Store(part, (lane,), constant(0, between)))
     several = ir.For(turn, (ir.vector_loop(lane, adds),), start=first, stop=minimum(first + most, whole))
-    widen = ir.For(piece, (ir.vector_loop(column, widens),), kind="unrolled")
     return (
         ir.Alloc(sums),
         ir.vector_loop(column, ir.Store(sums, (column,), constant(0, acc.element))),
         ir.Alloc(part),
-        ir.For(turns, (clear, several, widen)),
+        ir.For(turns, (clear, several, ir.For(piece, (ir.vector_loop(column, widens),), kind="unrolled"))),
         ir.For(every, (ir.update("add", acc, sums[every]),), kind="unrolled"),
         *(() if exact else (replace(s, start=left),)),
     )

@@ -222,8 +222,7 @@ class _Rolling:
         raise _Unlike
 
     def constant(self, like: Const, numbers: np.ndarray) -> Expr:
-        name = f"{self.array.name}.constants{len(self.constants)}"
-        tensor = Tensor(name, (self.lanes,), like.type, "constant")
+        tensor = Tensor(f"{self.array.name}.constants{len(self.constants)}", (self.lanes,), like.type, "constant")
         return self.constants.setdefault((like.type, numbers.tobytes()), tensor)[self.lane]
 
     def element(self, e: Expr) -> int:

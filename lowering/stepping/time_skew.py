@@ -79,8 +79,7 @@ def _bytes(t: Tensor) -> int:
 def _padded(t: Tensor) -> tuple[int, ...]:
     """The shape of a row, padded so that equal columns of rows do not share a cache set."""
     first, *rest = (n for n in t.shape[1:] if isinstance(n, int))
-    each = t.element.bytes * prod(rest)
-    return (first - -APART // each, *rest)
+    return (first - -APART // (t.element.bytes * prod(rest)), *rest)
 
 
 def _offset(e: Expr, row: Index, height: int) -> int | None:
@@ -119,8 +118,7 @@ class _Skewing:
             last = minimum(last, as_index(self.height + self.over) - first)
         later = [If(self.step >= 2 * self.reach * n, self.level(n)) for n in range(1, self.ticks)]
         rings = [Alloc(r) for level in self.rings for r in level.values()]
-        rows = For(self.step, (*self.level(0), *later), stop=last)
-        return For(self.block, (*rings, rows), kind="parallel")
+        return For(self.block, (*rings, For(self.step, (*self.level(0), *later), stop=last)), kind="parallel")
 
     def level(self, n: int) -> Block:
         """A tick's row: read from the rows of the tick before, stored for the tick after."""

@@ -39,5 +39,4 @@ def to_array(tensor: Any) -> np.ndarray:
     """A tensor of a model, its elements of a type that the language has."""
     import onnx
 
-    element = element_of(tensor.data_type)
-    return np.asarray(onnx.numpy_helper.to_array(tensor), element.dtype)
+    return np.asarray(onnx.numpy_helper.to_array(tensor), element_of(tensor.data_type).dtype)

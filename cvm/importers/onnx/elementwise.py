@@ -221,8 +221,7 @@ rule("Identity", symbolic=lambda at, x: x)(lambda at, known: known)
 
 @rule("BitCast")
 def bit_cast(at: At, x: Node) -> Known:
-    whole = x.cast(UI8) if x.element.kind == "bool" else x
-    return at.apply("builtin.bitcast", whole, dtype=element_of(at["to"]))
+    return at.apply("builtin.bitcast", x.cast(UI8) if x.element.kind == "bool" else x, dtype=element_of(at["to"]))
 
 
 @rule("Dropout")

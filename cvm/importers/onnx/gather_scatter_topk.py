@@ -85,8 +85,7 @@ def top_k(at: At, x: Node, k: Array | None = None) -> Any:
     axis, count = at.axis(x), at["k"] if k is None else int(k.reshape(()))
     if isinstance(x.shape[axis], int) and count > x.shape[axis]:
         raise ValueError(f"{count} of {x.shape[axis]} elements are wanted")
-    order = at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0)
-    first = part(at, order, axis, 0, count)
+    first = part(at, at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0), axis, 0, count)
     return [taken(at, x, first, axis, elements=True), first]
 
 

@@ -318,8 +318,7 @@ class At:
         found = set(self.node_proto.input)
         graphs = [a.g for a in self.node_proto.attribute if a.type == onnx.AttributeProto.GRAPH]
         while graphs:
-            g = graphs.pop()
-            for n in g.node:
+            for n in graphs.pop().node:
                 found.update(n.input)
                 graphs += [a.g for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
         return found

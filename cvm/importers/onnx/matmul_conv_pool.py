@@ -224,8 +224,7 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     kind = at["auto_pad"]
     if at["output_shape"] is not None or kind.startswith("SAME"):
         wanted = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
-        whole = [f - m for f, m in zip(full, wanted[-rank:], strict=True)]
-        before, after = halves(whole, kind)
+        before, after = halves([f - m for f, m in zip(full, wanted[-rank:], strict=True)], kind)
     else:
         pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
         before, after = pads[:rank], pads[rank:]

@@ -92,8 +92,7 @@ def qlinear_softmax(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Arr
     (axis,) = real_axes((-1 if at["axis"] is None else at["axis"],), x.rank)
     if axis != x.rank - 1 or (at["opset"] or 13) < 13:
         raise Unsupported("an axis other than the last")
-    count = known_size(x.shape[axis], "a row")
-    unit = min(float(np.iinfo(np.uint32).max) / count, float(MAX_EXP))
+    unit = min(float(np.iinfo(np.uint32).max) / known_size(x.shape[axis], "a row"), float(MAX_EXP))
     table = np.rint(unit * np.exp((np.arange(256) - 255.0) * float(one(x_scale)))).astype(np.int64)
     largest = x.cast(I32).reduce("max", (axis,)).with_ones((axis,))
     index = x.cast(I32) - largest + at.node(np.array(255, np.int32))

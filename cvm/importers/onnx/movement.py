@@ -388,8 +388,7 @@ def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], va
     constant = at.importer.builder.known.get(value.value)
     if constant is not None and not np.any(constant != 0) and not np.any(np.signbit(constant)):
         return y
-    inside = at.apply("builtin.pad", x.scalar("second", True), **sides)
-    return inside.scalar("switch", y, value.cast(x.element))
+    return at.apply("builtin.pad", x.scalar("second", True), **sides).scalar("switch", y, value.cast(x.element))
 
 
 def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode: str) -> Node:

@@ -74,8 +74,7 @@ def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
 def dynamic_quantize(at: At, x: Node) -> Any:
     every = tuple(range(x.rank))
     low = x.reduce("min", every).scalar("minimum", 0.0)
-    high = x.reduce("max", every).scalar("maximum", 0.0)
-    scale = (high - low) / 255.0
+    scale = (x.reduce("max", every).scalar("maximum", 0.0) - low) / 255.0
     zero = clipped(-low / scale, 0.0, 255.0).scalar("round_half_to_even")
     zero = scale.scalar("eq", 0.0).scalar("switch", number(scale, 0), zero).cast(UI8)
     return [quantized(x, scale, zero, UI8), scale, zero]

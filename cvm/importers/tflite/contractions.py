@@ -163,8 +163,7 @@ def over(x: Node, axes: Ints) -> tuple[int, ...]:
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
-        name = "ReduceMean" if at.op == "MEAN" else "ReduceSum"
-        return kept(at, at.onnx(name, x, along), along)
+        return kept(at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along)
     count = math.prod(static(x, "a mean", along))
     if at.op == "SUM":
         raise Unsupported("quantised numbers: the reference kernel's result is not understood")

@@ -52,8 +52,7 @@ def concatenate(at: At, *xs: Node) -> Known:
     quantised = at.y.is_quantised
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
     at.found = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
-    axis = place(at["axis"], parts[0].rank)
-    found = onnx.joined(at, parts, axis)
+    found = onnx.joined(at, parts, place(at["axis"], parts[0].rank))
     return found if quantised else activated(at, found)
 
 
@@ -151,8 +150,7 @@ def gather(at: At, x: Node, indices: Known) -> Known:
 
 @rule("SCATTER_ND", floats=ROUNDED)
 def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
-    zeros = at.node(np.zeros(shape, updates.element.dtype))
-    return at.onnx("ScatterND", zeros, indices, updates, reduction="add")
+    return at.onnx("ScatterND", at.node(np.zeros(shape, updates.element.dtype)), indices, updates, reduction="add")
 
 
 @rule("ARG_MAX", "ARG_MIN")

@@ -31,15 +31,13 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
         raise Unsupported("a hybrid operator, floats times quantised weights,")
     weights, clock, kept = at.input(1), at.input(2), at.input(STATE_INPUT)
     if quantised:
-        zeros = [at.node(np.array(z, np.int32)) for z in (at.x.zero_point, 0)]
-        sums = at.apply("quant.dense", x, features, *zeros)
+        sums = at.apply("quant.dense", x, features, *[at.node(np.array(z, np.int32)) for z in (at.x.zero_point, 0)])
         factor = float(at.x.scale * weights.scale / kept.scale)
         newest = requantized(at, sums, factor, state.element)
     else:
         newest = at.apply("cvm.dense", x, features)
     rows = at.apply("cvm.reshape", state, target_shape=(batch, filters, memory))
-    older = cut(at, rows, [0, 0, 1], [FAR] * 3, [1] * 3)
-    rows = at.apply("cvm.concatenate", older, newest.with_ones((2,)), axis=2)
+    rows = at.apply("cvm.concatenate", cut(at, rows, [0, 0, 1], [FAR] * 3, [1] * 3), newest.with_ones((2,)), axis=2)
     at.values[at.node_proto.input[STATE_INPUT]] = at.apply("cvm.reshape", rows, target_shape=tuple(state.shape))
     wide = rows.cast(I32) if quantised else rows
     products = wide * (times.cast(I32) if quantised else times).with_ones((0,))

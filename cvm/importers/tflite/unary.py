@@ -145,8 +145,7 @@ def inverse_square_root(value: int) -> tuple[int, int]:
 
 
 def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
-    factor = 1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale))
-    m, s = quantized_multiplier(factor)
+    m, s = quantized_multiplier(1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale)))
     found = np.full(q.shape, at.y.element.limits[1])
     for k, n in enumerate((q - at.x.zero_point).tolist()):
         if n > 0:

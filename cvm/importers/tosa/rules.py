@@ -128,8 +128,7 @@ def intdiv(at: At, a: Node, b: Node) -> Node:
     """Rounded toward zero."""
     wide = [n.cast(I64) for n in (a, b)]
     quotient = ufunc("floor_divide", *(ufunc("absolute", n) for n in wide))
-    signs = ufunc("multiply", *(ufunc("sign", n) for n in wide))
-    return ufunc("multiply", quotient, signs).cast(I32)
+    return ufunc("multiply", quotient, ufunc("multiply", *(ufunc("sign", n) for n in wide))).cast(I32)
 
 
 @rule("MUL")
@@ -184,8 +183,7 @@ def cast(at: At, x: Node) -> Node:
 @rule("RESCALE")
 def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Array, y_zero: Array) -> Node:
     to, signs = at.result, (at["input_unsigned"], at["output_unsigned"])
-    wide = x.element.bits, to.bits
-    if all(signs) or (any(signs) and max(wide) > 16):
+    if all(signs) or (any(signs) and max(x.element.bits, to.bits) > 16):
         raise ValueError("unsigned numbers on both sides, or beside 32 bits")
     if (at["scale32"] and x.element is I64) or (not at["scale32"] and at["rounding_mode"] == DOUBLE):
         raise ValueError("scale32 is for fewer than 48 bits, and double rounding for scale32")

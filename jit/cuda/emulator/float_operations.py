@@ -26,8 +26,7 @@ def _odd_sum(a: Array, b: Array) -> Array:
     total, error = _two_sum(a, b)
     bits = np.ascontiguousarray(total).view(np.int64)
     wrong = (error != 0) & np.isfinite(error) & np.isfinite(total) & (bits & 1 == 0)
-    away = (error > 0) == (total > 0)
-    return np.where(wrong, bits + np.where(away, 1, -1), bits).view(np.float64)
+    return np.where(wrong, bits + np.where((error > 0) == (total > 0), 1, -1), bits).view(np.float64)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -137,5 +137,4 @@ def _instruction(statement: str) -> Instruction:
         guard, statement = (match[2], match[1] == "!"), match[3]
     opcode, _, rest = statement.partition(" ")
     name, *modifiers = opcode.split(".")
-    operands = tuple(o.strip() for o in _OPERAND.findall(rest))
-    return Instruction(name, tuple(m for m in modifiers if m), operands, guard)
+    return Instruction(name, tuple(m for m in modifiers if m), tuple(o.strip() for o in _OPERAND.findall(rest)), guard)

@@ -89,8 +89,7 @@ class Registers:
         base, _, offset = operand.strip("[]").replace(" ", "").partition("+")
         number = np.uint64(int(offset or 0) & (1 << 64) - 1)
         if base.startswith("%") and base not in self.special:
-            held = self.register(base)
-            return held, number
+            return self.register(base), number
         return np.broadcast_to(self.number(base, np.dtype(np.uint64)), self.count), number
 
     def active(self, numbers: Array) -> Active | None:

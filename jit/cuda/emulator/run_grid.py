@@ -49,8 +49,7 @@ class _Batch:
         self.ends: list[Instruction | None] = []
         for block in entry.blocks:
             last = block[-1] if block and block[-1].ends else None
-            body = block[:-1] if last else block
-            self.steps.append([instructions.bind(i) for i in body])
+            self.steps.append([instructions.bind(i) for i in (block[:-1] if last else block)])
             self.ends.append(last)
 
     def run(self, first: int) -> None:
