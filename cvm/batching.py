@@ -4,8 +4,6 @@ The function is traced for one element of the stack, and each operation becomes 
 those that move elements get a further first axis; any other runs once for each element, in a loop (`builtin.scan`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Show diagnostics: as text, in colour on a terminal, as JSON, and as SARIF 2.1.0 for tools."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

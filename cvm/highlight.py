@@ -1,7 +1,5 @@
 """A Pygments lexer of programs, from the tokens of the language's own lexer: for Sphinx, MkDocs, IPython and `pygmentize`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

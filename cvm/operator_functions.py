@@ -4,8 +4,6 @@ Mathematical functions follow the rules of the trace, NumPy's or the dali dialec
 dialect's, with attributes as keywords: `cvm.conv2d(x, w, padding=(1, 1))`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

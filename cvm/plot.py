@@ -1,7 +1,5 @@
 """Plot arrays with matplotlib: images pixel by pixel, curves, and animations of fields over time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

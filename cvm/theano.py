@@ -3,8 +3,6 @@
 Scalar operations have Theano's names; operands broadcast along dimensions that are known to be 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from cvm.dialect.spec.op import OPERATORS

@@ -7,8 +7,6 @@ checks declared ranges. Parallel loops run on the caller's thread. Unknown sizes
 not allow in names are replaced, so no text of a program reaches the header unchecked.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

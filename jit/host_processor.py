@@ -1,7 +1,5 @@
 """This machine's processor as LLVM and the system describe it, and the processors that people name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path

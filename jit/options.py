@@ -1,7 +1,5 @@
 """The settings a program is compiled under, as one value that every target, key of a cache and pickle carries."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -3,8 +3,6 @@
 %y = cvm.dense %x, %w  =>  64 mul and 64 add; reads 192 bytes, writes 64
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

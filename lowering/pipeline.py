@@ -5,8 +5,6 @@
 Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it pays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

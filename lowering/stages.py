@@ -2,8 +2,6 @@
 other compilers run), formulas (index notation), loops (a nest for each formula), strategies (how each contraction and
 reduction is computed, and why) and schedule (the nests after the loop passes)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..dialect.notation.printer import kernels_text

@@ -1,7 +1,5 @@
 """Parse text to programs: `parse` and `read` return a verified module or raise with every mistake of the text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ..dialect.ir.compilation_context import abridged, compiling, too_many

@@ -1,7 +1,5 @@
 """The grammar's actions: a method for each alias of `cvm.lark`, from the parts of a rule to a syntax node."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable

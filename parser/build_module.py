@@ -1,7 +1,5 @@
 """Build a module from syntax nodes: functions and their arguments. Operand types are not checked here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..dialect.ir.constant_files import Files

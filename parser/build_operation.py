@@ -1,7 +1,5 @@
 """Build an operation from its syntax: operands and attributes are matched with the fields of the operator."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple

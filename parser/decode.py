@@ -1,7 +1,5 @@
 """Decode bytes as UTF-8; bytes that are no text, and marks of a merge, are mistakes with a place, like any others."""
 
-from __future__ import annotations
-
 import codecs
 import re
 

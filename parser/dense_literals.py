@@ -4,8 +4,6 @@ Regular lists of plain numbers are parsed in a few passes over the text; other l
 place of a mistake.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

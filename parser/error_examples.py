@@ -6,8 +6,6 @@ token where the parser stops be any other one, what is in «» may stand there n
 token. The first snippet that fits wins.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple

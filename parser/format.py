@@ -3,8 +3,6 @@
 Line breaks inside a statement stay and are indented again. Names, order and the spelling of numbers are not changed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@
 The values of constants are not in the text: they are further arguments. Types of literals follow from their context, as in kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any

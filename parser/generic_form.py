@@ -5,8 +5,6 @@
 A "cog.graph" without arguments is a clocked program.
 """
 
-from __future__ import annotations
-
 from .scope import Report
 from .syntax_tree import ArgumentNode, AttributeNode, FunctionNode, GraphNode, Item, Mistake, QuotedNode, Token
 

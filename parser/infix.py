@@ -6,8 +6,6 @@ Every operator and call becomes an operation located at its part of the text, ve
 evaluated from left to right.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

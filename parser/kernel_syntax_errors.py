@@ -1,7 +1,5 @@
 """Turn a syntax error in a kernel to a diagnostic: what was expected at the place, or the brace that nothing closes."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -4,8 +4,6 @@ Types of parameters, buffers and variables are in the text; the type of a litera
 read on its own: a mistake in one hides none in the next.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Text to tokens: the terminals of the grammar in one regular expression. Every character belongs to some token."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cached_property

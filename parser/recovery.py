@@ -4,8 +4,6 @@ A mistake is reported once; then the parser drops the broken argument, statement
 the next one can begin, and shifts a BROKEN_* token for the skipped text (panic mode with error productions).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

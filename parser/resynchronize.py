@@ -1,7 +1,5 @@
 """Resynchronize after a syntax error: for each kind of broken construct, the next token at which one can begin."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any

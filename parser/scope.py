@@ -3,8 +3,6 @@
 A value whose definition failed remains known without a type, so that its uses report nothing more.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Diagnostics for unexpected tokens: the message from the table of mistakes, or the expected tokens."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Syntax nodes and tokens, located by offsets into the text, before any name is resolved."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """`cvm build`: functions of a program to an object file or a shared library, and a C header."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -5,8 +5,6 @@ A certificate is JSON: the digests of a model's file, of its program, and of the
 every operator, and the versions that it was made with.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

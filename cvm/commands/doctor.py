@@ -3,8 +3,6 @@
 `cvm cache info` and `cvm cache clear`: the disk cache of compiled code.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform

@@ -2,8 +2,6 @@
 flags, made by shtab.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from cvm.cli import Usage, parser

@@ -1,7 +1,5 @@
 """`cvm fmt`: rewrite programs in the usual layout, in place; `-` is a filter."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 

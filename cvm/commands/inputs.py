@@ -3,8 +3,6 @@
 Literals, .npy, .npz, .csv and pictures are read; results are written as the same kinds of files.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

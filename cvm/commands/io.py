@@ -1,7 +1,5 @@
 """Files of a command line; `-` is standard input or output."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

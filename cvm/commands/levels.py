@@ -1,7 +1,5 @@
 """Programs at any level: functions, formulas or kernels, told apart by their text, compiled and shown in the same way."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias

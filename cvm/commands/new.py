@@ -1,7 +1,5 @@
 """`cvm new dialect NAME`: the skeleton of a package with an operator, a pass and their golden tests."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from importlib.resources import files

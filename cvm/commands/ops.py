@@ -3,8 +3,6 @@
 `cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that does not.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """`cvm opt`: a program, or kernels, through passes chosen by name or by target, and the text of what they make of it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """`cvm report`: one page with the drawing of a function, its stages side by side, and what its kernels cost and how long they take."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -2,8 +2,6 @@
 write and time the results.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 import warnings

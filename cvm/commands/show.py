@@ -1,7 +1,5 @@
 """`cvm lower`: a program, or kernels, at one stage of its compilation, as text. `cvm viz`: its operations and data flow, drawn."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from html import escape
 from pathlib import Path

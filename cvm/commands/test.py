@@ -1,7 +1,5 @@
 """`cvm test`: the `// test` lines of .cvm files, run without pytest."""
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import Namespace

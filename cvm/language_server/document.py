@@ -4,8 +4,6 @@ Works from the tokens, so that names can be followed in a text that has mistakes
 right, for types and ranges. Offsets count characters of the text.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The language server: answers an editor's requests, each from the Document of the text as it stands there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -4,8 +4,6 @@ Each has NumPy's name, parameters and meaning; array_api has those that are oper
 elements cannot be compiled, and REFUSED says what there is instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 that have an operator of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NumPy's functions that arrange, repeat, join and split arrays, and make new ones in the form of others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """NumPy's products of traced arrays, norms, and what slides one array over another."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import mul
 from string import ascii_letters, ascii_uppercase

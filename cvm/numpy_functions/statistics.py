@@ -1,7 +1,5 @@
 """NumPy's statistics, and functions of the order of elements: sorting, searching, counting, prefix sums and differences."""
 
-from __future__ import annotations
-
 from functools import partial, wraps
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of NumPy's functions that are composed of operators, and the parts that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compare the examples of operators on all targets: where a formula and a reference differ, both are named with their lines."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Sequence

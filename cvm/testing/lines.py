@@ -6,8 +6,6 @@
 Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match has the name x, `[[x]]` that text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 pytest loads it in every run, whether there are such files or not, so that it imports nothing heavy before it meets one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

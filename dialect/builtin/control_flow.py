@@ -3,8 +3,6 @@
 The body is compiled once, however many steps there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

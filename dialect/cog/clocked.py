@@ -1,7 +1,5 @@
 """Operations of clocked programs: state, inputs, outputs, and the feedback that updates state at every tick."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Common parts of the dialect's operators: fields as operands, the four kinds of compatibility, and operand indices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

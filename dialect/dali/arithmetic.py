@@ -1,7 +1,5 @@
 """DALI's arithmetic and shifts: integers wrap modulo 2^width, floats follow IEEE 754, each operator rounds once, in its type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DALI's operators that are scalar functions. Mathematical ones: f64 of f64, f32 of everything else, within 2 ulp."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..notation.expressions import Expr, apply

@@ -1,7 +1,5 @@
 """DALI's type promotion: a table of pairs, and for each kind of operator its operand and result types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """Attribute values: the values that an annotation admits, and their text."""
 
-from __future__ import annotations
-
 import types as pytypes
 import typing
 from typing import Any

@@ -1,7 +1,5 @@
 """Conversions between element types in NumPy: the meaning of a `Cast` of index notation, on whole arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A program under construction has no garbage and no reference cycles; repeated se
 nearly double the time, so Python's garbage collector pauses.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Also reads a program's file, or reports why it cannot be read.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 An entry point's name is that of what it adds, its value a module, which declares it when it is imported.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points

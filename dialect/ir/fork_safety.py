@@ -4,8 +4,6 @@ A child process has but the thread that forked, with all locks as they were. So 
 threads that compile are let out of LLVM first, which takes as long as the modules they are at.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

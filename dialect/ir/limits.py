@@ -1,7 +1,5 @@
 """Limits on what a program may take, on by default at generous values: one table, and the messages that name a limit."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -4,8 +4,6 @@ Sizes of arrays, index expressions and addresses are linear forms. They differ i
 values, and whatever is not linear, such as quotients. The arithmetic is exact: a linear form does not wrap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd

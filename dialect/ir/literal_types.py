@@ -1,7 +1,5 @@
 """Types of literal operands, dialect by dialect, and the range checks of literals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias

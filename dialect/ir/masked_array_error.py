@@ -1,7 +1,5 @@
 """Diagnostics for NumPy's masked arrays, which are no tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

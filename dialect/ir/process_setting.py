@@ -1,7 +1,5 @@
 """A process-wide setting, reference-counted across threads: the first to enter sets it, the last to leave restores it."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Unify types with unknown sizes: bind sizes to those of a call, and find conflicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bounds of index expressions, from the extents of their indices."""
 
-from __future__ import annotations
-
 from ..ir.linear_form import Bounds, add_bounds, scale_bounds
 from ..ir.sizes import Dim, same_size
 from .expressions import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both

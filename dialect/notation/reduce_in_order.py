@@ -1,7 +1,5 @@
 """The documented order of a float reduction, evaluated on an array in memory (docs/language.md, Arithmetic)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ Index notation, the loop language and all back ends share these meanings. Operan
 are noted); conversions are explicit, by `cast`. Integers wrap modulo 2^width.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 Index arithmetic is that of indices and sizes alone: it does not wrap, as arithmetic on data does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..ir.linear_form import Bounds

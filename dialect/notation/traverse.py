@@ -1,7 +1,5 @@
 """Traversal of expressions: children, walks and rewriting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter, is_not

@@ -5,8 +5,6 @@ low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's ve
 its scalar loops; these are the scalar ones.
 """
 
-from __future__ import annotations
-
 from ..ir.types import F32, F64, I1, I32, I64, UI32, UI64, ElementType
 from ..notation.expressions import Expr, cast, constant, select
 

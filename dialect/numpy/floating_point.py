@@ -1,7 +1,5 @@
 """Ufuncs of a float's parts: sign, exponent, fraction and neighbours. All are exact."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ir.types import F16, F32, F64, I16, I32, I64, ElementType

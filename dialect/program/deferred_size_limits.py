@@ -4,8 +4,6 @@ A call then needs nothing else of the program: the result types follow from the 
 them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

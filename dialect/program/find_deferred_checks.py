@@ -1,7 +1,5 @@
 """Decide whether verification with unknown sizes leaves only size limits to check at call time, and collect those."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

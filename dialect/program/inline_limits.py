@@ -3,8 +3,6 @@
 Compiling expands calls, so a short program can amount to billions of operations; the limits make it an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..ir.diagnostics import Diagnostic, Note

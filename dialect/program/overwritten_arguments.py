@@ -6,8 +6,6 @@
 The caller copies such a result into the argument's array and does not show it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..builtin import Call, View

@@ -1,7 +1,5 @@
 """Warn of operations whose results nothing uses; no target computes them."""
 
-from __future__ import annotations
-
 from ..ir.diagnostics import Diagnostic
 from .function import Function, Graph, Value
 

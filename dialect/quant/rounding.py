@@ -6,8 +6,6 @@ LiteRT's reference kernels (gemmlowp's SaturatingRoundingDoublingHighMul and Rou
 here; `half_even_f32` is the float scale of onnxruntime.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

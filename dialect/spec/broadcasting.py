@@ -4,8 +4,6 @@ A predicate on unknown sizes is decided if every call gives the same answer; oth
 predicate is evaluated again when the sizes are known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 

@@ -1,7 +1,5 @@
 """Index formulas of reshapes: the index of the element at the same row-major position of another shape."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

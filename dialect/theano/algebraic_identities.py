@@ -1,7 +1,5 @@
 """Algebraic identities of Theano's scalar operations that are exact for the element type."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """References of Bessel functions: series and integrals, with many terms and nodes, in the longest precision."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow in between.
 """
 
-from __future__ import annotations
-
 import math
 
 from ..ir.types import F64

@@ -1,7 +1,5 @@
 """The error functions of Theano: erf, erfc and erfcx as in the scalar table, erf of complex numbers, and the inverses in f64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

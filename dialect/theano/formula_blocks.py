@@ -1,7 +1,5 @@
 """Building blocks of function formulas: rows of the scalar table by name, polynomials, the sine of multiples of π."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

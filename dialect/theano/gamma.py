@@ -1,7 +1,5 @@
 """The gamma function of Theano and its relatives, in f64: gamma, gammaln, psi and tri_gamma."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

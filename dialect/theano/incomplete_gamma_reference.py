@@ -1,7 +1,5 @@
 """References of the incomplete gamma functions: a series and a fraction of as many terms as they need."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A scalar operation of Theano, as a row of one table: arity, types, NumPy meaning, formula and derivative."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

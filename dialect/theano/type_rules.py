@@ -1,7 +1,5 @@
 """The types of Theano's scalar operations: for each kind its operand, result and working types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce

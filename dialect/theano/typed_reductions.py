@@ -1,7 +1,5 @@
 """Theano's reductions whose accumulator and result have types of their own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conversions as NumPy makes them: of floats to integers modulo 2^width, through i64; otherwise those of every dialect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

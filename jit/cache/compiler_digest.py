@@ -4,8 +4,6 @@ It is stored when a wheel is built (`setup.py`); in a checkout it is computed on
 not do: reproducible installations set all times alike.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

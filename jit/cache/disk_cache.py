@@ -6,8 +6,6 @@ An entry is the SHA-256 of its name and payload, followed by the payload; nothin
 to a temporary file and renamed, so concurrent processes see whole entries or none. An unusable cache is no error.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

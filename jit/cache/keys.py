@@ -4,8 +4,6 @@ A key of machine code depends on the compiler, LLVM, the processor and the progr
 parsing, leads to the former.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from functools import lru_cache

@@ -2,8 +2,6 @@
 checked.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Mapping, Sequence

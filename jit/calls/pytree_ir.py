@@ -4,8 +4,6 @@ A form is a list of words, FORM_WORDS of a structure written one after the other
 its parts. Whatever is not exactly of the form is left to others.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 # an array; the object that follows; so many parts; the same; so many, after keys

@@ -11,8 +11,6 @@ among the slots, of which at least half are empty. What does not fit a way is le
 makes an entry for sizes that are new.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

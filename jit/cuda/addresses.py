@@ -3,8 +3,6 @@
 Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long long`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 PyCUDA has neither graphs nor access to foreign streams and memory, so its driver library is called directly.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import weakref

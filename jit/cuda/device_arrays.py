@@ -1,7 +1,5 @@
 """Arrays on a GPU, accessed through `__cuda_array_interface__` or DLPack without copies, and checked like host arrays."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 from typing import Any

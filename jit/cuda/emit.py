@@ -5,8 +5,6 @@ a grid-stride loop; code outside of one runs in a single thread. A failed check 
 of the user's reaches the text.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A value is exact, or a number modulo 2^width that is made exact where that matte
 gets a name.
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.types import F16, F64, I1, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ...dialect.notation.simplify import linear_index

@@ -1,7 +1,5 @@
 """Rows of numbers that CUDA C looks up: a table in constant data for each kind of row, and the functions that read it."""
 
-from __future__ import annotations
-
 import re
 
 from ...dialect.ir.types import F64

@@ -4,8 +4,6 @@ An entry is a header in JSON, machine code and the constants in the kernels' lay
 text to an entry.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

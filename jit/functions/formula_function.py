@@ -1,7 +1,5 @@
 """Formulas that were given as text: compiled for a CPU, or evaluated as they are defined."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

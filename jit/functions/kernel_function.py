@@ -3,8 +3,6 @@
 The kernels run as they are, in their order; LLVM optimizes each. To schedule them first is the caller's affair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

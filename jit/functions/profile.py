@@ -1,7 +1,5 @@
 """Profile a function: every kernel of its plan is timed by itself, in order, on the arrays of the whole call."""
 
-from __future__ import annotations
-
 import ctypes
 import statistics
 import time

@@ -5,8 +5,6 @@ array's pointer is a sum. Each part of it is added at the beginning of the outer
 find it done, and the constant comes last, so that neighbouring accesses share all but that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby

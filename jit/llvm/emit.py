@@ -5,8 +5,6 @@
 `arguments` holds a pointer for each argument, result and constant, in that order. No name of the user's reaches the text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

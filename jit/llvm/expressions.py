@@ -1,7 +1,5 @@
 """Expressions of the loop language as LLVM IR: values, a lane each inside a vector loop, and accesses to memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -6,8 +6,6 @@ of arrays that no cache holds, or whose size nobody knows. Of several turns at o
 second; processors foresee lines that follow each other.
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.sizes import product
 from ...dialect.notation.expressions import Read
 from ...dialect.notation.loops import For

@@ -1,7 +1,5 @@
 """A kernel to a function in LLVM IR. Knows the loop language and the spelling of scalar functions, and no operator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property

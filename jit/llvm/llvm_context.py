@@ -1,7 +1,5 @@
 """LLVM contexts: a context, a code generator and passes, used by one thread at a time."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Rows are loaded whole and turned in registers, so that functions of one index share all of that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from functools import cache
 

@@ -3,8 +3,6 @@
 for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var

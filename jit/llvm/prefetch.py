@@ -11,8 +11,6 @@
   numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...dialect.ir.sizes import product

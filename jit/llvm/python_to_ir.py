@@ -13,8 +13,6 @@ signs, divided and shifted without. `and` and `or` stop early. Names that are no
 `ir(type, "text {}", x)` is an instruction with operands, a string alone is IR as it stands, and `...` the body of a declaration.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@
 Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 
 from ...dialect.ir.types import ElementType, Type

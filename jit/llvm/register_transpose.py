@@ -1,7 +1,5 @@
 """Squares of elements turned in registers: the rows that lanes have loaded, to the columns that lanes want."""
 
-from __future__ import annotations
-
 from .ir_builder import IRBuilder, Value, shuffle
 
 

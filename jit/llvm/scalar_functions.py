@@ -1,7 +1,5 @@
 """Scalar functions in LLVM IR: a row of instructions for each function and kind of element."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...dialect.notation.math_tables import ROWS

@@ -4,8 +4,6 @@ The control register (MXCSR, FPCR) is read at entry; it is written, and restored
 read takes about a nanosecond, a write several.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A thread that returns from a library waits for the running thread's interval to 
 calls of LLVM take.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

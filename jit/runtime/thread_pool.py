@@ -16,8 +16,6 @@ How many: `set_num_threads`, else CVM_NUM_THREADS, else the processors this proc
 multiprocessing pool. Where there are no futexes (other systems than Linux), one.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

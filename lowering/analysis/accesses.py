@@ -1,7 +1,5 @@
 """Memory accesses of loops: the reads and stores of a block, their strides, and their dependence on an index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from functools import lru_cache

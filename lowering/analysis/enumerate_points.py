@@ -3,8 +3,6 @@
 for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from math import prod
 

@@ -6,8 +6,6 @@ Quotients and remainders are known if a vector begins at a multiple of their div
 loaded as whole vectors and shuffled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm

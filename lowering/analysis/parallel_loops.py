@@ -2,8 +2,6 @@
 isLoopParallel).
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import ZERO, Index
 from ...dialect.notation.loops import Block, For, Kernel, outer_loops

@@ -1,7 +1,5 @@
 """Proofs that an affine form is not negative, from facts of the same form: loop bounds, guards and definitions of atoms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from math import gcd
 

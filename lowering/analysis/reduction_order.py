@@ -1,7 +1,5 @@
 """Reductions of a loop: the update of its accumulator, and whether the order of its terms decides the result's bits."""
 
-from __future__ import annotations
-
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor
 from ...dialect.notation.loops import Alloc, Block, For, Let, Store, is_rare
 from ...dialect.notation.reduce_in_order import LANES

@@ -1,7 +1,5 @@
 """Stores of vector loops: whether vectors may overlap or begin anywhere, and whether they fill whole cache lines."""
 
-from __future__ import annotations
-
 from ...dialect.notation.expressions import Misalignment
 from ...dialect.notation.loops import Alloc, Assert, For, Let, Store, is_rare
 from ...dialect.notation.traverse import walk

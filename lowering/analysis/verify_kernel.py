@@ -8,8 +8,6 @@ constant extents. Accesses are proved in bounds by linear reasoning. An access t
 are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from dataclasses import replace as copy
 

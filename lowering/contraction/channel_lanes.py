@@ -16,8 +16,6 @@ the edges nothing is added, as in direct convolutions, whose tiles these are. Fl
 NaN is beyond all numbers: one instruction in place of several.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import prod
 

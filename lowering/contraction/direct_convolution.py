@@ -16,8 +16,6 @@ the right edge have loops of their own, in which the columns of a window are unr
 Constant weights are packed at compile time, others by a kernel. The last blocks and tiles move back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

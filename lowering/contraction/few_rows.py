@@ -12,8 +12,6 @@ where they are if columns lie side by side; if terms do, some of them are transp
 its terms. The last vectors of columns move back.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 

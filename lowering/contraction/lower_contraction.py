@@ -6,8 +6,6 @@
 Legal where the nest is a contraction (`match`). Pays from `processor().packing_products` products on.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -5,8 +5,6 @@ the terms are, numbers or words, is the same to these loops. Where it is not kno
 go by groups, each with a buffer of its own that is as deep as it turns out to be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

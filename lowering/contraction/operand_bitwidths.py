@@ -6,8 +6,6 @@ The bits of a number are its sign and its magnitude. The bitwise or of magnitude
 less than twice that; its sign is set if any number is negative.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

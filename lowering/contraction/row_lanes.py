@@ -14,8 +14,6 @@ of direct convolutions, and a tile is read from the packed image as it is. Threa
 once. Zeros beyond the edge of the image are not multiplied: the loops over windows leave them out.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...dialect.ir.sizes import product

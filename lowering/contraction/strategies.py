@@ -5,8 +5,6 @@ which they are exact. The cheapest that applies is taken; where its condition is
 beside it, each guarded by the failure of those before. `cvm lower --to strategies` prints the whole table for a program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf

@@ -11,8 +11,6 @@ time, and where these are too large another strategy takes over. Constant weight
 and are transformed together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial

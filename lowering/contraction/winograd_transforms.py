@@ -19,8 +19,6 @@ The second gives 24 y. Both axes of a window are turned so. Sums are modulo 2^32
 exactly, 9 by its inverse and 64 where 64 y is an i32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

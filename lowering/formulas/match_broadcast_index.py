@@ -1,7 +1,5 @@
 """Indices of operands that broadcasting may repeat: `select(i < n, i, 0)`, along an axis of unknown size n."""
 
-from __future__ import annotations
-
 from ...dialect.ir.sizes import Size
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent
 

@@ -6,8 +6,6 @@
 Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic is left as written.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...dialect.ir.cast_arrays import converted

@@ -5,8 +5,6 @@ computes a tile of rows and columns in steps along the reduced axis: one half of
 read while the factors of the next step are loaded into registers, and from there stored to the other half.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@
 Legal where all accesses go by the same groups; parameters keep their storage.
 """
 
-from __future__ import annotations
-
 from ...dialect.notation.loops import Kernel
 from ..contraction.delinearize import delinearize
 from ..contraction.match import match_contraction

@@ -7,8 +7,6 @@ Legal where a body is nothing but loops and their scratch buffers, which become 
 meet only between kernels.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation.expressions import Read

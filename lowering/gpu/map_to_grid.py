@@ -6,8 +6,6 @@ Legal where iterations carry no dependence; any other nest runs in one thread. T
 neighboring threads access neighboring elements. For what no other pass has mapped.
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.sizes import product
 from ...dialect.notation.expressions import Expr, Index, unflatten
 from ...dialect.notation.loops import For, Kernel, substitute_block

@@ -19,8 +19,6 @@ A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a
 + 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

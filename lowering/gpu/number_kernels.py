@@ -5,8 +5,6 @@
 Kernels of a CUDA module need different names.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation.plan import Plan

@@ -6,8 +6,6 @@ Legal always: the order is the one that CPU kernels have, so loops are partition
 that gives a reduction neither lanes nor blocks.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation.loops import For, Kernel, statements

@@ -21,8 +21,6 @@ multiply-add. Float terms beyond the end or outside a guard are skipped, by a ma
 make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis.
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import F32, F64, I1
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, apply, as_index, both, constant, select

@@ -5,8 +5,6 @@
 Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.builtin import Const

@@ -3,8 +3,6 @@
 %a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ An operator may opt out (`constant_folding`). An operation whose check fails is 
 runs.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

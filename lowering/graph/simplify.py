@@ -6,8 +6,6 @@ Each operator defines its identities. Float sums are not reordered; an identity 
 applied to integers only.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.program.function import Function, Literal, Operation, Value

@@ -10,8 +10,6 @@
 Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by plane.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation.affine import affine

@@ -8,8 +8,6 @@ Legal since exactly one version runs. Pays always: with equal sizes accesses are
 version is for `unswitch_broadcast`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Size

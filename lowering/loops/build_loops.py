@@ -6,8 +6,6 @@ A reduction becomes an accumulator with its loops, a guarded value a branch, and
 expression.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import count

@@ -5,8 +5,6 @@
 Legal for values that read no memory. Pays since later passes then see the affine form of guards and accesses.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.types import I1, I64

@@ -6,8 +6,6 @@ Legal always; the last pass of each target. The branch stands inside a loop that
 is launched whether its condition holds or not. The fields of a kernel that only passes read get their defaults.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation.loops import Block, For, If, Kernel

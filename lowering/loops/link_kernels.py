@@ -6,8 +6,6 @@ An array is an argument if a kernel reads it before any writes it, and a result 
 updated in place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; the cos
 a task.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, same_size

@@ -6,8 +6,6 @@ Legal always, as the last pass over kernels: nothing that it checks is inferred 
 check that fails. Pays where a bug in the compiler is looked for. Compare AddressSanitizer and Halide's bounds assertions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

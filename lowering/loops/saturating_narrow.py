@@ -6,8 +6,6 @@ Legal where the clamp lies within the narrow type. Pays since processors saturat
 packs), and the clamp then handles more lanes per vector.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

@@ -6,8 +6,6 @@ Legal since the storage is the same bytes; back ends see no complex type. Sums, 
 (in)equality are split here; dialects define the other functions by `real`, `imag` and `complex`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias

@@ -7,8 +7,6 @@ Legal for a guard around the whole body that reads no array which the body write
 loop's index is hoisted out of the loop; one that is affine in it becomes a bound. Pays always: fewer iterations, and none of them tests.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import reduce
 from operator import and_

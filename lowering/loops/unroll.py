@@ -7,8 +7,6 @@ MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so th
 constants too.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation import loops as ir

@@ -6,8 +6,6 @@ before contribute multiples of four quadrants) are shifted into place and multip
 "Radian reduction for trigonometric functions", 1983).
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

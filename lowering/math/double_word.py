@@ -1,7 +1,5 @@
 """Double-word arithmetic: numbers as unevaluated sums of two floats, high + low, by error-free transformations."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from ...dialect.notation.expressions import Expr, Operand

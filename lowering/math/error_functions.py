@@ -4,8 +4,6 @@ For f32 by piecewise polynomials. For f64 from a table of erf at grid points; wh
 polynomials over the whole range.
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, apply, cast, constant, maximum, minimum, select
 from ...dialect.notation.math_tables import ERF_SPACING

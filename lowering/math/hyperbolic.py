@@ -4,8 +4,6 @@ From e^x as a double word, with polynomials where e^x and e^-x would cancel; the
 words.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64

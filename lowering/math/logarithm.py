@@ -4,8 +4,6 @@
 For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, ElementType

@@ -4,8 +4,6 @@ The logarithm and the product are computed to about 2^-66 (f32: 2^-33), so that 
 below half an ulp and exact powers are exact.
 """
 
-from __future__ import annotations
-
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, apply, constant, select
 from ...dialect.notation.math_tables import LOG_WIDTH

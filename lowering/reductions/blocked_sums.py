@@ -14,8 +14,6 @@ is blocked, so that a block has about 4096 terms. Within a block the order is th
 over several rows and columns keep the order of their terms, however many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -15,8 +15,6 @@ and number of threads. Other float reductions keep the order of their indices; l
 `blocked_sums`. The maximum of floats has no order: it takes more lanes first, and 16 for the remainder.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType

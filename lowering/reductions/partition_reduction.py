@@ -10,8 +10,6 @@ Legal for reductions without an order: not for float sums, whose columns threads
 Pays from MIN_BYTES of rows, since threads then read whole rows. The number of partitions depends on the extents alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation.expressions import Const, Index, Tensor

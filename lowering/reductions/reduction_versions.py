@@ -8,8 +8,6 @@ Required for bits: the order of a reduction follows from its sizes, whether they
 the example the first version goes by lanes, the second does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce

@@ -8,8 +8,6 @@ Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; 
 elements. For an unknown number of terms the original kernel computes short reductions.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.sizes import product, smaller

@@ -14,8 +14,6 @@ Legal for as many terms as cannot overflow the intermediate type (256 here). Pay
 memory; `column_reduction` does the same for rows that lie far apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType

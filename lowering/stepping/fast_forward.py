@@ -9,8 +9,6 @@ that divides it) and small enough. One addition then gives the same bits. A step
 no later one does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import reduce

@@ -6,8 +6,6 @@
 State is updated in place if a tick reads it only at the point it writes (`in_place`); other state is double-buffered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

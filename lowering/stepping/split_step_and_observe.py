@@ -6,8 +6,6 @@ All feedback is applied at once: every next state is a function of the current o
 computed when they are read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -13,8 +13,6 @@ tick are done, so rows between ticks never leave the cache. Blocks recompute the
 bits, and so run independently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod

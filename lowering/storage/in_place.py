@@ -6,8 +6,6 @@ Legal if the kernel reads the argument only at the index it writes, and no later
 copies.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

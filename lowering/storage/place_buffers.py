@@ -6,8 +6,6 @@ Legal always; pays by memory. Arrays of known size with disjoint lifetimes share
 them, one after the other.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product

@@ -5,8 +5,6 @@ reached: it is an error that says what was wrong. In shared memory, two threads 
 barriers, one of them writing, are an error too: on a GPU they would race.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

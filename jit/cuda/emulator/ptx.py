@@ -1,7 +1,5 @@
 """Parse PTX text to instructions in basic blocks, without knowledge of their meaning."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The types of PTX in NumPy, and instructions bound to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
