@@ -65,8 +65,7 @@ if TYPE_CHECKING:
 
     class Compiled(CompiledFunction, CompiledGraph):
         """A compiled function or clocked program: the program decides which. Only for type checkers, to which it is
-        both; never instantiated.
-        """
+        both; never instantiated."""
 
 
 __version__ = "0.1.0"

@@ -462,8 +462,7 @@ MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's t
 
 def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, called as NumPy's function of this name is. A parameter of NumPy's that there is not, unless it has its
-    default or None, is an error of the traced program; `out` is an array that the function made.
-    """
+    default or None, is an error of the traced program; `out` is an array that the function made."""
     own = signature(function).parameters
     words = ", ".join(own)
 

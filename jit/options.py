@@ -19,8 +19,7 @@ class CompileOptions:
     sums are then added in the order of their indices, as the reference adds them within a bound, not in the documented order.
     `cpu` is the processor that the code is for; None leaves the choice to the target. Calls convert arrays to the declared element
     types by `convert`, where every value fits, and return NumPy's arrays by `like="numpy"`, whatever the arguments are. With
-    `sanitize` kernels check their accesses, and integers against the intervals that passes rely on (target cpu).
-    """
+    `sanitize` kernels check their accesses, and integers against the intervals that passes rely on (target cpu)."""
 
     optimize: int = 2
     cpu: Processor | None = field(default_factory=requested)

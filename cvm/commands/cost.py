@@ -1,6 +1,5 @@
 """`cvm cost`: the operations and bytes of a call by operation and by kernel, and the roofline of this machine: its memory
-bandwidth and its rate of float operations, measured once by two kernels; and a drawing of it.
-"""
+bandwidth and its rate of float operations, measured once by two kernels; and a drawing of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """`cvm lsp`: the language server, on standard input and output. `cvm completion SHELL`: a script that completes commands and
-flags, made by shtab.
-"""
+flags, made by shtab."""
 
 from argparse import Namespace
 

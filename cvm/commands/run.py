@@ -1,6 +1,5 @@
 """`cvm run`: call a function, or kernels, with arrays from files, or random ones, or advance a clocked program by ticks; show,
-write and time the results.
-"""
+write and time the results."""
 
 import sys
 import time
@@ -184,8 +183,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
 
 def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
     """The feeds of the sensors: an array of a sensor's own shape is constant, one with an additional first axis has an
-    array per tick. Fields are replaced by the given arrays.
-    """
+    array per tick. Fields are replaced by the given arrays."""
     known = {s.name: s for s in g.writable}
     labels = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
     feeds: dict[str, Any] = {}

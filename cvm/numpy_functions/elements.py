@@ -1,6 +1,5 @@
 """NumPy's functions that take and put elements by their numbers, and functions element by element that are no ufuncs, or ufuncs
-that have an operator of their own.
-"""
+that have an operator of their own."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -17,8 +17,7 @@ SWEEPS = 12
 @dataclass(eq=False)
 class Box:
     """A box of some size, or the point where an edge crosses a layer; (x, y) is its centre. `label` is the width that the
-    text of its edge takes on the right of the centre.
-    """
+    text of its edge takes on the right of the centre."""
 
     width: float = 0.0
     height: float = 0.0
@@ -118,8 +117,7 @@ def _wanted(box: Box, down: bool) -> float:
 
 def _shift(layer: list[Box], wanted: list[float]) -> None:
     """Move the boxes of a layer to their wanted positions, in order and without overlap: boxes first, then the edges that
-    pass between them, each as far as those before it allow.
-    """
+    pass between them, each as far as those before it allow."""
     offsets = [0.0]  # of the boxes side by side
     for a, b in pairwise(layer):
         offsets.append(offsets[-1] + a.right + b.width / 2 + GAP)

@@ -11,8 +11,7 @@ from .function import Function
 @dataclass(frozen=True, eq=False)
 class Module:
     """A program as read: its functions by name, in order. `files` has the digests of the constant files it was read
-    with, None for a file without digest. `str(module)` is its text.
-    """
+    with, None for a file without digest. `str(module)` is its text."""
 
     functions: dict[str, Function]
     filename: str = "<built>"

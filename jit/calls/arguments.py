@@ -1,6 +1,5 @@
 """Arguments and results: given values are checked against declared types and made contiguous; outputs are allocated or
-checked.
-"""
+checked."""
 
 import sys
 import warnings
@@ -76,8 +75,7 @@ def take_arguments(function: Function, given: tuple[Any, ...], convert: bool = F
 
 def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
     """The value as a contiguous array of the wanted element type. Arrays may widen, by `convert` become another type that holds
-    all their values; numbers and lists must fit.
-    """
+    all their values; numbers and lists must fit."""
     dtype = wanted.element.dtype
     if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
         return value

@@ -1,6 +1,5 @@
 """Tables that the direct entry point reads: for a program, its types and the entries of known sizes; for a called
-object, its dispatch entries.
-"""
+object, its dispatch entries."""
 
 from __future__ import annotations
 
@@ -126,8 +125,7 @@ def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
 
 class DispatchEntry:
     """An entry in an object's dispatch chain: a program and the structure of its arguments. A call that does not match
-    goes to the next entry, and finally to `slow`.
-    """
+    goes to the next entry, and finally to `slow`."""
 
     def __init__(self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None) -> None:
         """`structure` has a part for each argument that is given."""

@@ -1,6 +1,5 @@
 """The spelling of types, numbers, scalar functions and conversions in CUDA C: a row for each function and kind of
-element.
-"""
+element."""
 
 import math
 import re

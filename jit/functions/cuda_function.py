@@ -193,8 +193,7 @@ class CudaFunction(GpuFunction):
 
     def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
         """The launches of a call, and the memory of its workspace and status. Of a loop that tests a condition, only those
-        after its last step are left to launch.
-        """
+        after its last step are left to launch."""
         plan = self.plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})

@@ -19,8 +19,7 @@ def runs(loop: For) -> bool:
 
 class Dependences(NamedTuple):
     """The dependences of an expression: indices, variables and arrays by id, and whether its value takes more than
-    arithmetic.
-    """
+    arithmetic."""
 
     expression: Expr
     depends: frozenset[int]

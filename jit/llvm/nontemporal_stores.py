@@ -172,8 +172,7 @@ class NontemporalStores:
 
     def is_aligned(self, tensor: Tensor, pointer: ll.Value) -> ll.Value:
         """Test whether a vector's parts may be stored by streaming. In a loop that is not shifted, they may if the
-        array is aligned, which is tested once, at the function's entry.
-        """
+        array is aligned, which is tested once, at the function's entry."""
         if self.won is not None:
             return self.b.add(ll.binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
         if tensor not in self.aligned:

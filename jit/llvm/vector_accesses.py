@@ -76,8 +76,7 @@ class VectorAccesses:
 
     def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements that lie side by side along the unrolled loop around: a vector for each lane, loaded by the first
-        iteration, and turned in registers.
-        """
+        iteration, and turned in registers."""
         if self.square is None or tensor in self.square.written:
             return None
         index, start, _, vectors = self.square

@@ -1,6 +1,5 @@
 """Find the parallel outer loops of a nest, loops whose iterations carry no dependence (TVM's data-parallel, MLIR:
-isLoopParallel).
-"""
+isLoopParallel)."""
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import ZERO, Index

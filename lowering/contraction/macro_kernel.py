@@ -161,8 +161,7 @@ class PanelTiling:
 
     def parts(self, steps: Dim) -> int:
         """The number of parts of a panel's steps such that a part stays in a near cache, while the sums of all rows wait in
-        memory.
-        """
+        memory."""
         if not isinstance(steps, int) or not isinstance(self.c.row.extent, int):
             return 1
         return -(-steps * self.width * self.element.bytes // max(1, processor().l2_bytes // 4))

@@ -224,8 +224,7 @@ class PanelPacking:
     def some_panels(self, terms: vnni.Terms) -> tuple[ir.Block, Expr] | None:
         """The statements that fill several panels, and an element of the current one: rows of the array are read in
         longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
-        for deep panels, and for so few that threads share the rows.
-        """
+        for deep panels, and for so few that threads share the rows."""
         read, tiling, count = vnni.only_read(self.c.b), self.tiling, self.tiling.panels
         if tiling.own or (read is not None and read.tensor in self.known):
             return None

@@ -67,8 +67,7 @@ def lower_by_strategy(
     explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
     """The kernels of a contraction by the strategies of least cost; None where none applies or pays. Constants are packed here,
-    once. `explained` receives the candidates of every problem.
-    """
+    once. `explained` receives the candidates of every problem."""
     c = match_contraction(kernel)
     problem = Problem(kernel, c, constants, ranges)
     if c is None and (cut := split_groups(kernel)) is not None and (groups := problem.reshaped(cut.kernel)) is not None:

@@ -1,6 +1,5 @@
 """The kernels of a Winograd convolution: packing of the input, transformed columns, products with transformed weights,
-inverse transforms.
-"""
+inverse transforms."""
 
 from __future__ import annotations
 

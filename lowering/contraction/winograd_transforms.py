@@ -69,8 +69,7 @@ class WinogradTransform:
 
     def fits(self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None) -> Expr | bool:
         """The condition that transformed factors of these magnitudes fit 16 bits and results can be divided exactly.
-        `reach` is the largest sum of magnitudes of known weights, which fit 16 bits.
-        """
+        `reach` is the largest sum of magnitudes of known weights, which fit 16 bits."""
         one, other = (cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w))
         largest = one * other * terms if reach is None else one * reach
         tests = [x <= self.most_input, largest < 1 << (31 - self.bits)]

@@ -255,8 +255,7 @@ def _read_from(there: ex.Read, place: object, body: ir.Block) -> ir.Block:
 class _Axis:
     """An index by tiles and parts of a tile, `step` elements each. For a known size, a last tile that does not fit
     begins earlier; for an unknown size, a last part does. Long tiles may overlap by `overlap` elements, or begin some
-    elements earlier.
-    """
+    elements earlier."""
 
     def __init__(
         self, index: ex.Index, step: int, most: int, overlap: int = 0, skew: ex.Misalignment | None = None

@@ -67,8 +67,7 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
 
 def _kinds(kernel: Kernel) -> dict[Tensor, int]:
     """The isomorphism class of each scalar that a kernel stores: equal if the updates differ in constants and scalar
-    reads only.
-    """
+    reads only."""
     known: dict[object, int] = {}
     found: dict[int, int] = {}
     kinds: dict[Tensor, int] = {}
@@ -157,8 +156,7 @@ class _Rolling:
 
     def rolled(self) -> Rolled:
         """The vectorized kernel: all next values are computed before any is stored; other values are computed first and
-        stored last.
-        """
+        stored last."""
         following = replace(self.array, name=f"{self.array.name}.next", space="stack")
         forth, again = self.step(self.array, following), self.step(following, self.array)
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
@@ -248,8 +246,7 @@ class _Rolling:
 
     def tensor(self, place: int) -> Tensor:
         """The array from which the scalar at a position is read; scalars outside of groups do not alternate between
-        buffers.
-        """
+        buffers."""
         return self.source if place < self.end else self.array
 
 

@@ -65,8 +65,7 @@ class _Uses:
 
 def _stored_last(block: Block) -> set[Tensor]:
     """The tensors that the innermost block of a nest stores, as variables and constants, after its last other
-    statement.
-    """
+    statement."""
     while len(block) == 1 and isinstance(block[0], For):
         block = block[0].body
     found: set[Tensor] = set()

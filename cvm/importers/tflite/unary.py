@@ -1,6 +1,5 @@
 """Functions of one operand. Of quantised numbers they are look-up tables, computed while importing as the reference kernels compute
-an element; of floats, scalar operations.
-"""
+an element; of floats, scalar operations."""
 
 from __future__ import annotations
 
