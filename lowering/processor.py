@@ -178,11 +178,12 @@ def requested() -> Processor | None:
 @contextmanager
 def compiling_for(described: Processor | None) -> Iterator[None]:
     """Compiles for this processor meanwhile; None leaves the choice as it is."""
-    token = _current.set(_current.get() if described is None else described)
+    outer = _current.get()
     try:
+        _current.set(outer if described is None else described)
         yield
     finally:
-        _current.reset(token)
+        _current.set(outer)
 
 
 # processors by name: those of the x86-64 psABI, and others as one of these with more features

@@ -6,7 +6,7 @@ nearly double the time, so Python's garbage collector pauses.
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from time import monotonic
 from types import TracebackType
@@ -19,25 +19,28 @@ from .process_setting import ScopedSetting
 _PACKAGE = __name__.partition(".")[0]
 
 
-def _disabled() -> Callable[[], None]:
-    if not gc.isenabled():
-        return lambda: None
-    gc.disable()
-    return gc.enable
-
-
-gc_paused = ScopedSetting(_disabled)  # cyclic collection is off inside and restored afterwards
+gc_paused = ScopedSetting(gc.disable, lambda: gc.enable if gc.isenabled() else gc.disable)  # of cyclic garbage
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
     """Pause garbage collection, fold constants in the default floating-point environment, and limit the time."""
-    outer = DEADLINE.set(min(DEADLINE.get(), monotonic() + LIMITS.get().compile_seconds))
+    outer = DEADLINE.get()
+    own = min(outer, monotonic() + LIMITS.get().compile_seconds)
     try:
+        DEADLINE.set(own)
         with gc_paused(), DefaultFpEnvironment():
             yield
     finally:
-        DEADLINE.reset(outer)
+        try:
+            _end(own, outer)
+        finally:  # again, as a signal handler that raises may have stopped the first time
+            _end(own, outer)
+
+
+def _end(own: float, outer: float) -> None:
+    if DEADLINE.get() == own:  # a generator that an interrupt abandons is closed after those around it
+        DEADLINE.set(outer)
 
 
 def check_time() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 _outer: list[Any] = []  # locks under which a thread may compile
 _inner: list[Any] = []  # locks that are taken inside LLVM
-_changed = threading.Condition()
-_own = threading.local()
-_inside = 0  # how many, of all threads
+_lock = threading.RLock()
+_changed = threading.Condition(_lock)
+_inside: dict[object, int] = {}  # the threads of all entries
 
 
 def held_at_fork(lock: Any, inner: bool = False) -> Any:
@@ -26,24 +26,29 @@ def held_at_fork(lock: Any, inner: bool = False) -> Any:
 @contextmanager
 def no_fork() -> Iterator[None]:
     """Other threads wait with a fork until this one has left."""
-    global _inside
-    with _changed:
-        _inside += 1
-        _own.inside = getattr(_own, "inside", 0) + 1
+    entry = object()
     try:
+        with _lock:
+            _inside[entry] = threading.get_ident()
         yield
     finally:
-        with _changed:
-            _inside -= 1
-            _own.inside -= 1
-            _changed.notify_all()
+        try:
+            _leave(entry)
+        finally:  # again, as a signal handler that raises may have stopped the first time
+            _leave(entry)
+
+
+def _leave(entry: object) -> None:
+    with _lock:  # not the condition, whose own `__enter__` a signal handler may stop between the lock and its return
+        _inside.pop(entry, None)
+        _changed.notify_all()
 
 
 def _before() -> None:
     for lock in _outer:
         lock.acquire()
     _changed.acquire()
-    while _inside > getattr(_own, "inside", 0):  # a signal handler forks inside its own thread's
+    while {*_inside.values()} - {threading.get_ident()}:  # a signal handler forks inside its own thread's
         _changed.wait()
     for lock in _inner:
         lock.acquire()

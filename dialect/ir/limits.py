@@ -69,9 +69,10 @@ def limited(**changes: float | None) -> AbstractContextManager[Limits]:
 
 @contextmanager
 def _limited(changes: dict[str, Any]) -> Iterator[Limits]:
-    found = replace(LIMITS.get(), **changes)
-    token = LIMITS.set(found)
+    outer = LIMITS.get()
+    found = replace(outer, **changes)
     try:
+        LIMITS.set(found)
         yield found
     finally:
-        LIMITS.reset(token)
+        LIMITS.set(outer)

@@ -1,4 +1,7 @@
-"""A process-wide setting, reference-counted across threads: the first to enter sets it, the last to leave restores it."""
+"""A process-wide setting, shared by threads: the first to enter sets it, the last to leave restores it.
+
+Signal handlers may raise, compile or fork at any call in here: the lock is re-entrant, and to leave twice is to leave once.
+"""
 
 import os
 import threading
@@ -7,37 +10,41 @@ from contextlib import contextmanager
 
 
 class ScopedSetting:
-    """A process-wide setting; `change` sets it and returns a function that restores it. Called, a context manager."""
+    """A process-wide setting; `change` sets it, and what `saved` returns restores it. Called, a context manager."""
 
-    def __init__(self, change: Callable[[], Callable[[], None]]) -> None:
-        self._change = change
-        self._lock = threading.Lock()
-        self._inside = 0  # entries by all threads
+    def __init__(self, change: Callable[[], None], saved: Callable[[], Callable[[], None]]) -> None:
+        self._change, self._saved = change, saved
+        self._lock = threading.RLock()
+        self._inside: set[object] = set()  # entries by all threads
         self._back: Callable[[], None] | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if not self._inside:
-                self._back = self._change()
-            self._inside += 1
+        entry = object()
         try:
+            with self._lock:
+                self._inside.add(entry)
+                if self._back is None:
+                    self._back = self._saved()
+                    self._change()
             yield
         finally:
-            with self._lock:
-                self._inside = max(0, self._inside - 1)  # 0 in a child process forked inside
-                if not self._inside:
-                    self._leave()
+            try:
+                self._leave(entry)
+            finally:  # again, as a signal handler that raises may have stopped the first time
+                self._leave(entry)
 
-    def _leave(self) -> None:
-        if self._back is not None:
-            self._back()
-            self._back = None
+    def _leave(self, entry: object) -> None:
+        with self._lock:
+            self._inside.discard(entry)
+            if self._back is not None and not self._inside:
+                self._back()
+                self._back = None
 
     def _forked(self) -> None:
-        """Reset the count in a forked child process, where no thread is inside."""
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._leave()
+        """Restore the setting in a forked child process, where no thread is inside."""
+        self._lock = threading.RLock()
+        self._inside.clear()
+        self._leave(None)

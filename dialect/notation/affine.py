@@ -41,7 +41,8 @@ def _add(e: Expr, times: int, terms: dict[Key, tuple[Expr, int]]) -> int:
             return value * times
         case Extent(size):
             for atom, factor in size.terms:
-                add_term(terms, ("size", atom), Extent(Size.of_atom(atom)), factor * times)
+                one = Extent(Size.of_atom(atom))
+                add_term(terms, key(one), one, factor * times)
             return size.constant * times
         case Apply("add" | "sub", (a, b), _):
             return _add(a, times, terms) + _add(b, times if e.function == "add" else -times, terms)
@@ -64,11 +65,7 @@ def key(e: Expr) -> Key:
         case Const(value, type):
             return value if type.is_discrete else repr(value), type.name  # -0.0 is not 0.0
         case Extent(size):
-            return (
-                ("size", size.terms[0][0])
-                if len(size.terms) == 1 and size.terms[0][1] == 1 and not size.constant
-                else ("size", size.key)
-            )
+            return "size", size.key  # not its atoms, whose sizes may be undecided
         case Apply(function, operands, type):
             return (function, type.name, *map(key, operands))
         case Read(tensor, at):

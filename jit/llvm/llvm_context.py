@@ -4,7 +4,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -34,15 +34,14 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
     return target.create_target_machine(cpu=cpu, features=features, **how)
 
 
-def _addresses_kept() -> Callable[[], None]:
-    if llvm.llvm_version_info[0] > LAST_LLVM:
-        return lambda: None
-    llvm.set_option("cvm", "--disable-lsr=true")
-    process = os.getpid()
-    return lambda: llvm.set_option("cvm", "--disable-lsr=false") if os.getpid() == process else None
+def _keep_addresses(kept: bool, process: int) -> None:
+    if llvm.llvm_version_info[0] <= LAST_LLVM and os.getpid() == process:
+        llvm.set_option("cvm", f"--disable-lsr={str(kept).lower()}")
 
 
-addresses_kept = ScopedSetting(_addresses_kept)
+addresses_kept = ScopedSetting(
+    lambda: _keep_addresses(True, os.getpid()), lambda: partial(_keep_addresses, False, os.getpid())
+)
 """LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
 already. There is but one switch for the process; what others compile at that moment is right, too."""
 
@@ -62,10 +61,10 @@ class Toolchain:
     def parsed(self, text: str) -> Any:
         """The module as it stands."""
         context = llvm.create_context()
-        with ffi.OutputString() as error:
-            parsed = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)
-            if not parsed:
-                raise RuntimeError(f"LLVM IR parsing error\n{error}")
+        error = ffi.OutputString()  # freed with the object: an interrupt inside of its `close` would free it twice
+        parsed = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)
+        if not parsed:
+            raise RuntimeError(f"LLVM IR parsing error\n{error}")
         return llvm.ModuleRef(parsed, context)
 
     def optimised(self, text: str, slp: bool = False) -> Any:
@@ -82,7 +81,8 @@ class Toolchain:
 
     def object_code(self, module: Any) -> bytes:
         """A module's machine code as an object file."""
-        with addresses_kept(), ffi.OutputString() as error:
+        error = ffi.OutputString()
+        with addresses_kept():
             buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(self.machine, module, 1, error)
             if not buffer:
                 raise RuntimeError(str(error))

@@ -5,7 +5,6 @@ calls of LLVM take.
 """
 
 import sys
-from collections.abc import Callable
 from functools import partial
 
 from ...dialect.ir.process_setting import ScopedSetting
@@ -13,10 +12,7 @@ from ...dialect.ir.process_setting import ScopedSetting
 SHORT = 1e-4  # seconds
 
 
-def _short() -> Callable[[], None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(SHORT, before))
-    return partial(sys.setswitchinterval, before)
-
-
-short_turns = ScopedSetting(_short)
+short_turns = ScopedSetting(
+    lambda: sys.setswitchinterval(min(SHORT, sys.getswitchinterval())),
+    lambda: partial(sys.setswitchinterval, sys.getswitchinterval()),
+)

@@ -7,6 +7,7 @@ import pytest
 from available_targets import HERE
 
 import cvm
+from cvm.commands.levels import read_level
 
 
 @pytest.mark.parametrize("target", HERE)
@@ -21,3 +22,8 @@ def test_an_index_outside_of_its_axis_is_reported_with_its_line(target: str) -> 
 def test_an_index_that_chooses_no_element_may_be_anything(target: str) -> None:
     program = "func @main(%x: tensor<2x0xf32>, %i: tensor<2xi64>) -> tensor<2x0xf32> {\n  %y = builtin.gather %x, %i {axes = [0]}\n  return %y\n}\n"
     assert cvm.compile(program, target=target)(np.zeros((2, 0), np.float32), np.array([1, 9])).shape == (2, 0)
+
+
+def test_sizes_of_kernels_that_differ_in_one_part_are_told_apart() -> None:
+    kernel = "kernel @k(%a: tensor<?P x f32>) -> (%y: tensor<[max(?P, ?Q)] x f32>) {\n  for %i in 0..[max(?R, ?Q)] {\n    %y[%i] = %a[0]\n  }\n}\n"
+    assert "[max(?R, ?Q)]" in str(read_level("fuzz.cvm", kernel.encode()).kernels[0])

@@ -217,11 +217,7 @@ def test_a_child_process_compiles_by_parts() -> None:
 def switch() -> tuple[ScopedSetting, list[str]]:
     said: list[str] = []
 
-    def change() -> Callable[[], None]:
-        said.append("on")
-        return lambda: said.append("off")
-
-    return ScopedSetting(change), said
+    return ScopedSetting(lambda: said.append("on"), lambda: lambda: said.append("off")), said
 
 
 def test_a_setting_lasts_until_the_last_thread_has_left() -> None:
