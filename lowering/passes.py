@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
@@ -44,8 +44,8 @@ class Pass(Generic[P, R]):
     run: Callable[[Any, Context], Any]
     unit: type
     function: Callable[P, R]
-    on_scheduled: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    on_scheduled: bool
+    options: Mapping[str, Any]
     after: str = ""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -115,7 +115,7 @@ def why_not_weights(found: FewRows) -> str:
 def few_rows_cost(found: FewRows) -> float:
     """The estimated time, in vector products of 32-bit lanes."""
     vectors = found.size / processor().lanes * found.nest.accumulator.element.bytes / 4
-    return (found.count or 1) * vectors * processor().fma_cycles
+    return prod(map(extent_of, found.rows)) * vectors * processor().fma_cycles
 
 
 def lower_few_rows(problem: Problem, found: FewRows) -> LoweredContraction:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from cvm.dialect.program.diagram import html, svg
+from cvm.dialect.program.diagram import MARGIN, html, svg
 from cvm.dialect.program.layered_layout import GAP, Box, place
 
 import cvm
@@ -48,6 +48,21 @@ def test_every_operation_is_a_box_and_every_use_an_edge() -> None:
     assert drawn[2][1:] == ["padding = [1, 1]", "%w: const tensor<3x2x3x3xi32>"]
     root = ElementTree.fromstring(svg(module, [module.functions["main"]]))
     assert len([p for p in root.iter(f"{SVG}path") if p.get("class") is None]) == 6
+
+
+def test_functions_stand_one_below_the_other() -> None:
+    """Boxes of one function end a margin above the title of the next, the last ones above the lower edge."""
+    module = cvm.parse(PROGRAM + PROGRAM.replace("@main", "@other").replace("@count", "@again"))
+    root = ElementTree.fromstring(svg(module, module.functions.values()))
+    tops, ends = [], []
+    for group in root.findall(f"{SVG}g"):
+        (below,) = group.findall(f"{SVG}g")
+        top, inner = (float(g.get("transform", "").split()[-1].rstrip(")")) for g in (group, below))
+        tops.append(top)
+        lows = [float(r.get("y", "")) + float(r.get("height", "")) for r in below.iter(f"{SVG}rect")]
+        ends.append(top + inner + max(lows))
+    assert len(tops) == len(module.functions) == 4
+    assert all(end + MARGIN <= top for end, top in zip(ends, [*tops[1:], float(root.get("height", ""))], strict=True))
 
 
 def test_feedback_goes_back_and_text_is_escaped() -> None:

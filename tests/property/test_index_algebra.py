@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, smaller
+from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, same_size, smaller
 from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.ir.unify import put
 from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
@@ -225,3 +225,11 @@ def test_sizes_compute_and_compare_as_numbers_do(a: Any, b: Any) -> None:
             for compare in (operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt):
                 with suppress(Undecided):
                     assert compare(x, y) == compare(one, other)
+
+
+def test_a_size_divided_by_the_lesser_of_it_and_1_is_itself() -> None:
+    """As a broadcast dimension is divided by what it may be; other divisors stay, even those that are 1 in some calls."""
+    for size in (N, M, UNKNOWN, 2 * N):
+        assert same_size(size // smaller(1, size), size)
+        for divisor in (smaller(1, Size.named("L")), smaller(2, size), larger(1, size)):
+            assert not same_size(size // divisor, size)

@@ -14,7 +14,7 @@ from cvm.dialect.ir.diagnostics import ParseError
 from cvm.dialect.ir.types import I32, TensorType
 from cvm.dialect.program.function import Function, Operation, Value
 from cvm.dialect.program.module import Module
-from cvm.dialect.program.printer import print_function, print_module
+from cvm.dialect.program.printer import WIDTH, print_function, print_module
 from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import parse, read
 from cvm.parser.format import format_text
@@ -60,6 +60,16 @@ def test_conformance_programs_parse_back(dialect: str) -> None:
         generic = print_module(module, generic=True)
         assert print_module(parse(generic), generic=True) == generic, generic
         assert format_text(format_text(text)) == format_text(text)
+
+
+def test_a_head_that_fits_a_line_stands_in_one() -> None:
+    for n in range(30, 60):
+        text = f"func @{'f' * n}(%x: tensor<3xi32>, %y: tensor<3xi32>) -> tensor<3xi32> {{"
+        found = print_module(parse(f"{text}\n  return %x\n}}\n")).splitlines()
+        assert (found[0] == text) == (len(text) <= WIDTH)
+        assert len(text) <= WIDTH or [line.strip() for line in found[:3]] == [
+            f"func @{'f' * n}(%x: tensor<3xi32>,", "%y: tensor<3xi32>)", "-> tensor<3xi32> {",
+        ]  # fmt: skip
 
 
 def test_graphs_of_the_generic_form_are_graphs() -> None:

@@ -70,7 +70,7 @@ def check(
     step: float = 1e-6,
     types: Sequence[Type] = (),
 ) -> None:
-    """The reverse rule against finite differences, and the forward rule against the reverse one."""
+    """The types of derivatives, the reverse rule against finite differences, and the forward rule against the reverse one."""
     module, arrays, wrt = program(op, types)
 
     def run(name: str, *more: np.ndarray) -> Arrays:
@@ -81,6 +81,9 @@ def check(
     seeds = [normal(random, r) for r in results]
     tangents = [normal(random, arrays[n]) for n in wrt]
     back, forth = run("back", *seeds), run("forth", *tangents)
+    for found, like in zip((*back, *forth), (*(arrays[n] for n in wrt), *results), strict=True):
+        assert found.shape == like.shape, f"a derivative of {found.shape} for {like.shape}: {op}"
+        assert found.dtype == like.dtype or like.dtype.kind not in "fc", f"a derivative of {found.dtype}: {op}"
     along = numerical(lambda moved: compile_function(module, "f", "reference")(*moved), arrays, wrt, tangents, step)
     reverse = sum(inner(c, t) for c, t in zip(back, tangents, strict=True))
     forward = sum(inner(s, t) for s, t in zip(seeds, forth, strict=True))

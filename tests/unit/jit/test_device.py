@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 from cvm.jit.cuda.device import missing
 from cvm.jit.cuda.device_arrays import device_array, is_on_device, take_device_arguments
+from cvm.jit.functions import cuda_function
 from emulated_kernels import needs_nvrtc
 
 import cvm
@@ -22,6 +25,13 @@ HERE = Path(__file__).parents[2] / "support"
 PROGRAM = """
 func @main(%x: tensor<?N x 2 x f32>, %y: tensor<?N x f32>) -> tensor<?N x 2 x f32> {
   return %x
+}
+"""
+GPU_PROGRAM = """
+func @main(%x: tensor<?N x i32>, %y: tensor<9xi32>) -> (tensor<?N x i32>, tensor<9xi8>) {
+  %z = cvm.abs %x
+  %small = numpy.elementwise %y {ufunc = "in_range", dtype = i8}
+  return %z, %small
 }
 """
 
@@ -63,6 +73,23 @@ def test_arrays_of_a_device_are_checked(arrays: tuple[Any, ...], message: str) -
     with pytest.raises(cvm.CallError) as raised:
         take_device_arguments(function, tuple(on_device(*a) for a in arrays))
     assert message in str(raised.value)
+
+
+def test_kernels_are_launched_with_what_they_declare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pointers first, then sizes, then where a failed check is noted: by the parameters of each kernel's text."""
+    declared: dict[str, str] = {}
+
+    def kernels(source: str, signatures: dict[str, str]) -> dict[str, None]:
+        for name, given in re.findall(r"__global__ void .*\b(kernel_\d+)\((.*)\) {", source):
+            declared[name] = "".join("P" if "*" in p else "q" if "long long" in p else "?" for p in given.split(", "))
+        assert signatures == declared
+        return dict.fromkeys(signatures)
+
+    gpu = SimpleNamespace(kernels=kernels, active=nullcontext, upload=np.copy)
+    monkeypatch.setattr(cuda_function, "device", lambda: gpu)
+    module = cvm.parse(GPU_PROGRAM)
+    cuda_function.CudaFunction(module, module.functions["main"])
+    assert sorted(declared.values()) == ["PPP", "PPq"], "one with a size, and one with a check"
 
 
 def test_an_array_names_its_stream() -> None:

@@ -6,7 +6,9 @@ import stat
 
 import numpy as np
 import pytest
+from cvm.dialect.spec.op import OPERATORS
 from cvm.jit.cache import disk_cache, keys
+from cvm.jit.options import DEFAULT
 from cvm.lowering import pipeline
 
 import cvm
@@ -169,6 +171,19 @@ def test_another_compiler_keeps_its_own(folder, monkeypatch):
     monkeypatch.setattr(keys, "compiler_digest", lambda: "another")
     compiled(PROGRAM)
     assert len(entries(folder)) == 2
+
+
+def test_what_other_packages_compute_is_not_kept(folder, monkeypatch):
+    text = f"{PROGRAM}func @other(%x: tensor<5xi32>) -> tensor<5xi32> {{\n  %y = call @main(%x)\n  return %y\n}}\n"
+    module = cvm.parse(text)
+    names = [keys.name_of(module, f, DEFAULT) for f in module.functions.values()]
+    assert None not in names and len(set(names)) == 2
+    with monkeypatch.context() as patch:
+        patch.setitem(OPERATORS.modules, "cvm", "of_another_package")
+        assert [keys.name_of(module, f, DEFAULT) for f in module.functions.values()] == [None, None]
+    monkeypatch.setattr(keys, "PLACED", ["a_pass"])
+    assert keys.name_of_text(text.encode(), None, "main", DEFAULT) is None
+    assert [keys.name_of(module, f, DEFAULT) for f in module.functions.values()] == [None, None]
 
 
 def test_an_unusable_folder_is_no_error(tmp_path, monkeypatch):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from cvm.lowering import pipeline
+from cvm.lowering.contraction.match import match_contraction
+from cvm.lowering.contraction.problem import Problem
 from cvm.lowering.contraction.strategies import STRATEGIES
+from cvm.lowering.loops.collapse import collapsed
 
 import cvm
 
@@ -44,3 +49,18 @@ def test_convolutions_of_the_benchmark(shape: tuple[int, ...], taken: tuple[str,
         assert rows[0][:2] == ("taken", first), text
         costs = [int(cost.replace(",", "")) for kind, _, cost, why in rows if why in ("costs least", "costs more")]
         assert costs == sorted(costs)
+
+
+def test_lines_that_waste_vectors_are_joined(compile_for: Callable[..., None]) -> None:
+    """Lines shorter than a vector of 8 lanes, and those of which more than a fifth of the lanes computed are not needed."""
+    compile_for()
+    joined = []
+    for width in (6, 7, 8, 9, 12, 13, 16, 17, 19, 20, 25, 26):
+        sizes = f"%x: tensor<1x8x8x{width + 2}xi32>, %w: tensor<8x8x3x3xi32>"
+        module = cvm.parse(f"func @main({sizes}) {{\n  %y = cvm.conv2d %x, %w\n  return %y\n}}\n")
+        (kernel,) = map(collapsed, pipeline.nests(module, module.functions["main"]).kernels)
+        c = match_contraction(kernel)
+        assert c is not None and c.window is not None and c.column.extent == width
+        if Problem(kernel, c, {}, {}).panels.contraction.window is None:
+            joined.append(width)
+    assert joined == [6, 7, 9, 12, 17, 19, 25]
