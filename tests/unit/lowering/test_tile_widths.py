@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
+from cvm.lowering.contraction.micro_kernel import (
+    FMA,
+    INT8_DOT_PRODUCT,
+    INT8_PAIR_PRODUCTS,
+    MAX_SIDE,
+    MAX_VECTORS,
+    MUL_I32,
+    Product,
+)
 from cvm.lowering.processor import Processor, named
 
 import cvm
@@ -96,3 +106,19 @@ def test_units_of_half_the_width_take_narrower_vectors_where_these_waste_less() 
     assert halved is not None and whole is not None
     assert halved.fma_cycles == 2 and whole.fma_cycles == 1
     assert [p.tile_vector_bytes for p in halved.by_tile_width] == [64, 32]
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("product", [FMA, MUL_I32, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS])
+def test_tiles_fill_the_registers(product: Product, registers: int, compile_for: Callable[..., None]) -> None:
+    """Sums, a step's columns, a word of a row and temporaries have a register each, and a row more would need too many."""
+    compile_for(vector_registers=registers)
+
+    def fits(rows: int, vectors: int) -> bool:
+        return rows * vectors + vectors + 1 + product.temporaries <= registers
+
+    shapes = {(m.rows, m.vectors) for m in product.shapes()}
+    assert all(fits(*shape) for shape in shapes)
+    assert {vectors for _, vectors in shapes} == {v for v in range(1, MAX_VECTORS + 1) if fits(1, v)}
+    for rows, vectors in shapes:
+        more = rows + 1
+        assert (more, vectors) in shapes or not fits(more, vectors) or more > product.max_rows or min(more, vectors) > MAX_SIDE
