@@ -1,4 +1,4 @@
-"""What a guard keeps from being evaluated: loops evaluate both sides of a guarded value only where that is harmless."""
+"""Sides of a guarded value: loops evaluate both of them only where that is harmless."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from cvm.dialect.notation.loops import Assert, If, Statement, accumulator
 from cvm.lowering.loops.build_loops import _Lowering
 from native_kernels import tensor
 
-I, K = Index("i", 9), Index("k", 4)
+AT, K = Index("i", 9), Index("k", 4)
 X, ACC = tensor("x", I64, 9), accumulator("acc", I64)
 HARMLESS = {
     "numbers": as_index(7),
-    "indices": I * 3 - 1,
-    "a quotient of floats": cast(cast(I, F32) / cast(I - 3, F32), I64),
+    "indices": AT * 3 - 1,
+    "a quotient of floats": cast(cast(AT, F32) / cast(AT - 3, F32), I64),
     "a register": ACC[()] + 1,
 }
 GUARDED = {
-    "an element": X[I],
-    "an element inside": 1 + X[I] * 2,
-    "a quotient of integers": as_index(7) // (I - 3),
-    "a remainder of integers": as_index(7) % (I - 3),
-    "a sum": total(K, I + K),
-    "a check": Check(I < 2, I + 1, "too large"),
-    "another guard": when(I < 1, I, as_index(0)),
+    "an element": X[AT],
+    "an element inside": 1 + X[AT] * 2,
+    "a quotient of integers": as_index(7) // (AT - 3),
+    "a remainder of integers": as_index(7) % (AT - 3),
+    "a sum": total(K, AT + K),
+    "a check": Check(AT < 2, AT + 1, "too large"),
+    "another guard": when(AT < 1, AT, as_index(0)),
 }
 
 
 @pytest.mark.parametrize("name", [*HARMLESS, *GUARDED])
 @pytest.mark.parametrize("otherwise", [False, True])
-def test_what_a_guard_keeps_from_being_evaluated(name: str, otherwise: bool) -> None:
+def test_a_side_is_evaluated_behind_its_guard(name: str, otherwise: bool) -> None:
     side: Expr = {**HARMLESS, **GUARDED}[name]
     sides = (constant(0, I64), side) if otherwise else (side, constant(0, I64))
     statements: list[Statement] = []
-    _Lowering().value(when(I < 3, *sides), statements, {})
+    _Lowering().value(when(AT < 3, *sides), statements, {})
     assert any(isinstance(s, If) for s in statements) == (name in GUARDED)
     assert not any(isinstance(s, Assert) for s in statements), "a check of what is not chosen"

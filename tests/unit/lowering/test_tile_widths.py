@@ -107,6 +107,7 @@ def test_units_of_half_the_width_take_narrower_vectors_where_these_waste_less() 
     assert halved.fma_cycles == 2 and whole.fma_cycles == 1
     assert [p.tile_vector_bytes for p in halved.by_tile_width] == [64, 32]
 
+
 @pytest.mark.parametrize("registers", [16, 32])
 @pytest.mark.parametrize("product", [FMA, MUL_I32, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS])
 def test_tiles_fill_the_registers(product: Product, registers: int, compile_for: Callable[..., None]) -> None:
@@ -121,4 +122,5 @@ def test_tiles_fill_the_registers(product: Product, registers: int, compile_for:
     assert {vectors for _, vectors in shapes} == {v for v in range(1, MAX_VECTORS + 1) if fits(1, v)}
     for rows, vectors in shapes:
         more = rows + 1
-        assert (more, vectors) in shapes or not fits(more, vectors) or more > product.max_rows or min(more, vectors) > MAX_SIDE
+        allowed = more <= product.max_rows and min(more, vectors) <= MAX_SIDE
+        assert ((more, vectors) in shapes) == (allowed and fits(more, vectors))
