@@ -12,10 +12,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import cvm
 from cvm.dialect.ir import limits
+
+if TYPE_CHECKING:
+    from cvm.lowering.processor import Processor
 
 LEVELS = (0, 2)  # of optimization
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -155,11 +158,12 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _PROGRAM,
         _arg("--entry", "a function (default: main); may be repeated", action="append", metavar="NAME"),
         _OPTIMIZE,
-        _arg("-o --output", "an object file, .o, or a shared library, .so", required=True, metavar="FILE"),
+        _arg("-o --output", "an object file, .o, a static library, .a, or a shared one, .so", required=True, metavar="FILE"),
         _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
-        _CPU,
+        _arg("--cpu", "the processor that the code is for, such as x86-64-v3 or native; of several, a library takes the last "
+             "that the machine has, and the first is what it must have", metavar="NAME,...", dest="cpus", default=""),
         _arg("--triple", "the system that the code is for, such as aarch64-linux-gnu", default="", metavar="TRIPLE"),
-        _arg("--header", "write the C header, too", metavar="FILE.h"),
+        _repeated("--header", "FILE", "write the declarations, too: for C, .h, for C++, .hpp, or for Rust, .rs"),
         _arg("--require-exact",
              "refuse a model of which an operator is only within a bound of tflite-reference, tosa or onnxruntime",
              metavar="REFERENCE"),
@@ -263,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 load_module(module)
         module = import_module(f"cvm.commands.{MODULES.get(options.command, options.command)}")
         command = getattr(module, "importing" if options.command == "import" else options.command)
-        with within(options.limits), for_cpu(getattr(options, "cpu", None), getattr(options, "triple", "")):
+        with within(options.limits), for_cpu(getattr(options, "cpu", None)):
             status = command(options)
         sys.stdout.flush()
         return status
@@ -291,15 +295,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"cvm: internal error: {what}\nplease report this, with what CVM_TRACEBACK=1 adds", 1)
 
 
-def for_cpu(name: str | None, triple: str = "") -> AbstractContextManager[None]:
+def for_cpu(name: str | None) -> AbstractContextManager[None]:
     """Compiles for the processor of this name meanwhile."""
-    if name is None and not triple:
+    if name is None:
         return nullcontext()
-    from cvm.jit.host_processor import resolve
     from cvm.lowering.processor import compiling_for
 
+    return compiling_for(named_processor(name))
+
+
+def named_processor(name: str, triple: str = "") -> Processor | None:
+    """The processor of a name and a system; None where neither is given."""
+    from cvm.jit.host_processor import resolve
+
     try:
-        return compiling_for(resolve(name, triple))
+        return resolve(name or None, triple)
     except cvm.TargetError as e:
         raise Usage(f"--cpu: {e.diagnostics[0].message}") from None
 

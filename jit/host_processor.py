@@ -1,5 +1,6 @@
 """This machine's processor as LLVM and the system describe it, and the processors that people name."""
 
+import platform
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,9 @@ LIMITS = {"l1_bytes": (16 << 10, 128 << 10), "l2_bytes": (256 << 10, 2 << 20), "
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
 NATIVE = "native"
-PLAINEST = {"x86_64": "x86-64", "aarch64": "cortex-a53"}  # processors, by the architecture of a triple
+PLAINEST = {  # processors, by the architecture of a triple
+    "x86_64": "x86-64", "aarch64": "cortex-a53", "riscv64": "rv64gc", "thumbv7em": "cortex-m4", "wasm32": "wasm32",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -79,6 +82,10 @@ def check_runs_here(described: Processor | None) -> None:
     """Raises TargetError where this machine lacks what code for the processor uses."""
     if described is None or described.cpu not in LEVELS:
         return
+    if (made := described.triple.partition("-")[0]) not in ("", platform.machine()):
+        raise TargetError(
+            f"this machine is of {platform.machine()}, and code for {described.cpu} of {made}; build and lower work for it"
+        )
     lacking = sorted({*LEVELS[described.cpu], *described.features} - host_features())
     if lacking:
         uses = f"which code for {described.cpu} uses"

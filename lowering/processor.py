@@ -198,10 +198,20 @@ ARM = {
     "neoverse-n1": ("neon", "dotprod"),
     "neoverse-v1": ("neon", "dotprod", "i8mm"),
 }
-ARM_TRIPLE = "aarch64-linux-gnu"
-LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4, **ARM}
+_RV64GC = ("m", "a", "f", "d", "c")
+TRIPLES = {  # of the system, by LLVM's name of a processor of another architecture, where none is given
+    **dict.fromkeys(ARM, "aarch64-linux-gnu"),
+    "generic-rv64": "riscv64-linux-gnu",
+    **dict.fromkeys(("cortex-m4", "cortex-m7"), "thumbv7em-none-eabihf"),
+    "generic": "wasm32-unknown-unknown",
+}
+_X86 = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+LEVELS: dict[str, tuple[str, ...]] = {**_X86, **dict.fromkeys(TRIPLES, ()), **ARM}
 NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
-    **{name: (name, (), {}) for name in LEVELS},
+    **{name: (name, (), {}) for name in LEVELS if not name.startswith("generic")},
+    "rv64gc": ("generic-rv64", _RV64GC, {}),
+    "rv64gcv": ("generic-rv64", (*_RV64GC, "v"), {}),
+    "wasm32": ("generic", ("simd128",), {}),
     "haswell": ("x86-64-v3", (), {"l2_bytes": 256 << 10}),
     "znver3": ("x86-64-v3", (), {}),
     "alderlake": ("x86-64-v3", ("avxvnni",), {"l1_bytes": 48 << 10, "l2_bytes": 1280 << 10}),
@@ -224,6 +234,11 @@ def named(name: str) -> Processor | None:
     return with_features((*LEVELS[level], *more), name, level, more, sizes)
 
 
+def freestanding(triple: str) -> bool:
+    """Test whether a triple is of no operating system: there is no heap then."""
+    return bool(triple) and {*triple.split("-")[1:]} <= {"none", "unknown", "eabi", "eabihf", "elf"}
+
+
 def with_features(
     present: Collection[str], name: str, cpu: str, features: tuple[str, ...], cache_bytes: Mapping[str, int]
 ) -> Processor:
@@ -232,11 +247,11 @@ def with_features(
     narrow = 32 if "avx" in present else 16
     found = Processor(
         cpu,
-        ARM_TRIPLE if name in ARM else "",
+        TRIPLES.get(cpu, ""),
         features,
         tile_vector_bytes=64 if wide else narrow,
         fma_bytes=64 if wide and name not in HALVED else narrow,
-        vector_registers=32 if wide or "neon" in present else 16,
+        vector_registers=32 if wide or {"neon", "v"} & set(present) else 16,
         dot_products=tuple(d for d in DOT_PRODUCTS if d.is_in(present)),
     )
     return replace(found, **cache_bytes)

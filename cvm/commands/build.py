@@ -1,13 +1,14 @@
-"""`cvm build`: functions of a program to an object file or a shared library, and a C header."""
+"""`cvm build`: functions of a program to an object file or a library, and its declarations for C, C++ and Rust."""
 
 import shutil
 import subprocess
 import tempfile
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 import cvm
-from cvm.cli import Usage
+from cvm.cli import Usage, named_processor
 from cvm.commands.io import load, write
 from cvm.commands.levels import parsed_sizes
 from cvm.dialect.ir.sizes import Size
@@ -19,10 +20,16 @@ LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
 
 
 def build(options: Namespace) -> int:
-    from cvm.jit import aot
+    from cvm.jit.aot.archive import archive
+    from cvm.jit.aot.build import build as built
+    from cvm.jit.aot.interfaces import HEADERS
 
-    if (path := Path(options.output)).suffix not in (".o", *SHARED):
-        raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
+    if (path := Path(options.output)).suffix not in (".o", ".a", *SHARED):
+        kinds = f"an object file, .o, a static library, .a, or a shared library, {' or '.join(SHARED)}"
+        raise Usage(f"-o is {kinds}; got {options.output}")
+    for header in options.header:
+        if Path(header).suffix not in HEADERS:
+            raise Usage(f"--header is a file for C, .h, for C++, .hpp, or for Rust, .rs; got {header}")
     entries = options.entry or ["main"]
     module = load(options.program)
     if options.require_exact:
@@ -33,27 +40,34 @@ def build(options: Namespace) -> int:
     for name, number in sizes.items():
         if arguments and name not in names:
             raise Usage(f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}")
-    program = aot.build(module, entries, path.stem.removeprefix("lib"), sizes, CompileOptions(options.optimize))
+    processors = [named_processor(name, options.triple) for name in options.cpus.split(",")]
+    if len(processors) > 1 and path.suffix == ".o":
+        raise Usage("--cpu: several processors make several object files; -o makes a library of them, .a or .so")
+    prefix, level = path.stem.removeprefix("lib"), CompileOptions(options.optimize)
+    program = built(module, entries, prefix, sizes, level, processors)
     if path.suffix == ".o":
-        write(options.output, program.image)
+        write(options.output, program.objects[0])
+    elif path.suffix == ".a":
+        write(options.output, archive(program.objects, program.symbols))
     else:
-        _link(program.image, path)
-    if options.header:
-        write(options.header, program.header.encode())
+        _link(program.objects, path)
+    for header in options.header:
+        write(header, program.interface.text(Path(header).suffix).encode())
     return 0
 
 
-def _link(image: bytes, path: Path) -> None:
-    """Link an object file to a shared library, with a linker of this machine."""
+def _link(images: Sequence[bytes], path: Path) -> None:
+    """Link object files to a shared library, with a linker of this machine."""
     if (linker := next(filter(None, map(shutil.which, LINKERS)), None)) is None:
         raise cvm.Error(
             f"a shared library needs a linker, and none of {', '.join(LINKERS)} is there; "
-            f"-o {path.with_suffix('.o')} makes an object file without one"
+            f"-o {path.with_suffix('.a')} makes a static library without one"
         )
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "program.o"), Path(folder, "program.so")
-        source.write_bytes(image)
-        done = subprocess.run([linker, "-shared", "-o", target, source], capture_output=True, text=True)
+        sources, target = [Path(folder, f"{n}.o") for n in range(len(images))], Path(folder, "program.so")
+        for source, image in zip(sources, images, strict=True):
+            source.write_bytes(image)
+        done = subprocess.run([linker, "-shared", "-o", target, *sources], capture_output=True, text=True)
         if done.returncode:
             raise cvm.Error(f"{linker} cannot make {path.name}:\n{done.stderr.rstrip()}")
         write(str(path), target.read_bytes())

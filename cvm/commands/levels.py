@@ -134,7 +134,7 @@ def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Module:
     """The program with values for sizes that it leaves open."""
     if not isinstance(program, Module):
         raise Usage("sizes are bound in programs of functions; kernels take those of their arrays")
-    from cvm.jit.aot import settled
+    from cvm.jit.aot.build import settled
 
     arguments = (a for f in program.functions.values() for a in f.arguments)
     open = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}

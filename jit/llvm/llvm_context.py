@@ -12,7 +12,7 @@ from llvmlite.binding import ffi
 
 from ...dialect.ir.fork_safety import held_at_fork, no_fork
 from ...dialect.ir.process_setting import ScopedSetting
-from ...lowering.processor import GENERIC, Processor, processor
+from ...lowering.processor import GENERIC, Processor, freestanding, processor
 
 LAST_LLVM = 22  # known to have the options that are set here
 
@@ -30,7 +30,8 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     if described.cpu:
         cpu, features = described.cpu, ",".join(f"+{f}" for f in described.features)  # those beyond the cpu's
-    how = {"opt": 3, "reloc": "pic", "codemodel": "default", "jit": jit}
+    reloc = "static" if freestanding(described.triple) else "pic"
+    how = {"opt": 3, "reloc": reloc, "codemodel": "default", "jit": jit}
     return target.create_target_machine(cpu=cpu, features=features, **how)
 
 

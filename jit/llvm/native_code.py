@@ -31,6 +31,8 @@ DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] 
     integer_powers.NAME: integer_powers.define,
 }
 LIBRARIES_PER_LINKER = 256
+POINTERS_OF_4_BYTES = ("thumbv7em", "wasm32")
+FLAGS_OF_RISCV = '!llvm.module.flags = !{!1000000}\n!1000000 = !{i32 1, !"target-abi", !"lp64d"}\n'
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
@@ -93,7 +95,16 @@ def _optimised(source: Text, options: CompileOptions) -> Any:
 def object_file(module: Module, passes: bool = True) -> bytes:
     """The machine code as an object file for other programs."""
     with addresses_kept():
-        return bytes(target_machine(jit=False, described=processor()).emit_object(optimise(module, passes=passes)))
+        machine = target_machine(jit=False, described=processor())
+        return bytes(machine.emit_object(optimise(_for_system(complete(module), machine), passes=passes)))
+
+
+def _for_system(text: str, machine: Any) -> str:
+    """A module with the system that it is for, which says how large pointers are, and how RISC-V passes floats."""
+    if not (triple := processor().triple):
+        return text
+    abi = FLAGS_OF_RISCV if triple.startswith("riscv") else ""
+    return f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n{text}\n{abi}'
 
 
 def object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:

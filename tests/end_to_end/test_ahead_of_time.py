@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cvm.jit.aot.interfaces import HEADERS
+from cvm.jit.host_processor import host_features
+from cvm.lowering.processor import LEVELS, named
 
 import cvm
 from cvm import cli
@@ -120,6 +125,68 @@ def test_a_c_program_takes_header_and_object(folder: Path) -> None:
     assert subprocess.run(["./main"], capture_output=True, check=True).stdout == b"1 4 2 2 "
 
 
+VERSIONS = "x86-64,x86-64-v2,haswell,x86-64-v4,cascadelake,znver5"
+
+
+@linked
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="code for x86-64")
+def test_the_version_of_this_processor_is_chosen_when_a_library_is_loaded(folder: Path) -> None:
+    """The last whose features are there; all give the same."""
+    built = library(folder, "--entry", "divide.by_2$", "--entry", "blur", "--cpu", VERSIONS)
+    described = [named(name) for name in VERSIONS.split(",")]
+    runs = [n for n, p in enumerate(described) if p and {*LEVELS[p.cpu], *p.features} <= host_features()]
+    assert ctypes.c_int32.in_dll(built, "model_version").value == max(runs)
+    image = np.random.default_rng(0).standard_normal((8, 64, 64), dtype=np.float32)
+    blurred = np.empty_like(image)
+    assert built.model_blur(*pointers(image, blurred)) == 0
+    np.testing.assert_array_equal(blurred, cvm.compile(PROGRAM, "blur")(image))
+    a, b, q = np.array([8, 9, 10, 11], np.int32), np.array([1, 2, 0, 4], np.int32), np.empty(4, np.int32)
+    status = built.model_divide_by_2_(*pointers(a, b, q))
+    assert b"zero" in built.model_message(status)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_a_cpp_program_takes_header_and_static_library(folder: Path) -> None:
+    assert cli.main(["build", "p.cvm", "-o", "libd.a", "--header", "d.hpp", "--entry", "divide.by_2$"]) == 0
+    Path("main.cpp").write_text(
+        '#include <array>\n#include <cstdio>\n#include "d.hpp"\n'
+        "int main() {\n  std::array<int32_t, 4> a{8, 9, 10, 11}, q{};\n  int32_t b[]{1, 2, 5, 4};\n"
+        "  int32_t status = d::divide_by_2_(a, b, q);\n"
+        '  std::printf("%d %d %d %d %s", q[0], q[1], q[2], q[3], d::message(status));\n}\n'
+    )
+    subprocess.run(["c++", "-std=c++20", "-Wall", "-Werror", "main.cpp", "-L.", "-ld", "-o", "main"], check=True)
+    assert subprocess.run(["./main"], capture_output=True, check=True).stdout == b"1 4 2 2 "
+
+
+RUST = """mod d;
+fn main() {
+    let mut q = [0; 4];
+    let status = d::divide_by_2_(&[8, 9, 10, 11], &[1, 2, 5, 4], &mut q);
+    println!("{:?} {:?} {:?}", q, status, d::divide_by_2_(&[8; 4], &[0; 4], &mut [0; 4]));
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("rustc") is None, reason="no Rust compiler")
+def test_a_rust_program_takes_module_and_static_library(folder: Path) -> None:
+    assert cli.main(["build", "p.cvm", "-o", "libd.a", "--header", "d.rs", "--entry", "divide.by_2$"]) == 0
+    Path("main.rs").write_text(RUST)
+    subprocess.run(["rustc", "-D", "warnings", "main.rs", "-L", ".", "-l", "static=d", "-o", "main"], check=True)
+    done = subprocess.run(["./main"], capture_output=True, check=True, text=True)
+    assert done.stdout.startswith("[1, 4, 2, 2] Ok(()) Err(") and "zero" in done.stdout
+
+
+def test_the_caller_gives_the_workspace_where_there_is_no_system(folder: Path) -> None:
+    known = ["--entry", "blur", "--triple", "thumbv7em-none-eabihf", "-o", "m.o"]
+    assert cli.main(["build", "p.cvm", *known, *(f"--header=m{end}" for end in HEADERS)]) == 0
+    (size,) = re.findall("#define M_BLUR_WORKSPACE ([0-9]+)", Path("m.h").read_text())
+    assert int(size) >= 8 * 64 * 4
+    assert "int32_t m_blur(const float *in_x, float *out_z, void *workspace);" in Path("m.h").read_text()
+    spans = "std::span<const float, 32768> in_x, std::span<float, 32768> out_z, void *workspace"
+    assert f"inline int32_t blur({spans})" in Path("m.hpp").read_text()
+    assert f"workspace: &mut Workspace<{size}>" in Path("m.rs").read_text()
+
+
 def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
     assert cli.main(["build", "p.cvm", "-o", "2 */int.o", "--entry", "blur"]) == 2  # no such folder
     assert cli.main(["build", "p.cvm", "-o", "int x;.o", "--header", "h.h", "--entry", "divide.by_2$"]) == 0
@@ -137,7 +204,19 @@ def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
         ),
         ("-o m.o --entry clock", 1, "@clock is a graph; functions are built ahead of time"),
         ("-o m.o --entry none", 1, "the program has no function @none"),
-        ("-o m.exe --entry blur", 2, "-o is an object file, .o, or a shared library"),
+        ("-o m.exe --entry blur", 2, "-o is an object file, .o, a static library, .a, or a shared library"),
+        (
+            "-o m.o --entry blur --header m.txt",
+            2,
+            "--header is a file for C, .h, for C++, .hpp, or for Rust, .rs; got m.txt",
+        ),
+        (
+            "-o m.o --entry blur --cpu x86-64-v2,x86-64-v3",
+            2,
+            "several processors make several object files; -o makes a library",
+        ),
+        ("-o m.a --entry blur --cpu x86-64-v2,native", 1, "cannot be chosen when a library is loaded"),
+        ("-o m.a --entry blur --cpu x86-64-v2,cortex-a53", 1, "are of aarch64 and of x86_64"),
         ("-o m.o --size N", 2, "--size N: expected NAME=NUMBER, such as N=16"),
         (f"-o m.o --size N={'9' * 5000}", 2, "expected NAME=NUMBER, such as N=16"),
         ("-o m.o --size N=4 --size ?N=5", 2, "--size ?N=5: ?N is given twice"),
@@ -156,4 +235,4 @@ def test_a_library_needs_a_linker(
 ) -> None:
     monkeypatch.setattr(build, "LINKERS", ("no-such-linker",))
     assert cli.main(["build", "p.cvm", "-o", "m.so", "--entry", "blur"]) == 1
-    assert "none of no-such-linker is there; -o m.o makes an object file without one" in capsys.readouterr().err
+    assert "none of no-such-linker is there; -o m.a makes a static library without one" in capsys.readouterr().err

@@ -157,12 +157,12 @@ def test_clocked_programs(name, target):
 
 @pytest.mark.parametrize("name", MODES)
 def test_code_built_ahead_of_time(name, tmp_path):
-    from cvm.jit.aot import build
+    from cvm.jit.aot.build import build
 
     text = (
         "func @main(%a: tensor<240xf32>, %b: tensor<240xf32>) { %q = dali.div %a, %b %y = dali.add %q, %a return %y }"
     )
-    (tmp_path / "m.o").write_bytes(build(cvm.parse(text), ["main"], "m").image)
+    (tmp_path / "m.o").write_bytes(build(cvm.parse(text), ["main"], "m").objects[0])
     subprocess.run(["cc", "-shared", "-o", "m.so", "m.o"], cwd=tmp_path, check=True)
     run, y = ctypes.CDLL(str(tmp_path / "m.so")).m_main, np.empty_like(A)
     with mode(name):

@@ -1,0 +1,169 @@
+"""Declare what a library exports: a C header, a C++ header of spans, a Rust module of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...dialect.ir.sizes import product
+from ...dialect.program.function import Function, Value
+
+ELEMENTS = {  # in C and in Rust; complex numbers are pairs
+    "i1": ("uint8_t", "u8"), "i8": ("int8_t", "i8"), "i16": ("int16_t", "i16"), "i32": ("int32_t", "i32"),
+    "i64": ("int64_t", "i64"), "ui8": ("uint8_t", "u8"), "ui16": ("uint16_t", "u16"), "ui32": ("uint32_t", "u32"),
+    "ui64": ("uint64_t", "u64"), "f16": ("uint16_t", "u16"), "f32": ("float", "f32"), "f64": ("double", "f64"),
+    "complex<f32>": ("float", "f32"), "complex<f64>": ("double", "f64"),
+}  # fmt: skip
+
+
+class Parameter(NamedTuple):
+    """An array of a C function."""
+
+    name: str
+    c: str
+    rust: str
+    numbers: int  # in memory
+    given: bool  # and not a result
+    described: str
+
+
+@dataclass(frozen=True)
+class Interface:
+    """The C functions of a library: symbols, parameters and bytes of workspace, of functions named `prefix_name`. With
+    `freestanding` the caller gives the workspace."""
+
+    prefix: str
+    processor: str
+    freestanding: bool
+    functions: tuple[tuple[str, tuple[Parameter, ...], int], ...]
+
+    def text(self, suffix: str) -> str:
+        """A header by its suffix, one of HEADERS."""
+        return HEADERS[suffix](self)
+
+
+def parameters(function: Function) -> tuple[Parameter, ...]:
+    """The arrays of a function: arguments, then results."""
+    values = [*function.arguments, *function.results]
+    given = [True] * len(function.arguments) + [False] * len(function.results)
+    names = distinct(f"{'in' if g else 'out'}_{identifier(v.name)}" for g, v in zip(given, values, strict=True))
+    return tuple(
+        Parameter(name, *ELEMENTS[v.known_type.element.name], _numbers(v), g, _described(v))
+        for name, g, v in zip(names, given, values, strict=True)
+    )
+
+
+def identifier(name: str) -> str:
+    """A name as C takes it after another letter."""
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names, each with a number where it was there before."""
+    found: list[str] = []
+    for name in names:
+        plain, n = name, 2
+        while name in found:
+            name, n = f"{plain}_{n}", n + 1
+        found.append(name)
+    return found
+
+
+def _numbers(value: Value) -> int:
+    type = value.known_type
+    return int(product(type.array_shape)) * (2 if type.element.kind == "complex" else 1)
+
+
+def _described(value: Value) -> str:
+    type = value.known_type
+    size = product(type.array_shape)
+    notes = {"bool": ", each 0 or 1", "complex": ", pairs of real and imaginary part"}.get(type.element.kind, "")
+    bounds = value.attributes.get("range")
+    declared = "" if bounds is None else f", from {bounds[0]} to {bounds[1]}"
+    return f"{type}, {size} element{'' if size == 1 else 's'}{notes}{declared}"
+
+
+def c_header(library: Interface) -> str:
+    """Declarations for C, which C++ takes, too."""
+    guard = f"{library.prefix}_H".upper()
+    memory = (
+        "A function takes WORKSPACE bytes, at a multiple of 64, from its caller."
+        if library.freestanding
+        else "A function allocates WORKSPACE bytes while it runs, and nothing else."
+    )
+    lines = [
+        f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last index fastest; results do not overlap",
+        f"   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time.\n   {memory} */",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+    ]
+    for symbol, arrays, workspace in library.functions:
+        declared = [f"{'const ' * a.given}{a.c} *{a.name}" for a in arrays] + ["void *workspace"] * library.freestanding
+        lines += ["", *(f"/* {a.name}: {a.described} */" for a in arrays)]
+        lines.append(f"#define {symbol.upper()}_WORKSPACE {workspace}")
+        lines.append(f"int32_t {symbol}({', '.join(declared) or 'void'});")
+    lines += ["", f"const char *{library.prefix}_message(int32_t status);", "", "#ifdef __cplusplus", "}", "#endif"]
+    return "\n".join([*lines, "#endif", ""])
+
+
+def cpp_header(library: Interface) -> str:
+    """Functions of a namespace that take spans of fixed extents: std::array and arrays of C convert to them (C++20)."""
+    lines = ["#pragma once", "#include <span>", c_header(library), f"namespace {library.prefix} {{"]
+    for symbol, arrays, _ in library.functions:
+        declared = [f"std::span<{'const ' * a.given}{a.c}, {a.numbers}> {a.name}" for a in arrays]
+        passed = [f"{a.name}.data()" for a in arrays] + ["workspace"] * library.freestanding
+        declared += ["void *workspace"] * library.freestanding
+        name = symbol.removeprefix(f"{library.prefix}_")
+        lines += [
+            f"[[nodiscard]] inline int32_t {name}({', '.join(declared)}) {{ return ::{symbol}({', '.join(passed)}); }}"
+        ]
+    lines.append(f"inline const char *message(int32_t status) {{ return ::{library.prefix}_message(status); }}")
+    return "\n".join([*lines, "}", ""])
+
+
+def rust_module(library: Interface) -> str:
+    """Functions that take references to arrays, and give the message of a status that is not 0 as an error."""
+    lines = [
+        f"//! Compiled by cvm for {library.processor}: arrays are contiguous, the last index fastest.",
+        "",
+        "mod ffi {",
+        '    unsafe extern "C" {',
+    ]
+    safe: list[str] = []
+    for symbol, arrays, workspace in library.functions:
+        name = symbol.removeprefix(f"{library.prefix}_")
+        raw = [f"{a.name}: *{'const' if a.given else 'mut'} {a.rust}" for a in arrays]
+        held = [f"{a.name}: &{'' if a.given else 'mut '}[{a.rust}; {a.numbers}]" for a in arrays]
+        passed = [f"{a.name}.as_{'' if a.given else 'mut_'}ptr()" for a in arrays]
+        if library.freestanding:
+            raw.append("workspace: *mut u8")
+            held.append(f"workspace: &mut {WORKSPACE}<{workspace}>")
+            passed.append("workspace.0.as_mut_ptr()")
+        lines.append(f"        pub fn {symbol}({', '.join(raw)}) -> i32;")
+        safe += ["", *(f"/// {a.name}: {a.described}" for a in arrays)]
+        safe.append(f"pub fn {name}({', '.join(held)}) -> Result<(), &'static core::ffi::CStr> {{")
+        safe += [f"    result(unsafe {{ ffi::{symbol}({', '.join(passed)}) }})", "}"]
+    lines += [
+        f"        pub fn {library.prefix}_message(status: i32) -> *const core::ffi::c_char;",
+        "    }",
+        "}",
+        "",
+        "fn result(status: i32) -> Result<(), &'static core::ffi::CStr> {",
+        "    if status == 0 {",
+        "        return Ok(());",
+        "    }",
+        f"    Err(unsafe {{ core::ffi::CStr::from_ptr(ffi::{library.prefix}_message(status)) }})",
+        "}",
+    ]
+    if library.freestanding:
+        lines += ["", "#[repr(align(64))]", f"pub struct {WORKSPACE}<const BYTES: usize>(pub [u8; BYTES]);"]
+    return "\n".join([*lines, *safe, ""])
+
+
+WORKSPACE = "Workspace"
+HEADERS: dict[str, Callable[[Interface], str]] = {".h": c_header, ".hpp": cpp_header, ".rs": rust_module}
