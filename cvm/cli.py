@@ -3,6 +3,8 @@
 0 is success, 1 a rejected or failed program, 2 a wrong command line.
 """
 
+from __future__ import annotations
+
 import argparse
 import io
 import os

@@ -1,7 +1,5 @@
 """Write static libraries: archives in the format of `ar`, with the index of symbols that linkers ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MAGIC = b"!<arch>\n"

@@ -5,8 +5,6 @@ called: they branch by a number, of the last version whose features are there, w
 loaded. The first version is what every machine must have.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from functools import reduce

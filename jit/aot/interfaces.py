@@ -1,7 +1,5 @@
 """Declare what a library exports: a C header, a C++ header of spans, a Rust module of arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
