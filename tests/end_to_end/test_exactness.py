@@ -146,6 +146,19 @@ def test_a_concatenation_of_unsigned_numbers_of_several_scales_is_bounded() -> N
     assert found == ["exact", "exact", "bounded"]
 
 
+def test_sums_of_signed_numbers_and_quotients() -> None:
+    def of(op: str, type: str) -> Verdict:
+        x = Tensor((2, 3), type, 0.5, 3)
+        axes = Tensor((1,), "INT32", data=np.array([1]))
+        rest = (axes, Tensor((2,), type, 0.5, 3)) if op == "SUM" else (x, x)
+        return verdict(one(op, [x, rest[0]], [rest[1]], 2))
+
+    assert [of("SUM", type).verdict for type in ("UINT8", "INT8", "INT16")] == ["exact", "bounded", "bounded"]
+    assert of("SUM", "INT8").said == "unlike LiteRT 2.3.0, whose kernel reads signed numbers as unsigned"
+    assert of("DIV", "INT8").verdict == "exact if" and "no divisor is zero" in of("DIV", "INT8").said
+    assert of("DIV", "FLOAT32").verdict == "exact"
+
+
 def test_pages_of_operators_are_up_to_date() -> None:
     for name in ("tflite", "tosa"):
         page = runpy.run_path(str(ROOT / "docs" / f"{name}_operators.py"))["page"]()

@@ -23,6 +23,7 @@ from tflite_models import Operator, Tensor, model  # noqa: E402
 EXPECTED = FOLDER / "expected.json"
 INPUTS = 100  # of each published model
 SAMPLES = 4  # of each operator
+OFTEN = ("DIV", "L2_NORMALIZATION", "LOG_SOFTMAX", "LSTM", "SUM")  # of which there are as many as of published models
 Case = Callable[["Draw"], bytes]
 CASES: dict[str, Case] = {}
 
@@ -284,6 +285,54 @@ for _type in ("INT8", "UINT8", "INT16"):
     reduction("REDUCE_MAX", _type, (1, 2), same=True)
 
 
+for _axes in ((1, 2), (3,)):
+    reduction("SUM", "UINT8", _axes, keep=_axes == (1, 2))
+
+
+@case("SUM INT8")  # of numbers that are the same with and without a sign: 2.3.0 takes all to have none
+def sum_of_i8(d: Draw) -> bytes:
+    x, y = Tensor((2, 5, 6, 7), "INT8", 0.02), Tensor((2, 5, 6), "INT8", 0.3, 3)
+    nodes = [Operator("RELU", [0], [1], {}, 2), Operator("SUM", [1, 2], [3], {}, 2)]
+    return model([x, x, constant([3]), y], nodes, [0], [3])
+
+
+def by_rows(
+    op: str, type: str, scale: float, zero: int, of: float | None = None, shape: Sequence[int] = (2, 3, 17)
+) -> None:
+    @case(f"{op} {type} {list(shape)} {of}")
+    def build(d: Draw) -> bytes:
+        x = d.q(shape, type, d.scale(0.02, 0.3) if of is None else of)
+        return one(op, [x], [Tensor(shape, type, scale, zero)], 2)
+
+
+for _type, _high in (("INT8", 127), ("UINT8", 255)):
+    for _of in (None, 0.001, 0.2, 2.0):
+        by_rows("LOG_SOFTMAX", _type, 16 / 256, _high, _of)
+    by_rows("LOG_SOFTMAX", _type, 16 / 256, _high, 0.01, (3, 700))
+    for _shape in ((2, 3, 17), (5, 1), (7, 2), (2, 4, 900)):
+        by_rows("L2_NORMALIZATION", _type, 1 / 128, _high - 127, None, _shape)
+
+
+def division(type: str, shape: Sequence[int], scales: Sequence[float], least: int, activation: int = 0) -> None:
+    @case(f"DIV {type} {list(shape)} {list(scales)} {least} {activation}")
+    def build(d: Draw) -> bytes:
+        a, b, y = (d.q(s, type, n) for s, n in zip(((2, 3, 4, 5), shape, (2, 3, 4, 5)), scales, strict=True))
+        above, below = ([Tensor((1,), type, t.scale, t.zero_point, data=np.full(1, t.zero_point + n)),
+                         Tensor(t.shape, type, t.scale, t.zero_point)] for t, n in ((a, least), (b, 3)))  # fmt: skip
+        nodes = [Operator("MAXIMUM", [0, 2], [3], {}, 2), Operator("MAXIMUM", [1, 4], [5], {}, 2)]
+        return model(
+            [a, b, *above, *below, y],
+            [*nodes, Operator("DIV", [3, 5], [6], {"activation": activation}, 2)],
+            [0, 1],
+            [6],
+        )
+
+
+for _type in ("INT8", "UINT8"):
+    division(_type, (2, 3, 4, 5), (0.02, 0.05, 0.1), 16)
+    division(_type, (4, 1), (0.1, 0.02, 0.03), -400, 1)
+
+
 def softmax(type: str, to: str, beta: float) -> None:
     @case(f"SOFTMAX {type} {to} {beta}")
     def build(d: Draw) -> bytes:
@@ -395,12 +444,59 @@ svdf(1)
 svdf(2)
 
 
+def lstm(
+    steps: int, time_major: bool = True, coupled: bool = False, peephole: bool = False, cells: int = 6, projection: int = 0,
+    clip: float = 0.0, cell_scale: int = -11,
+) -> None:  # fmt: skip
+    @case(f"LSTM {steps} {time_major} {coupled} {peephole} {cells} {projection} {clip} {cell_scale}")
+    def build(d: Draw) -> bytes:
+        batch, width, outputs = 2, 5, projection or cells
+        gates = range(1 if coupled else 0, 4)
+        x = d.q((steps, batch, width) if time_major else (batch, steps, width), scale=0.02)
+        h = Tensor((batch, outputs), "INT8", 0.01, 7 if projection else -4, variable=True, name="state_h")
+        c = Tensor((batch, cells), "INT16", 2.0**cell_scale, variable=True, name="state_c")
+        hidden, y = (
+            Tensor((), "INT8", 0.008 if projection else 0.01, -20 if projection else -4),
+            Tensor((*x.shape[:2], outputs), "INT8", h.scale, h.zero_point),
+        )
+        tensors = [x, h, c, hidden, y]
+        numbers = [0, *[-1] * 17, 1, 2, *[-1] * 4]
+
+        def put(n: int, t: Tensor) -> None:
+            numbers[n] = len(tensors)
+            tensors.append(t)
+
+        for k in gates:
+            put(1 + k, d.weights((cells, width), scale=d.scale(0.004, 0.02)))
+            put(5 + k, d.weights((cells, outputs), scale=d.scale(0.004, 0.02)))
+            put(12 + k, d.weights((cells,), "INT32", 1e-4))
+            if peephole and k != 2:
+                put((9, 10, 0, 11)[k], d.weights((cells,), "INT16", d.scale(0.0001, 0.0003)))
+        if projection:
+            put(16, d.weights((outputs, cells), scale=0.004))
+            put(17, d.weights((outputs,), "INT32", 1e-4))
+        options = {"activation": 4, "time_major": time_major, "cell_clip": clip, "proj_clip": clip / 10}
+        node = Operator("UNIDIRECTIONAL_SEQUENCE_LSTM", numbers, [4], options, 3, {"intermediates": [3] * 5})
+        return model(tensors, [node], [0], [4])
+
+
+lstm(1)
+lstm(3, time_major=False)
+lstm(9)
+lstm(6, coupled=True)
+lstm(6, peephole=True)
+lstm(6, projection=4, cell_scale=-10)
+lstm(5, projection=6, peephole=True)
+lstm(6, clip=0.9, projection=3, cell_scale=-12)
+lstm(6, time_major=False, coupled=True, peephole=True, cell_scale=-9)
+
+
 def models() -> Iterator[tuple[str, bytes, int]]:
     """The name, the bytes and the number of inputs of every model."""
     for path in sorted(FOLDER.glob("*.tflite")):
         yield path.name, path.read_bytes(), INPUTS
     for name, build in CASES.items():
-        yield name, build(Draw(name)), SAMPLES
+        yield name, build(Draw(name)), INPUTS if name.startswith(OFTEN) else SAMPLES
 
 
 def inputs(name: str, details: Sequence[tuple[Sequence[int], np.dtype]], count: int) -> list[list[np.ndarray]]:

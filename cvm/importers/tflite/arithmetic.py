@@ -6,12 +6,15 @@ import math
 
 import numpy as np
 
-from cvm.dialect.ir.types import F32, I16, I32
+from cvm.dialect.ir.types import F32, I16, I32, I64
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx.elementwise import choose, combine, converted
+from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import aligned
 
 from . import quantization as q
+from .fixed_point import high_part, leading_zeros, shifted
 from .rules import ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
 from .schema import ACTIVATIONS
 
@@ -88,13 +91,36 @@ def squared_difference(at: At, a: Node, b: Node) -> Known:
     return q.requantized(at, found * found, factor, at.y.element, at.y.zero_point)
 
 
-@rule("DIV", "FLOOR_DIV")
+NO_ZERO = Exactness("no divisor is zero, and no quotient so small that the kernel shifts by more than 31 bits")
+
+
+@rule("DIV", exact=NO_ZERO)
+def divide(at: At, a: Node, b: Node) -> Known:
+    """Take all but quantised numbers of 16 bits."""
+    if not at.y.is_quantised:
+        at.found = EXACT
+        return activated(at, at.onnx("Div", a, b))
+    if at.y.element.bits > 8:
+        raise Unsupported(f"division of quantised {at.y.element}")
+    x, z, (low, high) = at.input(0), at.input(1), q.activation_range(at, at.y)
+    above, below = (q.less_zero(n, t.zero_point) for n, t in ((a, x), (b, z)))
+    above = combine("mul", above, below.scalar("sgn"))
+    shape = above.shape
+    rows = [at.apply("cvm.reshape", n, target_shape=(-1,)) for n in (above, below.scalar("abs_").like(above))]
+    up = leading_zeros(rows[0].scalar("maximum", -1 - rows[0])) - 1
+    quotient = high_part(shifted(rows[0].cast(I64), up), at.apply("quant.reciprocal", rows[1]).cast(I64))
+    m, s = q.quantized_multiplier(float(x.scale / (z.scale * at.y.scale)))
+    shift = (up - leading_zeros(rows[1]) + (31 + s)).cast(I32)
+    how = {"to": at.y.element, "rounding": "tflite_double", "zero_point": at.y.zero_point, "min": low, "max": high}
+    found = at.apply("quant.requantize", quotient.cast(I32), at.node(np.array(m, np.int32)), shift, **how, axis=0)
+    return reshaped(at, found, shape)
+
+
+@rule("FLOOR_DIV")
 @rule("FLOOR_MOD", "POW", "ATAN2", floats=ROUNDED)
 def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
     plain(at)
-    if at.op == "DIV":
-        return activated(at, at.onnx("Div", a, b))
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
         return at.onnx("Div", a, b).scalar("floor")
     names = {"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}
@@ -104,7 +130,6 @@ def binary(at: At, a: Node, b: Node) -> Known:
 forward({"ADD_N": "Sum"}, plain)
 forward({"MAXIMUM": "Max", "MINIMUM": "Min"}, same_scale)
 forward({"LOGICAL_AND": "And", "LOGICAL_OR": "Or"})
-forward({"LOG_SOFTMAX": "LogSoftmax"}, plain, ROUNDED, axis=-1)
 
 
 COMPARISONS = {

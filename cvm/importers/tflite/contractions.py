@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cvm.dialect.ir.types import F64, I16, I32, I64
 from cvm.dialect.program.builder import Node
-from cvm.importers.exactness import SUMS
+from cvm.importers.exactness import SUMS, Exactness
 from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import known_size, real_axes, static
 
 from .arithmetic import activated
-from .quantization import activation_range, less_zero, quantized_multiplier, requantized, rounded
+from .fixed_point import inverse_square_root
+from .quantization import activation_range, at_i32, less_zero, quantized_multiplier, requantized, rounded
 from .rules import ROUNDED, At, Ints, Known, Tensor, Unsupported, plain, rule, same_scale
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+UNIT_ZEROS = {"INT8": 0, "UINT8": 128}  # the zero points of numbers from -1 to 1
 
 
 def windows(
@@ -158,18 +161,21 @@ def over(x: Node, axes: Ints) -> tuple[int, ...]:
     return tuple(sorted({real_axes((a,), x.rank)[0] for a in axes}))
 
 
+SIGNED = Exactness(bound="unlike LiteRT 2.3.0, whose kernel reads signed numbers as unsigned")
+
+
 @rule("MEAN", exact=SUMS, floats=ROUNDED)
-@rule("SUM", exact=SUMS, floats=ROUNDED)
+@rule("SUM", exact=replace(SUMS, bound=SIGNED.bound), floats=ROUNDED)
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
         return kept(at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along)
     count = math.prod(static(x, "a mean", along))
     if at.op == "SUM":
-        raise Unsupported("quantised numbers: the reference kernel's result is not understood")
+        at.found = SUMS if at.x.type == "UINT8" else SIGNED
     sums = less_zero(x, at.x.zero_point).sum(along, dtype=I32, acc_dtype=I32)
     m, s = quantized_multiplier(float(at.x.scale) / float(at.y.scale))
-    if count:
+    if count and at.op == "MEAN":
         shift = min(count.bit_length() - 1, 32, 31 + (31 - s))
         m, s = (m << shift) // count, s + shift
     how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
@@ -179,6 +185,23 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
 
 def kept(at: At, y: Node, along: tuple[int, ...]) -> Node:
     return y.with_ones(along) if at["keep_dims"] else y
+
+
+@rule("L2_NORMALIZATION", exact=SUMS, floats=ROUNDED)
+def l2_normalization(at: At, x: Node) -> Known:
+    """Along the last axis."""
+    along = (x.rank - 1,)
+    if not at.x.is_quantised:
+        squares = (x * x).sum(along, dtype=x.element, acc_dtype=x.element)
+        return x / squares.scalar("sqrt").scalar("maximum", 1e-6).with_ones(along)
+    if at.y.type not in UNIT_ZEROS or at.y.scale != 1 / 128 or at.y.zero_point != UNIT_ZEROS[at.y.type]:
+        raise ValueError("a result whose scale is not 1/128, or whose zero point is not in the middle")
+    rows = less_zero(reshaped(at, x, (-1, x.shape[-1])), at.x.zero_point)
+    m, s = inverse_square_root((rows * rows).sum((1,), dtype=I32, acc_dtype=I32).cast(I64))
+    how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point, "axis": 0}
+    rows, s = (rows, s - at_i32(s, 7)) if at.y.type == "INT8" else (rows * at_i32(s, 1 << 7), s)
+    found = at.apply("quant.requantize", rows, m, s, **how)
+    return reshaped(at, found, x.shape)
 
 
 @rule("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")

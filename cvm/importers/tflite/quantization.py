@@ -37,7 +37,7 @@ def quantized_multiplier(factor: float) -> tuple[int, int]:
     return (m if factor > 0 else -m), NO_SHIFT - exponent
 
 
-def scaled(x: Any, factor: float | tuple[int, int], rounding: str) -> np.ndarray:
+def scaled(x: Any, factor: float | tuple[Any, Any], rounding: str) -> np.ndarray:
     """Integers times a quantised multiplier, as the operator `quant.requantize` computes them."""
     m, s = factor if isinstance(factor, tuple) else quantized_multiplier(factor)
     wide = (np.asarray(x, np.int64), np.int64(m), np.int64(s))

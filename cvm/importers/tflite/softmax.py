@@ -12,13 +12,14 @@ import numpy as np
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
 
-from .quantization import at_i32, clipped, quantized_multiplier, round_away, scaled
-from .rules import ROUNDED, At, Known, rule
-from .unary import divide_by_power, high_multiply
+from .fixed_point import divide_by_power, divided, exponential, logarithm
+from .quantization import at_i32, clipped, quantized_multiplier, requantized, round_away, scaled
+from .rules import ROUNDED, At, Known, Unsupported, rule
 
 INTEGER_BITS = 5  # of the exponential's operand
+FRACTION = 31 - INTEGER_BITS
 SUM_BITS = 12  # integer bits of the sum
-ONE = (1 << 31) - 1
+OUTPUT_BITS = 4  # fractional bits of a logarithm
 
 
 @rule("SOFTMAX", floats=ROUNDED)
@@ -27,20 +28,19 @@ def softmax(at: At, x: Node) -> Known:
     beta = at["beta"]
     if not at.x.is_quantised:
         return at.onnx("Softmax", x * float(np.float32(beta)) if beta != 1 else x, axis=-1)
+    return by_rows(at, x, lambda at, below: (of_16_bits if x.element is I16 else of_8_bits)(at, below, beta))
+
+
+def by_rows(at: At, x: Node, function: Callable[[At, Node], Node]) -> Node:
+    """A function of the rows along the last axis, of how far each number is below its row's largest."""
     n = x.shape[-1]
     rows = x if x.rank == 2 else at.apply("cvm.reshape", x, target_shape=(-1, n))
-    below = rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32)
-    found = (of_16_bits if x.element is I16 else of_8_bits)(at, below, beta)
+    found = function(at, rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32))
     return found if x.rank == 2 else at.apply("cvm.reshape", found, target_shape=(*x.shape[:-1], n))
 
 
 def of_8_bits(at: At, below: Node, beta: float) -> Node:
-    table = exponentials(float(at.x.scale) * beta)
-    powers, terms = (
-        at.apply("builtin.gather", at.node(t.astype(np.int32)), below, axes=(0,), mode="clip")
-        for t in (table, divide_by_power(table, SUM_BITS))
-    )
-    sums = terms.sum((1,), dtype=I32, acc_dtype=I32)
+    powers, sums = exponentials(at, below, places(float(at.x.scale) * beta)[0])
     to = at.y.element
     # a power of no integer bits times the reciprocal, less its exponent: 12 - z + 31 - bits
     shift = at_i32(sums, 31 + SUM_BITS + 31 - to.bits) - at.apply("quant.leading_zeros", sums)
@@ -49,33 +49,42 @@ def of_8_bits(at: At, below: Node, beta: float) -> Node:
     return at.apply("quant.requantize", powers, at.apply("quant.reciprocal", sums), shift, **how)
 
 
-def exponentials(factor: float) -> np.ndarray:
-    """exp(-k * factor) of k = 0 ... 255 with 31 fractional bits; 0 where it does not count."""
-    m, s = quantized_multiplier(min(factor * (1 << (31 - INTEGER_BITS)), float(ONE)))
-    left = 31 - s
-    radius = math.floor(((1 << INTEGER_BITS) - 1) * (1 << (31 - INTEGER_BITS)) / 2.0**left)
-    k = np.arange(256)
-    found = np.array([exponential(int(scaled(-n, (m, s), "tflite_double"))) if n <= radius else 0 for n in k])
-    return found.astype(np.int64)
+def places(factor: float) -> tuple[np.ndarray, tuple[int, int]]:
+    """-k * factor for k = 0 ... 255 with 26 fractional bits, as far as they count, and the factor's multiplier and shift."""
+    m, s = quantized_multiplier(min(factor * (1 << FRACTION), float((1 << 31) - 1)))
+    radius = math.floor(((1 << INTEGER_BITS) - 1) * (1 << FRACTION) / 2.0 ** (31 - s))
+    return scaled(-np.arange(min(radius, 255) + 1), (m, s), "tflite_double"), (m, s)
 
 
-def exponential(a: int) -> int:
-    """gemmlowp's exp of a number that is not positive: a polynomial on [-1/4, 0), times a factor for each higher bit."""
-    if a == 0:
-        return ONE
-    fraction = 31 - INTEGER_BITS
-    quarter = 1 << (fraction - 2)
-    rest = (a & (quarter - 1)) - quarter
-    x = (rest << INTEGER_BITS) + (1 << 28)
-    square = high_multiply(x, x)
-    fourth = int(divide_by_power(np.array(high_multiply(square, square)), 2))
-    series = high_multiply(fourth + high_multiply(square, x), round(2**31 / 3)) + square
-    term = round(math.exp(-1 / 8) * 2**31)
-    found = term + high_multiply(term, x + int(divide_by_power(np.array(series), 1)))
-    for exponent in range(-2, INTEGER_BITS):
-        if (rest - a) >> (fraction + exponent) & 1:
-            found = high_multiply(found, round(math.exp(-(2.0**exponent)) * 2**31))
-    return found
+def exponentials(at: At, below: Node, at_places: np.ndarray) -> tuple[Node, Node]:
+    """Powers of e with 31 fractional bits, 0 where they do not count, and the sum of each row of them with 19."""
+    found = np.pad(exponential(at_places, INTEGER_BITS), (0, 256 - len(at_places)))
+    powers, terms = (looked_up(at, t, below) for t in (found, divide_by_power(found, SUM_BITS)))
+    return powers, terms.sum((1,), dtype=I32, acc_dtype=I32)
+
+
+def looked_up(at: At, table: np.ndarray, below: Node) -> Node:
+    return at.apply("builtin.gather", at.node(table.astype(np.int32)), below, axes=(0,), mode="clip")
+
+
+@rule("LOG_SOFTMAX", floats=ROUNDED)
+def log_softmax(at: At, x: Node) -> Known:
+    """Along the last axis. Take all but quantised numbers of 16 bits."""
+    if not at.x.is_quantised:
+        return at.onnx("LogSoftmax", x, axis=-1)
+    if x.element.bits > 8:
+        raise Unsupported("16 bits")
+    return by_rows(at, x, log_of_8_bits)
+
+
+def log_of_8_bits(at: At, below: Node) -> Node:
+    scaled_down, (m, s) = places(float(at.x.scale))
+    log = logarithm(at, exponentials(at, below, scaled_down)[1].cast(I64), SUM_BITS)
+    least = requantized(at, (log - (1 << 31)).cast(I32), 2.0**s / m, I32).scalar("maximum", -len(scaled_down))
+    rows = looked_up(at, np.pad(scaled_down, (0, 256 - len(scaled_down))), below).cast(I64) - log.with_ones((1,))
+    low, high = at.y.element.limits
+    found = (divided(rows, FRACTION - OUTPUT_BITS) + high).scalar("minimum", high).scalar("maximum", low)
+    return (-below).scalar("gt", least.with_ones((1,))).scalar("switch", found, low).cast(at.y.element)
 
 
 # 16 bits

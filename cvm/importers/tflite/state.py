@@ -1,20 +1,23 @@
-"""Operators with state: SVDF and variables."""
+"""Operators with state: SVDF, LSTM and variables."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I32
+from cvm.dialect.ir.types import I8, I16, I32, I64, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import SUMS
+from cvm.importers.onnx.control_flow_and_recurrence import iterated
 from cvm.importers.onnx.movement import FAR, cut
 from cvm.importers.onnx.rules import Items, static
 
 from .arithmetic import activated
-from .quantization import activation_range, requantized
-from .rules import ROUNDED, At, Known, Unsupported, rule
+from .fixed_point import divided, logistic_16, tanh_16
+from .quantization import activation_range, clipped, requantized
+from .rules import ROUNDED, At, Known, Tensor, Unsupported, rule
 
 STATE_INPUT = 4
 
@@ -31,9 +34,8 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
         raise Unsupported("a hybrid operator, floats times quantised weights,")
     weights, clock, kept = at.input(1), at.input(2), at.input(STATE_INPUT)
     if quantised:
-        sums = at.apply("quant.dense", x, features, *[at.node(np.array(z, np.int32)) for z in (at.x.zero_point, 0)])
         factor = float(at.x.scale * weights.scale / kept.scale)
-        newest = requantized(at, sums, factor, state.element)
+        newest = requantized(at, dense(at, x, at.x.zero_point, features), factor, state.element)
     else:
         newest = at.apply("cvm.dense", x, features)
     rows = at.apply("cvm.reshape", state, target_shape=(batch, filters, memory))
@@ -51,6 +53,85 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
         return activated(at, sums)
     factor = float(kept.scale * clock.scale / at.y.scale)
     return requantized(at, sums, factor, at.y.element, at.y.zero_point, activation_range(at, at.y))
+
+
+def dense(at: At, x: Node, zero_point: int, w: Node | None, bias: Node | None = None) -> Node:
+    """Sums of products of numbers less their zero point and weights without one."""
+    if w is None:
+        raise ValueError("weights are absent")
+    zeros = [np.array(z, np.int32) for z in (zero_point, 0)]
+    return at.apply("quant.dense", x, w, *zeros, *(() if bias is None else (bias,)))
+
+
+# a recurrent layer's inputs, the first of four for gates: input, forget, cell and output; the cell's has no peephole
+WEIGHTS, RECURRENT, BIASES, PROJECTION, OUTPUT, CELL, NORMALISATION = 1, 5, 12, 16, 18, 19, 20
+PEEPHOLES = {0: 9, 1: 10, 3: 11}
+GATE_SCALE = np.float32(2.0**-12)
+I16_NUMBERS = np.arange(-(1 << 15), 1 << 15)
+
+
+@rule("UNIDIRECTIONAL_SEQUENCE_LSTM", exact=SUMS)
+def lstm(at: At, x: Node, *given: Node | None) -> Known:
+    """Take i8, and no layer normalisation. The state, of the last output and the cell, is an argument and a result."""
+    of = [x, *given, *[None] * (23 - len(given))]
+    if at.x.type != "INT8" or any(v is not None for v in of[NORMALISATION:]):
+        raise Unsupported("layer normalisation" if at.x.type == "INT8" else f"a layer of {x.element}")
+    x = x if at["time_major"] else x.dimshuffle((1, 0, 2))
+    steps, batch, width = static(x, "a sequence")
+    if of[PEEPHOLES[3]] is not None and at.input(CELL).shape[-1] != at.y.shape[-1]:
+        raise Unsupported("a projection beside peepholes, which the kernel then adds to other cells,")
+    out, cell, hidden = at.input(OUTPUT), at.input(CELL), at.tensors[at.operator.intermediates[4]]
+    exponent = round(math.log2(cell.scale))
+    if not (-15 <= exponent <= -9 and cell.scale == 2.0**exponent):
+        raise Unsupported(f"a cell of scale {cell.scale}")
+    limits = [int(min(float(np.float32(at[name]) / t.scale), t.element.limits[1]))
+              for name, t in (("cell_clip", cell), ("proj_clip", at.y))]  # fmt: skip
+    sigmoid, tanh, tanh_of_cell = (
+        at.node(t.astype(np.int16))
+        for t in (logistic_16(I16_NUMBERS), tanh_16(I16_NUMBERS, 3), tanh_16(I16_NUMBERS, 15 + exponent))
+    )
+
+    def product(x: Node, t: Tensor, weights: int, to: ElementType, bias: Node | None = None) -> Node:
+        sums = dense(at, x, t.zero_point, of[weights], bias)
+        return requantized(at, sums, float(at.input(weights).scale * t.scale / GATE_SCALE), to)
+
+    def total(gate: int, into: Node, h: Node, c: Node, table: Node) -> Node:
+        found = clipped(into.cast(I32) + product(h, out, RECURRENT + gate, I32), *I16.limits, I32)
+        if (peephole := of[PEEPHOLES[gate]] if gate in PEEPHOLES else None) is not None:
+            factor = np.float32(float(cell.scale) * float(at.input(PEEPHOLES[gate]).scale) / float(GATE_SCALE))
+            more = requantized(at, c.cast(I32) * peephole.cast(I32), float(factor), I32)
+            found = clipped(found + more, *I16.limits, I32)
+        return at.apply("quant.table", found.cast(I16), table).cast(I64)
+
+    def step(values: list[Node]) -> list[Node]:
+        h, c = values[:2]
+        into = dict(zip(gates, values[2:], strict=True))
+        forget, new = total(1, into[1], h, c, sigmoid), total(2, into[2], h, c, tanh)
+        enter = total(0, into[0], h, c, sigmoid) if 0 in into else 32767 - forget
+        after = clipped(divided(forget * c.cast(I64), 15) + divided(enter * new, 30 + exponent), *I16.limits, I16)
+        if limits[0] > 0:
+            after = clipped(after, -limits[0], limits[0], I16)
+        leave, seen = total(3, into[3], h, after, sigmoid), at.apply("quant.table", after, tanh_of_cell)
+        factor = float(np.float32(2.0**-30 / float(hidden.scale)))
+        y = requantized(at, leave.cast(I32) * seen.cast(I32), factor, I8, zero)
+        if of[PROJECTION] is not None:
+            sums = dense(at, y, zero, of[PROJECTION], of[PROJECTION + 1])
+            y = requantized(at, sums, float(at.input(PROJECTION).scale * hidden.scale / out.scale), I8, out.zero_point)
+            y = clipped(y, -limits[1], limits[1], I8) if limits[1] > 0 else y
+        return [y, after, y]
+
+    # the kernel takes what it projects to have the zero point with the other sign
+    zero = hidden.zero_point if of[PROJECTION] is None else -hidden.zero_point
+    gates = range(of[WEIGHTS] is None, 4)
+    rows = at.apply("cvm.reshape", x, target_shape=(-1, width))
+    each = [product(rows, at.x, WEIGHTS + k, I16, of[BIASES + k]) for k in gates]
+    each = [at.apply("cvm.reshape", v, target_shape=(steps, batch, -1)) for v in each]
+    states = [at.apply("cvm.reshape", at.node(v), target_shape=(batch, -1)) for v in of[OUTPUT : CELL + 1]]
+    *last, y = iterated(at, states, each, step, steps)
+    for n, state in zip((OUTPUT, CELL), last, strict=True):
+        found = at.apply("cvm.reshape", state, target_shape=at.input(n).shape)
+        at.values[at.node_proto.input[n]] = found
+    return y if at["time_major"] else y.dimshuffle((1, 0, 2))
 
 
 # Variables

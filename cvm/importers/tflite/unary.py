@@ -13,6 +13,7 @@ from cvm.dialect.ir.types import I16
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
 
+from .fixed_point import divide_by_power, high, inverse_square_root
 from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
 from .rules import ROUNDED, At, Known, Unsupported, rule
 
@@ -80,22 +81,6 @@ def absolute(at: At, q: np.ndarray) -> np.ndarray:
     return (x if same else scaled(x, float(at.x.scale / at.y.scale), at.rounding)) + at.y.zero_point
 
 
-def high_multiply_16(a: np.ndarray, b: int) -> np.ndarray:
-    """gemmlowp's rounding doubling high multiplication of 16 bits."""
-    return np.clip((a * b + (1 << 14)) >> 15, -(1 << 15), (1 << 15) - 1)
-
-
-def high_multiply(a: int, b: int) -> int:
-    """The same of 32 bits, not saturated."""
-    return (a * b + (1 << 30)) >> 31
-
-
-def divide_by_power(x: np.ndarray, exponent: int) -> np.ndarray:
-    """x / 2^exponent, halves away from zero."""
-    mask = (1 << exponent) - 1
-    return (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0))
-
-
 def hard_swish(at: At, q: np.ndarray) -> np.ndarray:
     """x * relu6(x + 3) / 6 in 16 bits of fixed point."""
 
@@ -113,45 +98,21 @@ def hard_swish(at: At, q: np.ndarray) -> np.ndarray:
         raise Unsupported("a result's scale below 1/128 of its operand's")
     x = (q - at.x.zero_point) << 7
     value = shifted(x, exponent - 1) if exponent > 0 else x
-    value = high_multiply_16(value, relu)
+    value = high(value, relu, 16)
     value = shifted(value, 1) if exponent > 0 else divide_by_power(value, -exponent)
     value = (value + (1 << 15)) >> 1
-    product = value * high_multiply_16(x, out)
+    product = value * high(x, out, 16)
     truncated = np.where(product >= 0, product >> 15, -(-product >> 15))
     return divide_by_power(truncated, -out_exponent) + at.y.zero_point
 
 
-def inverse_square_root(value: int) -> tuple[int, int]:
-    """m and s with 1 / sqrt(value) = m / 2^s in gemmlowp's fixed point, by Newton's method."""
-    if value <= 1:
-        return (1 << 31) - 1, 31
-    shift = 11
-    while value >= 1 << 29:
-        value, shift = value // 4, shift + 1
-    pairs = (32 - value.bit_length() - 1) // 2 - 1
-    shift, value = shift - pairs, value << 2 * pairs
-
-    def up(a: int, by: int) -> int:  # a value with `by` integer bits less
-        return max(-(1 << 31), min((1 << 31) - 1, a << by))
-
-    half = int(divide_by_power(np.array(value >> 1), 1))
-    three_halves, x = (1 << 28) + (1 << 27), 1 << 28
-    for _ in range(5):
-        cube = up(high_multiply(high_multiply(x, x), x), 6)
-        x = up(high_multiply(three_halves, x) - high_multiply(half, cube), 3)
-    x = high_multiply(x, 1518500250)
-    return (x << -shift, 31) if shift < 0 else (x, 31 + shift)
-
-
 def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
     m, s = quantized_multiplier(1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale)))
-    found = np.full(q.shape, at.y.element.limits[1])
-    for k, n in enumerate((q - at.x.zero_point).tolist()):
-        if n > 0:
-            root, shift = inverse_square_root(n)
-            data = scaled(1, (root, shift - 20), at.rounding)
-            found[k] = scaled(data, (m, s + 20), at.rounding) + at.y.zero_point
-    return found
+    x = q - at.x.zero_point
+    root, shift = (at.importer.builder.known[n.value] for n in inverse_square_root(at.node(x)))
+    data = scaled(1, (root, shift - 20), at.rounding)
+    found = scaled(data, (m, s + 20), at.rounding) + at.y.zero_point
+    return np.where(x > 0, found, at.y.element.limits[1])
 
 
 def sigmoid_table() -> np.ndarray:
