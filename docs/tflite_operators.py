@@ -26,9 +26,9 @@ compare with those, of integers and where there are floats: *exact* is equal byt
 - Elements are `int8`, `uint8`, `int16` (with 64-bit sums), `int4` weights, plain integers, `bool` and floats; weights have one scale,
   or one for each channel. Float operators with quantised weights (hybrid) are refused.
 - A model that is refused names all operators that cannot be imported at once.
-- State (`VAR_HANDLE`, the state of `SVDF` and of recurrent layers) becomes arguments after the inputs and results after the outputs: pass a call's last results
-  to the next call. `module.state` has the arrays that it begins with, by the names of arguments: what the model initialises it to, else
-  its zero point for i8 and zero for other state.
+- State (`VAR_HANDLE`, the state of `SVDF` and of recurrent layers) becomes arguments after the inputs and results after the outputs:
+  pass a call's last results to the next call. `module.state` has the arrays that it begins with, by the names of arguments: what the
+  model initialises it to, else its zero point for i8 and zero for other state.
 
 | operator | | | integers | floats |
 |---|---|---|---|---|

@@ -184,6 +184,7 @@ class Node:
     __add__ = __radd__ = _operator("add")
     __sub__, __rsub__ = _operator("sub"), _reflected("sub")
     __mul__ = __rmul__ = _operator("mul")
+    __floordiv__ = _operator("floor_div")
     __truediv__, __rtruediv__ = _operator("true_div"), _reflected("true_div")
 
     def __neg__(self) -> Node:

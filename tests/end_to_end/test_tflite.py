@@ -152,7 +152,7 @@ def recurrent(**change: Any) -> bytes:
         ({"x": Tensor((2, 1, 3), "FLOAT32")}, "a layer of f32 is not supported"),
         ({"c": Tensor((1, 3), "INT16", 0.001, variable=True, name="c")}, "a cell of scale 0.001"),
         ({"x": Tensor((2, 1, 4), "INT8", 0.02)}, "dim(x, 1) = dim(w, 1)"),
-        ({"at_2": None}, "weights are absent"),
+        ({"at_2": None}, "input 2 is absent"),
         ({"at_18": None}, "input 18 is absent"),
         ({"intermediates": []}, "it is not as TensorFlow Lite defines it"),
         ({"w": Tensor((3, 3), "INT8", None, data=np.ones((3, 3)))}, "0 scales of"),

@@ -14,7 +14,7 @@ from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import aligned
 
 from . import quantization as q
-from .fixed_point import high_part, leading_zeros, shifted
+from .fixed_point import high, leading_zeros, shifted
 from .rules import ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
 from .schema import ACTIVATIONS
 
@@ -102,18 +102,17 @@ def divide(at: At, a: Node, b: Node) -> Known:
         return activated(at, at.onnx("Div", a, b))
     if at.y.element.bits > 8:
         raise Unsupported(f"division of quantised {at.y.element}")
-    x, z, (low, high) = at.input(0), at.input(1), q.activation_range(at, at.y)
-    above, below = (q.less_zero(n, t.zero_point) for n, t in ((a, x), (b, z)))
-    above = combine("mul", above, below.scalar("sgn"))
-    shape = above.shape
-    rows = [at.apply("cvm.reshape", n, target_shape=(-1,)) for n in (above, below.scalar("abs_").like(above))]
-    up = leading_zeros(rows[0].scalar("maximum", -1 - rows[0])) - 1
-    quotient = high_part(shifted(rows[0].cast(I64), up), at.apply("quant.reciprocal", rows[1]).cast(I64))
+    x, z, (low, most) = at.input(0), at.input(1), q.activation_range(at, at.y)
+    a, b = q.less_zero(a, x.zero_point), q.less_zero(b, z.zero_point)
+    whole = combine("mul", a, b.scalar("sgn"))
+    above, below = (reshaped(at, n, (-1,)) for n in (whole, b.scalar("abs_").like(whole)))
+    up = leading_zeros(above.scalar("maximum", -1 - above)) - 1
+    quotient = high(shifted(above.cast(I64), up), at.apply("quant.reciprocal", below).cast(I64)).cast(I32)
     m, s = q.quantized_multiplier(float(x.scale / (z.scale * at.y.scale)))
-    shift = (up - leading_zeros(rows[1]) + (31 + s)).cast(I32)
-    how = {"to": at.y.element, "rounding": "tflite_double", "zero_point": at.y.zero_point, "min": low, "max": high}
-    found = at.apply("quant.requantize", quotient.cast(I32), at.node(np.array(m, np.int32)), shift, **how, axis=0)
-    return reshaped(at, found, shape)
+    shift = (up - leading_zeros(below) + (31 + s)).cast(I32)
+    how = {"to": at.y.element, "rounding": "tflite_double", "zero_point": at.y.zero_point, "min": low, "max": most}
+    found = at.apply("quant.requantize", quotient, np.array(m, np.int32), shift, **how, axis=0)
+    return reshaped(at, found, whole.shape)
 
 
 @rule("FLOOR_DIV")

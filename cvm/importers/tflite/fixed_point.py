@@ -1,10 +1,9 @@
 """gemmlowp's arithmetic of numbers in fixed point, as the reference kernels compute with it: on arrays of i64 for tables that are
-computed while importing, and on values of the program.
+computed while importing, and on values of i64 of the program.
 """
 
-from __future__ import annotations
-
 import math
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +15,17 @@ from .rules import At
 MAX = (1 << 31) - 1
 
 
-# On arrays, of `bits` bits: 32, or 16
-
-
-def high(a: np.ndarray, b: int | np.ndarray, bits: int = 32) -> np.ndarray:
+def high(a: Any, b: Any, bits: int = 32) -> Any:
     """The rounded high half of a doubled product, which does not overflow."""
-    return (a * b + (1 << bits - 2)) >> (bits - 1)
+    return (a * b + (1 << bits - 2)) // (1 << bits - 1)
 
 
-def divide_by_power(x: np.ndarray, exponent: int) -> np.ndarray:
-    """x / 2^exponent, halves away from zero."""
-    mask = (1 << exponent) - 1
-    return (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0))
+def divide_by_power(x: Any, exponent: int) -> Any:
+    """x / 2^exponent of numbers in the limits of i32, halves away from zero."""
+    return (x + (1 << exponent) // 2 + x // (1 << 31)) // (1 << exponent) if exponent else x
+
+
+# Tables, for numbers of `bits` bits: 32, or 16
 
 
 def limited(x: np.ndarray, bits: int) -> np.ndarray:
@@ -36,7 +34,7 @@ def limited(x: np.ndarray, bits: int) -> np.ndarray:
 
 def number(value: float, bits: int) -> int:
     """A constant with as many fractional bits less one, rounded from that of 32 bits."""
-    return (round(value * 2**31) + (1 << 31 - bits)) >> (32 - bits) if bits < 32 else round(value * 2**31)
+    return math.floor(round(value * 2**31) / (1 << 32 - bits) + 0.5)
 
 
 def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
@@ -53,8 +51,7 @@ def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
     for exponent in range(-2, min(integer_bits, 5)):
         factor = number(math.exp(-(2.0**exponent)), bits)
         found = np.where((rest - a) >> (fraction + exponent) & 1, high(found, factor, bits), found)
-    found = np.where(a < -(32 << fraction), 0, found)
-    return np.where(a == 0, (1 << bits - 1) - 1, found)
+    return np.where(a == 0, (1 << bits - 1) - 1, np.where(a < -(32 << fraction), 0, found))
 
 
 def twice_reciprocal_16(x: np.ndarray) -> np.ndarray:
@@ -78,20 +75,11 @@ def tanh_16(x: np.ndarray, integer_bits: int) -> np.ndarray:
     return np.sign(x) * found
 
 
-# On values of i64 of the program
-
-
-def high_part(a: Node, b: Node | int) -> Node:
-    return (a * b + (1 << 30)).scalar("floor_div", 1 << 31)
+# Values of the program
 
 
 def saturated(x: Node) -> Node:
     return x.scalar("minimum", MAX).scalar("maximum", -MAX - 1)
-
-
-def divided(x: Node, exponent: int) -> Node:
-    """x / 2^exponent of numbers in the limits of i32, halves away from zero."""
-    return (x + (1 << exponent - 1) + x.scalar("floor_div", 1 << 31)).scalar("floor_div", 1 << exponent)
 
 
 def shifted(x: Node, by: Node) -> Node:
@@ -104,33 +92,27 @@ def leading_zeros(x: Node) -> Node:
 
 def inverse_square_root(x: Node) -> tuple[Node, Node]:
     """m and s with 1 / sqrt(x) = m / 2^s of x >= 1, by Newton's method; those of 1 for what is less."""
-    pairs = (leading_zeros(x) - 1).scalar("floor_div", 2)
-    half = divided(shifted(x, pairs * 2).scalar("floor_div", 8), 1)
+    pairs = (leading_zeros(x) - 1) // 2
+    half = divide_by_power(shifted(x, pairs * 2) // 8, 1)
     root = x * 0 + (1 << 28)
     for _ in range(5):
-        cube = saturated(high_part(high_part(root, root), root) * 64)
-        root = saturated((high_part(root, (1 << 28) + (1 << 27)) - high_part(half, cube)) * 8)
-    shift = 12 - pairs
-    found = shifted(high_part(root, 1518500250), (-shift).scalar("maximum", 0))
-    less = x.scalar("le", 1)
-    return less.scalar("switch", MAX, found).cast(I32), less.scalar("switch", 31, shift.scalar("maximum", 0) + 31).cast(
-        I32
-    )
+        cube = saturated(high(high(root, root), root) * 64)
+        root = saturated((high(root, (1 << 28) + (1 << 27)) - high(half, cube)) * 8)
+    found, less = shifted(high(root, 1518500250), (pairs - 12).scalar("maximum", 0)), x.scalar("le", 1)
+    shift = (12 - pairs).scalar("maximum", 0) + 31
+    return less.scalar("switch", MAX, found).cast(I32), less.scalar("switch", 31, shift).cast(I32)
 
 
 def logarithm(at: At, x: Node, integer_bits: int) -> Node:
     """The logarithm, with 26 fractional bits, of numbers with so many integer bits."""
-    middle, half = round(0.5**0.25 * 2**31), round(0.5**0.5 * 2**31)
-    less = high_part(x, half)
+    middle, half = number(0.5**0.25, 32), number(0.5**0.5, 32)
+    less = high(x, half)
     by, by_less = leading_zeros(x) - 1, leading_zeros(less) - 1
-    first, second = high_part(shifted(x, by), half) * 2, shifted(x, by_less)
-    r = saturated(first.scalar("minimum", second))
-    power = ((integer_bits - 1 - by) * (1 << 25) + (1 << 23)).scalar(
-        "maximum", (integer_bits - by_less) * (1 << 25) - (1 << 23)
-    )
-    p, q = (r + (middle + 1)).scalar("floor_div", 2), (r - middle) * 2
-    square = high_part(q, q)
-    above = high_part(q, r) + high_part(high_part(q, square), 117049297)
-    below = high_part(p, q + 1057819769 + high_part(square, 127690142)) + high_part(q, 638450708)
+    r = saturated((high(shifted(x, by), half) * 2).scalar("minimum", shifted(x, by_less)))
+    power = ((integer_bits - by) * 4 - 3).scalar("maximum", (integer_bits - by_less) * 4 - 1) * (1 << 23)
+    q = (r - middle) * 2
+    square = high(q, q)
+    above = high(q, r) + high(high(q, square), 117049297)
+    below = high((r + (middle + 1)) // 2, q + 1057819769 + high(square, 127690142)) + high(q, 638450708)
     inverse = at.apply("quant.reciprocal", (below - (1 << 31)).cast(I32)).cast(I64)
-    return saturated((high_part(power, round(math.log(2) * 2**31)) + high_part(divided(above, 6), inverse)) * 2)
+    return saturated((high(power, number(math.log(2), 32)) + high(divide_by_power(above, 6), inverse)) * 2)

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cvm.dialect.ir.types import ElementType
-from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, fields, options
 from cvm.importers.onnx import importer as onnx_importer
@@ -162,18 +161,4 @@ def forward(
         RULES[op] = Rule(op, 1, LATEST, run, found.parameters, None, (EXACT, floats))
 
 
-__all__ = [
-    "REFUSED",
-    "ROUNDED",
-    "RULES",
-    "At",
-    "Ints",
-    "Known",
-    "Node",
-    "Tensor",
-    "Unsupported",
-    "forward",
-    "plain",
-    "rule",
-    "same_scale",
-]
+__all__ = ["ROUNDED", "Known", "Unsupported"]

@@ -12,7 +12,7 @@ import numpy as np
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
 
-from .fixed_point import divide_by_power, divided, exponential, logarithm
+from .fixed_point import divide_by_power, exponential, logarithm
 from .quantization import at_i32, clipped, quantized_multiplier, requantized, round_away, scaled
 from .rules import ROUNDED, At, Known, Unsupported, rule
 
@@ -83,7 +83,7 @@ def log_of_8_bits(at: At, below: Node) -> Node:
     least = requantized(at, (log - (1 << 31)).cast(I32), 2.0**s / m, I32).scalar("maximum", -len(scaled_down))
     rows = looked_up(at, np.pad(scaled_down, (0, 256 - len(scaled_down))), below).cast(I64) - log.with_ones((1,))
     low, high = at.y.element.limits
-    found = (divided(rows, FRACTION - OUTPUT_BITS) + high).scalar("minimum", high).scalar("maximum", low)
+    found = (divide_by_power(rows, FRACTION - OUTPUT_BITS) + high).scalar("minimum", high).scalar("maximum", low)
     return (-below).scalar("gt", least.with_ones((1,))).scalar("switch", found, low).cast(at.y.element)
 
 
@@ -115,7 +115,7 @@ def of_16_bits(at: At, below: Node, beta: float) -> Node:
     doubled = at.node(2 ** np.maximum(np.arange(33) - 1, 0).astype(np.int64))
     normal = sums.cast(I64) * at.apply("builtin.gather", doubled, zeros, axes=(0,), mode="clip")
     half, unit, offset = (at.node(np.array(v, np.int64)) for v in (1 << 13, 1 << 14, (1 << 15) + (1 << 16)))
-    fraction = clipped((normal + half).scalar("floor_div", unit) - offset, low, high, I16)
+    fraction = clipped((normal + half) // unit - offset, low, high, I16)
     reciprocal = at.apply("quant.table", fraction, at.node(table_16(lambda v: 1.0 / (1.0 + v), 0.0, 1.0))).cast(I32)
     how = {"to": I16, "rounding": "single", "min": 0, "max": high, "axis": 0}
     return at.apply("quant.requantize", powers, reciprocal, at_i32(zeros, 31) - zeros, **how)

@@ -15,7 +15,7 @@ from cvm.importers.onnx.movement import FAR, cut
 from cvm.importers.onnx.rules import Items, static
 
 from .arithmetic import activated
-from .fixed_point import divided, logistic_16, tanh_16
+from .fixed_point import divide_by_power, logistic_16, tanh_16
 from .quantization import activation_range, clipped, requantized
 from .rules import ROUNDED, At, Known, Tensor, Unsupported, rule
 
@@ -55,10 +55,8 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
     return requantized(at, sums, factor, at.y.element, at.y.zero_point, activation_range(at, at.y))
 
 
-def dense(at: At, x: Node, zero_point: int, w: Node | None, bias: Node | None = None) -> Node:
+def dense(at: At, x: Node, zero_point: int, w: Any, bias: Node | None = None) -> Node:
     """Sums of products of numbers less their zero point and weights without one."""
-    if w is None:
-        raise ValueError("weights are absent")
     zeros = [np.array(z, np.int32) for z in (zero_point, 0)]
     return at.apply("quant.dense", x, w, *zeros, *(() if bias is None else (bias,)))
 
@@ -67,7 +65,6 @@ def dense(at: At, x: Node, zero_point: int, w: Node | None, bias: Node | None = 
 WEIGHTS, RECURRENT, BIASES, PROJECTION, OUTPUT, CELL, NORMALISATION = 1, 5, 12, 16, 18, 19, 20
 PEEPHOLES = {0: 9, 1: 10, 3: 11}
 GATE_SCALE = np.float32(2.0**-12)
-I16_NUMBERS = np.arange(-(1 << 15), 1 << 15)
 
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM", exact=SUMS)
@@ -77,60 +74,58 @@ def lstm(at: At, x: Node, *given: Node | None) -> Known:
     if at.x.type != "INT8" or any(v is not None for v in of[NORMALISATION:]):
         raise Unsupported("layer normalisation" if at.x.type == "INT8" else f"a layer of {x.element}")
     x = x if at["time_major"] else x.dimshuffle((1, 0, 2))
-    steps, batch, width = static(x, "a sequence")
-    if of[PEEPHOLES[3]] is not None and at.input(CELL).shape[-1] != at.y.shape[-1]:
-        raise Unsupported("a projection beside peepholes, which the kernel then adds to other cells,")
+    steps, batch, _ = static(x, "a sequence")
     out, cell, hidden = at.input(OUTPUT), at.input(CELL), at.tensors[at.operator.intermediates[4]]
+    if of[PEEPHOLES[3]] is not None and cell.shape[-1] != out.shape[-1]:
+        raise Unsupported("a projection beside peepholes, which the kernel then adds to other cells,")
     exponent = round(math.log2(cell.scale))
     if not (-15 <= exponent <= -9 and cell.scale == 2.0**exponent):
         raise Unsupported(f"a cell of scale {cell.scale}")
-    limits = [int(min(float(np.float32(at[name]) / t.scale), t.element.limits[1]))
-              for name, t in (("cell_clip", cell), ("proj_clip", at.y))]  # fmt: skip
+    numbers = np.arange(-(1 << 15), 1 << 15)
     sigmoid, tanh, tanh_of_cell = (
         at.node(t.astype(np.int16))
-        for t in (logistic_16(I16_NUMBERS), tanh_16(I16_NUMBERS, 3), tanh_16(I16_NUMBERS, 15 + exponent))
+        for t in (logistic_16(numbers), tanh_16(numbers, 3), tanh_16(numbers, 15 + exponent))
     )
+    # the kernel takes what it projects to have the zero point with the other sign
+    zero = hidden.zero_point if of[PROJECTION] is None else -hidden.zero_point
 
     def product(x: Node, t: Tensor, weights: int, to: ElementType, bias: Node | None = None) -> Node:
-        sums = dense(at, x, t.zero_point, of[weights], bias)
-        return requantized(at, sums, float(at.input(weights).scale * t.scale / GATE_SCALE), to)
+        factor = float(at.input(weights).scale * t.scale / GATE_SCALE)
+        return requantized(at, dense(at, x, t.zero_point, of[weights], bias), factor, to)
 
     def total(gate: int, into: Node, h: Node, c: Node, table: Node) -> Node:
         found = clipped(into.cast(I32) + product(h, out, RECURRENT + gate, I32), *I16.limits, I32)
         if (peephole := of[PEEPHOLES[gate]] if gate in PEEPHOLES else None) is not None:
             factor = np.float32(float(cell.scale) * float(at.input(PEEPHOLES[gate]).scale) / float(GATE_SCALE))
-            more = requantized(at, c.cast(I32) * peephole.cast(I32), float(factor), I32)
-            found = clipped(found + more, *I16.limits, I32)
-        return at.apply("quant.table", found.cast(I16), table).cast(I64)
+            found = found + requantized(at, c.cast(I32) * peephole.cast(I32), float(factor), I32)
+        return at.apply("quant.table", clipped(found, *I16.limits, I16), table).cast(I64)
+
+    def cut_off(x: Node, name: str, of: Tensor) -> Node:
+        most = int(min(float(np.float32(at[name]) / of.scale), of.element.limits[1]))
+        return clipped(x, -most, most, of.element) if most > 0 else x
 
     def step(values: list[Node]) -> list[Node]:
-        h, c = values[:2]
-        into = dict(zip(gates, values[2:], strict=True))
+        (h, c), into = values[:2], dict(zip(gates, values[2:], strict=True))
         forget, new = total(1, into[1], h, c, sigmoid), total(2, into[2], h, c, tanh)
         enter = total(0, into[0], h, c, sigmoid) if 0 in into else 32767 - forget
-        after = clipped(divided(forget * c.cast(I64), 15) + divided(enter * new, 30 + exponent), *I16.limits, I16)
-        if limits[0] > 0:
-            after = clipped(after, -limits[0], limits[0], I16)
-        leave, seen = total(3, into[3], h, after, sigmoid), at.apply("quant.table", after, tanh_of_cell)
-        factor = float(np.float32(2.0**-30 / float(hidden.scale)))
-        y = requantized(at, leave.cast(I32) * seen.cast(I32), factor, I8, zero)
+        kept, added = divide_by_power(forget * c.cast(I64), 15), divide_by_power(enter * new, 30 + exponent)
+        after = cut_off(clipped(kept + added, *I16.limits, I16), "cell_clip", cell)
+        seen = total(3, into[3], h, after, sigmoid) * at.apply("quant.table", after, tanh_of_cell).cast(I64)
+        y = requantized(at, seen.cast(I32), float(np.float32(2.0**-30 / float(hidden.scale))), I8, zero)
         if of[PROJECTION] is not None:
             sums = dense(at, y, zero, of[PROJECTION], of[PROJECTION + 1])
-            y = requantized(at, sums, float(at.input(PROJECTION).scale * hidden.scale / out.scale), I8, out.zero_point)
-            y = clipped(y, -limits[1], limits[1], I8) if limits[1] > 0 else y
+            factor = float(at.input(PROJECTION).scale * hidden.scale / out.scale)
+            y = cut_off(requantized(at, sums, factor, I8, out.zero_point), "proj_clip", at.y)
         return [y, after, y]
 
-    # the kernel takes what it projects to have the zero point with the other sign
-    zero = hidden.zero_point if of[PROJECTION] is None else -hidden.zero_point
-    gates = range(of[WEIGHTS] is None, 4)
-    rows = at.apply("cvm.reshape", x, target_shape=(-1, width))
-    each = [product(rows, at.x, WEIGHTS + k, I16, of[BIASES + k]) for k in gates]
-    each = [at.apply("cvm.reshape", v, target_shape=(steps, batch, -1)) for v in each]
-    states = [at.apply("cvm.reshape", at.node(v), target_shape=(batch, -1)) for v in of[OUTPUT : CELL + 1]]
-    *last, y = iterated(at, states, each, step, steps)
+    def reshape(x: Node, *shape: int) -> Node:
+        return at.apply("cvm.reshape", x, target_shape=shape)
+
+    gates, rows = range(of[WEIGHTS] is None, 4), reshape(x, steps * batch, -1)
+    each = [reshape(product(rows, at.x, WEIGHTS + k, I16, of[BIASES + k]), steps, batch, -1) for k in gates]
+    *last, y = iterated(at, [reshape(at.node(of[n]), batch, -1) for n in (OUTPUT, CELL)], each, step, steps)
     for n, state in zip((OUTPUT, CELL), last, strict=True):
-        found = at.apply("cvm.reshape", state, target_shape=at.input(n).shape)
-        at.values[at.node_proto.input[n]] = found
+        at.values[at.node_proto.input[n]] = reshape(state, *at.input(n).shape)
     return y if at["time_major"] else y.dimshuffle((1, 0, 2))
 
 
