@@ -183,10 +183,8 @@ graph @main {
 
 def initial_value(initial: Elements | None, type: Type) -> np.ndarray:
     """The value of a field, sensor or actuator after a reset."""
-    shape = type.array_shape
-    if initial is None:
-        return np.zeros(shape, type.element.dtype)  # type: ignore[arg-type]
-    return np.array(np.broadcast_to(initial.data.array, shape))  # type: ignore[arg-type]
+    value = np.zeros((), type.element.dtype) if initial is None else initial.data.array
+    return np.broadcast_to(value, type.array_shape)  # type: ignore[arg-type]
 
 
 def warnings(graph: Graph) -> list[Diagnostic]:

@@ -16,8 +16,9 @@ import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.compilation_context import compiling
-from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
+from ...dialect.ir.limits import LIMITS, excess
 from ...dialect.notation.printer import kernels_text
 from ...dialect.program.function import Function, Graph
 from ...dialect.program.module import Module
@@ -51,6 +52,8 @@ class CompiledGraph:
         self.options = options
         with compiling():
             self.clockwork = split_step_and_observe(module, graph)
+        if (needed := sum(s.initial.nbytes for s in self.clockwork.states)) > LIMITS.get().memory:
+            raise TargetError(Diagnostic(excess("memory", needed), graph.span, "limit.memory"))
         self._states = {s.name: s for s in self.clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
         self._stepper: Stepper | None = None

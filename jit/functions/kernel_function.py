@@ -17,6 +17,7 @@ from ...dialect.notation.plan import Plan
 from ...dialect.notation.printer import kernels_text
 from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
+from ...lowering.analysis.verify_kernel import check_kernel
 from ...lowering.loops.sanitize import sanitize
 from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
@@ -37,7 +38,9 @@ class KernelFunction(NativeFunction):
     def __init__(self, plan: Plan, options: CompileOptions = DEFAULT) -> None:
         if not options.optimize:
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
-        self.plan = place_buffers(run_passes((sanitize,), plan, Context()) if options.sanitize else plan)
+        if options.sanitize or any(map(check_kernel, plan.all_kernels)):  # accesses that nothing else proves or checks
+            plan = run_passes((sanitize,), plan, Context())
+        self.plan = place_buffers(plan)
         values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*plan.arguments, *plan.results)}
         head = Function(plan.name, tuple(values[t] for t in plan.arguments), (), tuple(values[t] for t in plan.results))
         CompiledFunction.__init__(self, Module({plan.name: head}), head, options)

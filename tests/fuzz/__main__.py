@@ -62,7 +62,7 @@ def attack(name: str, seconds: float, options: argparse.Namespace) -> int:
             command = [sys.executable, "-m", "tests.fuzz", "--attack", name, "--inside", str(work), "--seed", str(seed)]
             command += ["--seconds", str(min(left, CHILD)), "--times", str(options.times - done)]
             command += ["--coverage"] * options.coverage
-            known = {**os.environ, "CVM_CACHE_DIR": str(Path(folder) / "cache")}
+            known = {**os.environ, "CVM_CACHE_DIR": str(Path(folder) / "cache") if name == "cache" else ""}
             work.write_bytes(bytes(8))
             ended = subprocess.run(command, cwd=ROOT, env=known)
             found = work.read_bytes()

@@ -42,7 +42,7 @@ class ChainedProgram:
         self.values: list[Value] = []
         self.open = self.random.random() < 0.3
         names = sorted(SAMPLES)
-        for _ in range(int(self.random.integers(1, 12))):
+        for _ in range(int(self.random.integers(1, 8))):
             for attempt in range(ATTEMPTS):
                 if self.operation(str(self.random.choice(names)), chained=attempt < ATTEMPTS - 1):
                     break

@@ -1,6 +1,6 @@
 """Random typed programs of all dialects, derivatives and clocked programs among them, on one target against the reference.
 
-On the cpu a program is compiled without optimization and for vectors of 16, 32 or 64 bytes, with one thread or two.
+On the cpu a program is compiled for vectors of 16, 32 or 64 bytes, with one thread or two, and one in eight without optimization.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+from cvm.dialect.program.function import Function
 from cvm.dialect.program.module import Module
 from hypothesis import HealthCheck, given, settings
 from outcomes import arguments, assert_same, outcome
@@ -50,23 +51,52 @@ def drawn(data: bytes, target: str, number: int) -> None:
 
 
 def same(module: Module, name: str, arrays: list[np.ndarray], target: str, number: int) -> None:
-    """A function's results, by the target and without optimization; integers by the reference, too."""
-    wanted = outcome(module, name, arrays, "cpu", 0)
-    if target != "cpu":
-        assert_same(outcome(module, name, arrays, target, 2), wanted, str(module))
-        return
-    defined = outcome(module, name, arrays, "reference", 2)
-    assert len(defined) == len(wanted), f"{defined} by the reference, {wanted}\n{module}"
-    exact = [(w, d) for w, d in zip(wanted, defined, strict=True) if np.asarray(d).dtype.kind not in "fc"]
-    assert_same([w for w, _ in exact], [d for _, d in exact], str(module))
-    processor = PROCESSORS[number % len(PROCESSORS)]
+    """A function's results: integers that no float reaches are the reference's, and others those of unoptimized code.
+
+    Unoptimized code adds floats in the order of their indices; where that rounds otherwise, vectors of another width must
+    give the same bits.
+    """
+    processors = [p for p in PROCESSORS if supported(p)] if target == "cpu" else [None]
+    processor = processors[number % len(processors)]
     threads = cvm.get_num_threads()
     cvm.set_num_threads(1 + number // len(PROCESSORS) % 2)
     try:
-        if supported(processor):
-            assert_same(outcome(module, name, arrays, "cpu", 2, processor), wanted, f"{processor}\n{module}")
+        found = outcome(module, name, arrays, target, 2, processor)
+        text = f"{processor}\n{module}"
+        wanted = outcome(module, name, arrays, "reference", 2)
+        assert len(found) == len(wanted), f"{wanted} by the reference, {found}\n{text}"
+        rounded = reached_by_floats(module.functions[name])
+        exact = [
+            n
+            for n, w in enumerate(wanted)
+            if isinstance(w, str) or not (rounded[n] if n < len(rounded) else any(rounded))
+        ]
+        assert_same([found[n] for n in exact], [wanted[n] for n in exact], text)
+        if number % 8 and all(map(identical, found, wanted)):
+            return
+        wanted = outcome(module, name, arrays, "cpu", 0)
+        if target == "cpu" and not all(map(identical, found, wanted)):
+            for f, w in zip(found, wanted, strict=True):
+                tolerance = 64 * np.finfo(w.dtype).eps * max(1, w.size) if np.asarray(w).dtype.kind in "fc" else 0
+                np.testing.assert_allclose(f, w, tolerance, tolerance, err_msg=text)
+            wanted = outcome(module, name, arrays, "cpu", 2, processors[number % len(processors) - 1])
+        assert_same(found, wanted, text)
     finally:
         cvm.set_num_threads(threads)
+
+
+def reached_by_floats(function: Function) -> list[bool]:
+    """Of each result, whether a float has part in it, which may be rounded otherwise by the reference."""
+    reached = {a for a in function.arguments if a.known_type.element.kind in ("float", "complex")}
+    for o in function.operations:
+        made = any(v.known_type.element.kind in ("float", "complex") for v in o.results)
+        if made or any(v in reached for _, v in o.operator.operands()):
+            reached.update(o.results)
+    return [v in reached for v in function.results]
+
+
+def identical(one: object, other: object) -> bool:
+    return type(one) is type(other) and np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind in "fc")  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def supported(processor: str) -> bool:

@@ -70,6 +70,15 @@ def test_the_workspace_counts(tmp_path):
         f(np.ones((64, 64), np.float32))
 
 
+@pytest.mark.parametrize("shape", ["[100]", "[2147483647, 500]"])
+def test_the_state_of_a_clocked_program_counts(shape):
+    text = f'graph @main {{ %c = cog.field "c" : !cog.field<{shape}, f32> cog.feedback %c, %c }}'
+    with cvm.limits(memory=399), pytest.raises(cvm.TargetError, match=r"\d+ bytes .* but the limit memory is 399"):
+        cvm.compile(text)
+    with cvm.limits(memory=400 if shape == "[100]" else 2**42):
+        cvm.compile(text)
+
+
 def test_constants_in_files(tmp_path):
     np.savez(tmp_path / "c.npz", a=np.zeros(100, np.int32), b=np.zeros(100, np.int32))
     text = 'func @main() { %a = const file("c.npz", "a") : tensor<100xi32> %b = const file("c.npz", "b") : tensor<100xi32> return %a, %b }'

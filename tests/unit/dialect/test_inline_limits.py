@@ -54,7 +54,7 @@ def test_memory_that_does_not_suffice(target: str, size: str) -> None:
     f = cvm.compile(text, target=target)
     a = np.zeros((200000, 1), np.int32)
     with pytest.raises(
-        cvm.CallError, match=r"a call takes \d{13} bytes for results and workspace, but the limit memory is"
+        cvm.CallError, match=r"\d{13} bytes are needed for results and workspace, or state, but the limit memory is"
     ):
         f(a, a.T)
     with cvm.limits(memory=1 << 60):
