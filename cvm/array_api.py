@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cvm.dialect.ir.diagnostics import Error
 from cvm.dialect.ir.types import F16, F32, F64
 
 from . import trace
 from .numpy_or_dali_ufuncs import common
-from .trace import TracedArray, apply, element_of, fail, into, tracer_of, ufunc_of_trace
+from .trace import TracedArray, apply, element_of, fail, fail_unknown, into, tracer_of, ufunc_of_trace
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
@@ -29,7 +30,8 @@ SUBSCRIPTS = "subscripts are integers, slices, ..., None and arrays of integers"
 def whole_number(value: Any, what: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
         return int(value)
-    fail(f"{what} is an integer, got {value!r}")
+    message = f"{what} is an integer, got {value!r}"
+    fail_unknown(value, message) if isinstance(value, TracedArray) else fail(message)
 
 
 def whole_axis(axis: Any, rank: int) -> int:
@@ -229,9 +231,9 @@ def flip(x: Any, axis: Axes = None) -> Any:
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     x = ravel(x) if axis is None else x
     at = whole_axis(axis or 0, x.ndim)
+    if isinstance(repeats, TracedArray):
+        fail_unknown(repeats, "repeats are known while compiling, since the size of the result depends on them")
     if np.ndim(repeats) or repeats == 0:
-        if isinstance(repeats, TracedArray):
-            fail("repeats are known while compiling, since the size of the result depends on them")
         return subscript(x, (slice(None),) * at + (np.repeat(np.arange(x.shape[at]), repeats),))
     return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=at)
 
@@ -282,9 +284,8 @@ def subscript(x: Any, key: Any) -> Any:
 def _by_arrays(x: Any, parts: list[Any], side_by_side: bool) -> Any:
     """NumPy's advanced indexing by integers: slices come first, then elements at the places that arrays give together."""
     over = tuple(n for n, p in enumerate(parts) if p is not None and not isinstance(p, slice))
-    places = [_places(parts[n]) for n in over]
     sliced = subscript(x, tuple(slice(None) if n in over else p for n, p in enumerate(parts)))
-    arrays = [x.tracer.array(p) for p in places]
+    arrays = [x.tracer.array(_places(parts[n], sliced.shape[n])) for n in over]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
     except (ValueError, TypeError):
@@ -297,14 +298,16 @@ def _by_arrays(x: Any, parts: list[Any], side_by_side: bool) -> Any:
     return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
 
 
-def _places(part: Any) -> Any:
+def _places(part: Any, size: Any) -> Any:
     if isinstance(part, TracedArray) and part.dtype == np.bool_:
         fail("the number of elements that a traced mask chooses is not known while compiling: use np.where")
     if not isinstance(part, TracedArray):
         part = np.asarray(part)
         if part.dtype == np.bool_:
-            if part.ndim != 1:
-                fail("a mask that is known while compiling has one dimension, or use np.where")
+            if part.shape != (size,):
+                fail(
+                    f"a mask that is known while compiling has the size of its axis, {size}, got the shape {part.shape}"
+                )
             part = np.flatnonzero(part)
     if part.dtype.kind not in "iu":
         fail(f"{SUBSCRIPTS}, got {_kind(part)} of {part.dtype}")
@@ -352,7 +355,8 @@ def _kind(part: Any) -> str:
 def matmul(x: Any, y: Any) -> Any:
     """NumPy's product of matrices, vectors and stacks of them, summed in the elements' type (f16 in f32)."""
     a, b = _of_one_type((x, y), "matmul")
-    element = a.type.element
+    if (element := a.type.element) is F16 and not by_dali(a):  # products are not rounded either
+        return astype(matmul(astype(a, F32), astype(b, F32)), F16)
     if not a.ndim or not b.ndim:
         fail(f"np.matmul multiplies matrices and vectors of numbers, got {a.type} and {b.type}")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
@@ -373,6 +377,10 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     low, high = a_min if min is None else min, a_max if max is None else max
     if by_dali(x) and low is not None and high is not None:
         return apply("dali.clamp", x, low, high)
+    if isinstance(x, TracedArray) and x.type.element.is_integer:  # a bound that all integers of the type keep
+        least, most = x.type.element.limits
+        low = None if type(low) is int and low <= least else low
+        high = None if type(high) is int and high >= most else high
     if low is not None:
         x = maximum(x, low)
     return x if high is None else minimum(x, high)
@@ -394,12 +402,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     truth = condition if isinstance(condition, TracedArray) else np.asarray(condition, np.bool_)
     if isinstance(truth, TracedArray) and truth.dtype != np.bool_:
         truth = ufunc_of_trace("not_equal", truth, 0)
-    if tracer_of((x, y)) is None:
-        dtype = np.result_type(x, y)
-        x, y = np.asarray(x, dtype), np.asarray(y, dtype)
-    else:
-        x, y = common((x, y))
-    return apply("numpy.elementwise", truth, x, y, ufunc="where")
+    return apply("numpy.elementwise", truth, *common((x, y)), ufunc="where")
 
 
 def square(x: Any) -> Any:
@@ -453,8 +456,11 @@ UFUNC_REDUCTIONS = {
 }  # fmt: skip
 
 
-def _reduced(name: str, x: Any, axis: Axes = 0, keepdims: bool = False) -> Any:
-    return REDUCTIONS[name](x, axis, keepdims=keepdims)
+def _reduced(
+    name: str, x: Any, axis: Axes = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Any:
+    options = {"dtype": dtype, "initial": initial, "where": where}
+    return REDUCTIONS[name](x, axis, keepdims=keepdims, **{n: v for n, v in options.items() if v is not None})
 
 
 MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's that do not change what is computed
@@ -473,7 +479,12 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             signature(function).bind(*given, **options)
         except TypeError as e:
             fail(f"{name} of a traced array: {e}; it takes {words}")
-        found = function(*given, **options)
+        try:
+            found = function(*given, **options)
+        except Error:
+            raise
+        except (ArithmeticError, IndexError, TypeError, ValueError) as e:
+            fail(f"{name} of a traced array: {e}")  # as NumPy says of what is known while compiling
         return found if out is None else into(out, found)
 
     return call

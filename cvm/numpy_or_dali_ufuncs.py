@@ -67,6 +67,8 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     tracer, inputs, dtypes = loop_of(name, inputs)
     if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
         return decided
+    if name == "power" and type(y := inputs[1]) in (int, float) and y in trace.POWERS and dtypes[0].char in "fd":
+        return by_numpy(trace.POWERS[y], [converted(tracer, inputs[0], dtypes[0])])
     # weak operands in the loop's types, and strong ones too where the operator would choose another loop
     operands = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]
     loop = ufuncs()[name].loop(tuple(x.type.element for x in operands))
@@ -120,8 +122,11 @@ def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
     return TracedArray(tracer, Literal(number, type_, caller(), explicit=type_ != literal_type("numpy", number)))
 
 
-def common(inputs: Sequence[Any]) -> list[TracedArray]:
-    """The operands in the type that NumPy's promotion gives all of them."""
+def common(inputs: Sequence[Any]) -> list[Any]:
+    """The operands in the type that NumPy's promotion gives all of them; NumPy's arrays where none is traced."""
+    if tracer_of(inputs) is None:
+        given = [x if type(x) in PYTHON_NUMBERS else np.asarray(x) for x in inputs]
+        return [np.asarray(x, np.result_type(*given)) for x in given]
     tracer, inputs = known(inputs)
     examples = {int: 0, float: 0.0, complex: 0j}
     try:

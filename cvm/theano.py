@@ -3,6 +3,7 @@
 Scalar operations have Theano's names; operands broadcast along dimensions that are known to be 1.
 """
 
+from functools import partial
 from typing import Any
 
 from cvm.dialect.spec.op import OPERATORS
@@ -10,20 +11,6 @@ from cvm.dialect.theano.scalar_op import SCALAR_OPS
 
 from .operator_functions import OperatorFunction
 from .trace import TracedArray, apply
-
-
-class ScalarFunction:
-    """A scalar operation of Theano, element by element."""
-
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-        self.__doc__ = SCALAR_OPS[name].doc
-
-    def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        return apply("theano.elemwise", *operands, scalar_op=self.__name__, **attributes)
-
-    def __repr__(self) -> str:
-        return f"<scalar operation {self.__name__}>"
 
 
 def dimshuffle(x: Any, *new_order: int | str) -> Any:
@@ -38,7 +25,7 @@ def dot(x: TracedArray, y: TracedArray) -> Any:
 
 def __getattr__(name: str) -> Any:
     if name in SCALAR_OPS:
-        return ScalarFunction(name)
+        return partial(OperatorFunction("theano.elemwise"), scalar_op=name)
     if f"theano.{name}" in OPERATORS:
         return OperatorFunction(f"theano.{name}")
     raise AttributeError(f"the theano dialect has no operator or scalar operation {name}")

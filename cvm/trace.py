@@ -31,6 +31,7 @@ from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
 RULES = ("numpy", "dali")
+POWERS = {2: "square", -1: "reciprocal", 0.5: "sqrt"}  # ufuncs that NumPy takes for an exponent that is one number
 PYTHON_NUMBERS = (int, float, complex)
 _running = threading.local()
 
@@ -139,6 +140,21 @@ class Tracer:
 
 def fail(message: str, span: Span | None = None) -> NoReturn:
     raise TraceError(Diagnostic(message, span or caller(), "trace"))
+
+
+def fail_unknown(x: TracedArray, why: str) -> NoReturn:
+    """Raise for a value that is needed while compiling; where it depends on numbers alone, their names are those to make static."""
+    made = {r: operation.operator for operation in x.tracer.operations for r in operation.results}
+    behind = [x.value]
+    for value in behind:  # which grows
+        behind += [v for _, v in made[value].operands() if v not in behind] if value in made else []
+    values = [v for v in behind if v not in made and not isinstance(v, Literal)]
+    if not values or any(v not in x.tracer.arguments or v.known_type.array_shape for v in values):
+        fail(why)
+    names = sorted({v.name for v in values})
+    error = TraceError(Diagnostic(f"{why}, or give cvm.compile static_argnames={names}", caller(), "trace"))
+    error.static_names = frozenset(names)
+    raise error
 
 
 _sources: dict[str, Source] = {}
@@ -332,13 +348,15 @@ class TracedArray:
         return f"<traced {self.type}>"
 
     def __len__(self) -> int:
-        if not self.shape or not isinstance(self.shape[0], int):
+        if not self.shape:
+            self._number()
+        if not isinstance(self.shape[0], int):
             fail("the length of this array is not known while compiling")
         return self.shape[0]
 
     def __bool__(self) -> bool:
         why = "the elements of an array are not known while compiling, so Python cannot branch on them"
-        fail(f"{why}: use cvm.where(condition, a, b)")
+        fail_unknown(self, f"{why}: use np.where(condition, a, b)")
 
     def __iter__(self) -> Any:
         return (self[n] for n in range(len(self)))  # type: ignore[index]
@@ -371,7 +389,7 @@ class TracedArray:
 
     def _number(self) -> NoReturn:
         why = "so they cannot become Python numbers, nor elements of NumPy's arrays: make those of traced ones"
-        fail(f"the elements of an array are not known while compiling, {why}, as by np.zeros_like")
+        fail_unknown(self, f"the elements of an array are not known while compiling, {why}, as by np.zeros_like")
 
     __int__ = __float__ = __index__ = __complex__ = _number
 
@@ -383,9 +401,12 @@ class TracedArray:
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         how = "use cvm's functions or NumPy's ufuncs on it, and use np.stack for several of them"
-        fail(f"NumPy cannot compute with an array that is not known while compiling; {how}")
+        fail_unknown(self, f"NumPy cannot compute with an array that is not known while compiling; {how}")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "outer":
+            a, b = (x if isinstance(x, TracedArray) else np.asarray(x) for x in inputs)
+            return ufunc(np.expand_dims(a, tuple(range(a.ndim, a.ndim + b.ndim))), b, **options)
         if method != "__call__":
             return _function(f"{ufunc.__name__}.{method}")(*inputs, **options)
         out, dtype, mask = (options.pop(name, None) for name in ("out", "dtype", "where"))
@@ -435,12 +456,8 @@ def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
 
 def _power(x: TracedArray, y: Any) -> Any:
     """`x**y` as NumPy's arrays compute it, some powers by other ufuncs."""
-    exact = x.dtype.kind in "fc"
-    if type(y) is int and (y == 2 or (y == -1 and exact)) and x.weak is None:
-        return ufunc_of_trace("square" if y == 2 else "reciprocal", x)
-    if type(y) is float and y == 0.5 and exact:
-        return ufunc_of_trace("sqrt", x)
-    return _operator("power", x, y)
+    simple = type(y) in (int, float) and y in POWERS and (x.dtype.kind in "fc" or (type(y) is int and y == 2))
+    return ufunc_of_trace(POWERS[y], x) if simple and x.weak is None else _operator("power", x, y)
 
 
 def _reflected(self: TracedArray, name: str, other: Any) -> Any:

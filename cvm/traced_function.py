@@ -148,8 +148,7 @@ class TracedFunction(Generic[P, R]):
             if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
                 return self.function(*args, **kwargs)
             with DefaultFpEnvironment():
-                structure, arrays = self._flatten(args, kwargs)
-                compiled, form = self._compiled(structure, arrays)
+                structure, arrays, compiled, form = self._prepared(args, kwargs)
             answer = _result(compiled, form, arrays, out, (args, kwargs))
             if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
                 self._call_directly(compiled, form, [part for _, part in structure])
@@ -180,8 +179,7 @@ class TracedFunction(Generic[P, R]):
         """
         results = []
         for sample in samples_of(samples):
-            structure, arrays = self._flatten(sample, {})
-            compiled, form = self._compiled(structure, arrays, unknown=True)
+            _, arrays, compiled, form = self._prepared(sample, {}, unknown=True)
             results.append(_result(compiled, form, arrays, None, sample))
         return results
 
@@ -195,8 +193,7 @@ class TracedFunction(Generic[P, R]):
 
     def trace(self, *args: Any, **kwargs: Any) -> Module:
         """The program for these arguments, without running it."""
-        structure, arrays = self._flatten(args, kwargs)
-        return self._compiled(structure, arrays)[0].module
+        return self._prepared(args, kwargs)[2].module
 
     def _latest(self) -> CompiledFunction:
         if self._last is None:
@@ -208,6 +205,19 @@ class TracedFunction(Generic[P, R]):
         leaf, fixed = partial(argument_leaf, arrays, self.rules == "numpy"), self._static
         given = self._bind(args, kwargs).items()
         return tuple([(n, static(v, n) if n in fixed else flatten(v, leaf, n)) for n, v in given]), arrays
+
+    def _prepared(
+        self, args: Any, kwargs: Any, unknown: bool = False
+    ) -> tuple[Any, list[np.ndarray], CompiledFunction, Any]:
+        """The structure of a call, its arrays, and the function for them. Numbers with defaults are static once one has to be known."""
+        structure, arrays = self._flatten(args, kwargs)
+        try:
+            return structure, arrays, *self._compiled(structure, arrays, unknown)
+        except TraceError as e:
+            if not e.static_names or not e.static_names <= self._defaults.keys():
+                raise
+            self._static |= e.static_names
+        return self._prepared(args, kwargs, unknown)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of each parameter."""
@@ -303,7 +313,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         found = inspect.signature(function)
     except (TypeError, ValueError) as e:
         raise TraceError(f"expected a Python function that says what it takes: {e}") from None
-    if isinstance(function, np.ufunc):  # arrays alone: the rest says how NumPy goes about it
+    if isinstance(getattr(function, "func", function), np.ufunc):  # arrays alone: the rest says how NumPy goes about it
         return found.replace(parameters=[p for p in found.parameters.values() if p.default is p.empty])
     return found
 

@@ -34,6 +34,6 @@ NUMPY_FUNCTIONS |= {n: _refusal(n, reason) for n, reason in REFUSED.items()}
 for _name in METHODS:
     setattr(TracedArray, _name, checked(_name, ARRAY_FUNCTIONS[_name]))
 for _name in ("conj", "conjugate"):
-    setattr(TracedArray, _name, lambda x: ufunc_of_trace("conjugate", x))
+    setattr(TracedArray, _name, lambda x: ufunc_of_trace("conjugate", x) if x.dtype.kind == "c" else x)
 for _name in ("real", "imag"):
     setattr(TracedArray, _name, property(ARRAY_FUNCTIONS[_name]))

@@ -17,12 +17,18 @@ from .table import ARRAY_FUNCTIONS, arrays_of, known_size, numpy_function
 @numpy_function
 def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
     x, at = arrays_of(x, indices)
-    if mode not in ("raise", "clip", "wrap"):
-        fail(f"np.take has the modes raise, clip and wrap, got {mode!r}")
     x = np.ravel(x) if axis is None else x
     along = whole_axis(axis or 0, x.ndim)
-    at, mode = (as_index(at) % known_size(x, along), "clip") if mode == "wrap" else (as_index(at), mode)
-    return apply("builtin.gather", x, [at], axes=(along,), mode=mode)
+    at = _numbers("np.take", at, x.shape[along], mode)
+    return apply("builtin.gather", x, [at], axes=(along,), mode=mode if mode == "raise" else "clip")
+
+
+def _numbers(name: str, at: TracedArray, size: Any, mode: str) -> Any:
+    """The numbers of elements, brought into range where the mode says so."""
+    if mode not in ("raise", "clip", "wrap") or not np.can_cast(at.dtype, np.int64):
+        fail(f"{name} takes integers, by the modes raise, clip and wrap, got {at.dtype} and {mode!r}")
+    at = astype(at, np.int64)
+    return at if mode == "raise" else at % size if mode == "wrap" else np.clip(at, 0, size - 1)
 
 
 def as_index(x: TracedArray) -> Any:
@@ -79,21 +85,20 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
 @numpy_function
 def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Any:
     """The element of the choice that `a` numbers."""
-    at, *given = arrays_of(a, *choices)
-    if mode != "raise":
-        fail("np.choose has the mode raise here")
+    at, *given = arrays_of(a, *common(choices))
+    at = _numbers("np.choose", at, len(given), mode)
     shape = np.broadcast_shapes(at.shape, *(x.shape for x in given))
-    stacked = concatenate([np.expand_dims(broadcast_to(x, shape), 0) for x in common(given)], 0)
-    at = astype(broadcast_to(at, shape), np.int64)
+    stacked = concatenate([np.expand_dims(broadcast_to(x, shape), 0) for x in given], 0)
+    at = broadcast_to(at, shape)
     places = [where(at < 0, len(given), at), *(apply("builtin.iota_like", at, axis=n) for n in range(len(shape)))]
     return apply("builtin.gather", stacked, places, axes=tuple(range(len(shape) + 1)))
 
 
 @numpy_function
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    found = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        found = where(condition, choice, found)
+    *choices, found = common((*choicelist, default))
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        found = np.where(condition, choice, found)
     return found
 
 

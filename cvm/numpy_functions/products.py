@@ -21,11 +21,19 @@ def outer(a: Any, b: Any) -> Any:
     return np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
 
 
+def _widened(*operands: Any) -> tuple[list[Any], np.dtype]:
+    """The operands in one type, and it; f16 as f32, since products are not rounded before they are summed."""
+    arrays = common(arrays_of(*operands))
+    dtype = arrays[0].dtype
+    return [astype(x, np.float32) for x in arrays] if dtype == np.float16 else arrays, dtype
+
+
 @numpy_function
 def vecdot(a: Any, b: Any, axis: int = -1) -> Any:
-    a, b = arrays_of(a, b)
-    dtype = np.result_type(a.dtype, b.dtype)
-    return np.sum((np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=dtype)
+    (a, b), dtype = _widened(a, b)
+    if not a.ndim or not b.ndim:
+        fail("np.vecdot takes vectors, or stacks of them")
+    return astype(np.sum((np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=a.dtype), dtype)
 
 
 @numpy_function
@@ -105,7 +113,9 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
 @numpy_function
 def einsum(subscripts: str, *operands: Any) -> Any:
     """Each operand is laid out along all indices, products are taken from the left, and what the result lacks is summed."""
-    arrays = common(arrays_of(*operands))
+    if not isinstance(subscripts, str):
+        fail("np.einsum takes its subscripts as a string")
+    arrays, dtype = _widened(*operands)
     text = _without_dots(subscripts.replace(" ", ""), [x.ndim for x in arrays])
     given, arrow, result = text.partition("->")
     terms = given.split(",")
@@ -129,7 +139,7 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         spread.append(np.expand_dims(x, [n for n, c in enumerate(letters) if c not in term]))
     product = reduce(mul, spread)
     summed = tuple(range(len(result), len(letters)))
-    return np.sum(product, axis=summed, dtype=product.dtype) if summed else product
+    return astype(np.sum(product, axis=summed, dtype=product.dtype) if summed else product, dtype)
 
 
 def _without_dots(text: str, ranks: list[int]) -> str:
@@ -151,28 +161,27 @@ def _without_dots(text: str, ranks: list[int]) -> str:
 
 
 def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
-    a, v = common(arrays_of(a, v))
-    n, m = known_size(a, 0), known_size(v, 0)
-    if a.ndim != 1 or v.ndim != 1 or mode not in ("full", "same", "valid") or not n or not m:
+    (a, v), dtype = _widened(a, v)
+    if a.ndim != 1 or v.ndim != 1 or 0 in (*a.shape, *v.shape) or mode not in ("full", "same", "valid"):
         fail("one-dimensional arrays that are not empty are taken, with the modes full, same and valid")
+    n, m = known_size(a, 0), known_size(v, 0)
     kernel = v if flipped or v.dtype.kind != "c" else np.conjugate(v)
     if swapped := m > n:
         a, kernel, n, m = kernel, a, m, n
-    around = {"full": m - 1, "valid": 0, "same": None}[mode]
-    before = around if around is not None else (m - 1) // 2 if not flipped or m % 2 else m // 2 - 1 + (m % 2)
-    after = around if around is not None else m - 1 - before
-    if not flipped and swapped:
-        before, after = after, before
+    before = {"full": m - 1, "same": m // 2, "valid": 0}[mode]
+    after = m - 1 - before if mode == "same" else before
     inside = sliding_window_view(pad(np.ones_like(a, dtype=np.bool_), (before, after)), m)
     products = sliding_window_view(pad(a, (before, after)), m) * (np.flip(kernel) if flipped else kernel)
     found = np.sum(where(inside, products, np.zeros((), a.dtype)), axis=-1, dtype=a.dtype)
-    return np.flip(found) if swapped and not flipped else found
+    return astype(np.flip(found) if swapped and not flipped else found, dtype)
 
 
 @numpy_function
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
     sizes = (window_shape,) if isinstance(window_shape, (int, np.integer)) else tuple(window_shape)
-    over = whole_axes(axis if axis is not None else tuple(range(len(sizes))), x.ndim)
+    over = whole_axes(axis, x.ndim)
+    if len(over) != len(sizes):
+        fail(f"np.sliding_window_view has a size for each of {len(over)} axes, got {len(sizes)}")
     one, none = (1,) * len(sizes), (0,) * len(sizes)
     wide = tuple(whole_number(n, "a window's size") for n in sizes)
     return apply("builtin.windows", x, axes=over, sizes=wide, strides=one, dilations=one, before=none, after=none)

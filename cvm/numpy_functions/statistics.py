@@ -57,14 +57,19 @@ def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool
     return take_along_axis(x, argsort(x, axis), axis)
 
 
-def _scan(scalar_op: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+def _scan(ufunc: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     x = np.ravel(x) if axis is None else x
-    wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" else x.dtype
+    sums = ufunc in ("add", "multiply")
+    wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" and sums else x.dtype
     x = astype(x, wide if dtype is None else dtype)
+    if x.dtype == np.bool_:  # an extreme
+        return astype(_scan(ufunc, astype(x, np.uint8), axis), np.bool_)
+    scalar_op = "mul" if ufunc == "multiply" else ufunc
     return apply("builtin.cumulative", x, axis=whole_axis(axis or 0, x.ndim), scalar_op=scalar_op)
 
 
-ARRAY_FUNCTIONS |= {"cumsum": partial(_scan, "add"), "cumprod": partial(_scan, "mul")}
+ARRAY_FUNCTIONS |= {f"{u}.accumulate": partial(_scan, u, axis=0) for u in ("add", "multiply", "maximum", "minimum")}
+ARRAY_FUNCTIONS |= {"cumsum": partial(_scan, "add"), "cumprod": partial(_scan, "multiply")}
 
 
 @numpy_function

@@ -133,8 +133,11 @@ class Gather(Indexing[T]):
     def element(self: Gather[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
         u, kept = self.parts(d, self.indices[0].rank)
-        at = [k if there is None else Check(there, k, OUTSIDE) for k, there in self.places(u)]
-        return Element(d, self.x[self.with_axes(at, kept)])
+        places = self.places(u)
+        value: Expr = self.x[self.with_axes([k for k, _ in places], kept)]
+        for there in [t for _, t in places if t is not None]:  # outside of the read, whose index may come to nothing
+            value = Check(there, value, OUTSIDE)
+        return Element(d, value)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """Each element of x gets the sum of the cotangents of what was taken from it."""

@@ -168,6 +168,8 @@ class CallError(Error, TypeError):
 class TraceError(Error):
     """A Python function cannot be traced: it does something with an array that depends on its elements."""
 
+    static_names: frozenset[str] = frozenset()  # numbers that are known once the arguments of these names are static
+
 
 class TargetError(Error):
     """The target is unknown, does not support an operation, or lacks a requirement."""

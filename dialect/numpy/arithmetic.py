@@ -6,8 +6,8 @@ import numpy as np
 
 from ..ir.types import F32, F64, I32, I64, UI8, UI64
 from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
-from ..theano.complex_arithmetic import INF, Z, absolute, inv
-from ..theano.complex_functions import power
+from ..theano.complex_arithmetic import INF, Z, absolute, choose, inv, is_inf
+from ..theano.complex_functions import exp, log
 from ..theano.scalar_op import SCALAR_OPS
 from .astype_formula import cast_like_numpy
 from .ufunc_table import Formula, complex_or, row
@@ -57,35 +57,46 @@ def _reciprocal(x: Expr) -> Expr:
     return cast_like_numpy(constant(1.0, F64) / cast(x, F64), x.type)
 
 
-def _complex_power(z: Z, w: Z) -> Z:
-    """Whole powers below 100 by products, others by logarithms."""
-    rest = power(z, w)
-    size = apply("abs", w.re)
-    whole = w.im.eq(0) & apply("trunc", w.re).eq(w.re) & (size < 100.0) & (size > 0.0)
-    whole = whole & ((w.re > 0.0) | z.re.ne(0) | z.im.ne(0))
-    n = cast(select(whole, size, 0.0), I32)
-    product, factor = Z(constant(1, F64), constant(0, F64)), z
+def _complex_power(x: Expr, y: Expr) -> Expr:
+    """Whole powers below 100 by products, others by C's exp(w log z); each step is rounded to the parts' type."""
+    z, w = Z.parts(x), Z.parts(y)
+    part, size = z.re.type, apply("abs", w.re)
+    one, none = Z(_one(z.re), _zero(z.re)), z.re.eq(0) & z.im.eq(0) & (w.re.ne(0) | w.im.ne(0))
+    whole = w.im.eq(0) & apply("trunc", w.re).eq(w.re) & (size < 100.0)
+    n, product, factor = cast(select(whole, size, 0.0), I32), one, z
     for bit in range(7):
-        more, taken = product * factor, (n & (1 << bit)).ne(0)
-        product = Z(select(taken, more.re, product.re), select(taken, more.im, product.im))
+        product = choose((n & (1 << bit)).ne(0), product * factor, product)
         factor = factor * factor
-    under = inv(product)
-    re, im = select(w.re < 0.0, under.re, product.re), select(w.re < 0.0, under.im, product.im)
-    return Z(select(whole, re, rest.re), select(whole, im, rest.im))
+    product = choose(w.re < 0.0, one / product, product)
+    for exponent, few in enumerate((z, z * z, z * (z * z)), 1):  # not begun by 1 z, which is NaN for infinite parts
+        product = choose(w.re.eq(exponent), few, product)
+    rest = exp(_product_of_c(w, log(z.cast(F64)).cast(part)).cast(F64)).cast(part)
+    of_zero = select(w.re > 0.0, 0.0, constant(np.nan, part))
+    return choose(none, Z(of_zero, of_zero), choose(whole, product, rest)).expression(x.type)
+
+
+def _product_of_c(a: Z, b: Z) -> Z:
+    """The product by Annex G of C: of infinite factors it is infinite, where the formula gives NaN in both parts."""
+    found, again = a * b, (_direction(a) * _direction(b)).times(INF)
+    return choose(found.re.ne(found.re) & found.im.ne(found.im) & (is_inf(a) | is_inf(b)), again, found)
+
+
+def _direction(z: Z) -> Z:
+    """The part that is infinite as 1 or -1, beside which the other is 0; NaN becomes 0, too."""
+
+    def of_part(x: Expr) -> Expr:
+        end = select(x < 0.0, constant(-1, x.type), 1.0)
+        return select(apply("abs", x).eq(INF), end, select(is_inf(z) | x.ne(x), _zero(x), x))
+
+    return Z(of_part(z.re), of_part(z.im))
 
 
 def _complex_sign(z: Z) -> Z:
     """z over its magnitude."""
-    size, a, b = absolute(z), apply("abs", z.re), apply("abs", z.im)
-    zero, far = size.eq(0), size.eq(INF)
-
-    def part(x: Expr, other: Expr) -> Expr:
-        one = apply("abs", x).eq(INF)
-        unit = select(x > 0.0, 1.0, constant(-1.0, F64))
-        edge = select(one & other.ne(INF), unit, select(one, constant(np.nan, F64), 0.0))
-        return select(zero, 0.0, select(far, edge, x / select(zero, 1.0, size)))
-
-    return Z(part(z.re, b), part(z.im, a))
+    size, none = absolute(z), constant(np.nan, F64)
+    far = choose(apply("abs", z.re).eq(apply("abs", z.im)), Z(none, none), _direction(z))
+    divisor = select(size.eq(0), 1.0, size)
+    return choose(size.eq(INF), far, choose(size.eq(0), Z(_zero(z.re), _zero(z.re)), Z(z.re / divisor, z.im / divisor)))
 
 
 def _whole(function: str) -> Formula:
@@ -145,9 +156,9 @@ _theano_int_div, _theano_mod = SCALAR_OPS["int_div"].formula, SCALAR_OPS["mod"].
 row("floor_divide", _by_kind(_by_zero_is_zero("floordiv"), _theano_int_div), gradient="int_div")
 row("remainder", _by_kind(_by_zero_is_zero("floormod"), _theano_mod), gradient="mod")
 row("fmod", _by_kind(_by_zero_is_zero("rem"), lambda x, y: apply("rem", x, y)))
-_powers = complex_or(_power, _complex_power)
-row("power", _powers, gradient="pow", ulps=2, takes_complex=True)
-row("float_power", _powers, gradient="pow", ulps=2, takes_complex=True)
+for _name in ("power", "float_power"):
+    row(_name, lambda x, y: (_complex_power if x.type.kind == "complex" else _power)(x, y), gradient="pow", ulps=2,
+        takes_complex=True)  # fmt: skip
 row("sign", complex_or(_sign, _complex_sign), gradient="sgn", takes_complex=True)
 row("reciprocal", complex_or(_reciprocal, inv), gradient="inv", takes_complex=True)
 row("fabs", lambda x: apply("abs", x), gradient="abs_")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import BY_DTYPE, ElementType, TensorType
 from ..spec.op import C, T, Unmet, operator
-from ..theano.dimensions import first_clash, sizes_agree
+from ..theano.dimensions import sizes_agree
 from ..theano.elemwise import Broadcasting
 from ..theano.scalar_op import SCALAR_OPS
 from .arithmetic import NEGATIVE_POWER
@@ -30,12 +30,6 @@ class Elementwise(Broadcasting[T]):
     ufunc: str
     dtype: ElementType | None = None
 
-    symbols = {
-        "operands": lambda o: len(o.xs),
-        "arity": lambda o: o.op.arity,
-        "elements": lambda o: tuple(x.element for x in o.xs),
-        "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
-    }
     constraints = (
         C(1, "ufunc is a universal function of NumPy that has a formula", lambda o: o.ufunc in UFUNCS or o.ufunc in TO_ELEMENT, "ufunc", UFUNCS),
         C(2, "dtype is given for astype and in_range, and only there", lambda o: (o.dtype is None) == (o.ufunc not in TO_ELEMENT)),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..ir.types import F16, F32, F64, I16, I32, I64, ElementType
+from ..ir.types import F16, F32, F64, I16, I32, I64
 from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
 from .ufunc_table import row, row_of_result
 
@@ -14,23 +14,15 @@ def _bits(x: Expr) -> Expr:
     return Bitcast(x, _BITS[x.type])
 
 
-def _float(x: Expr, element: ElementType) -> Expr:
-    return Bitcast(x, element)
-
-
-def _sign_mask(x: Expr) -> int:
-    return _BITS[x.type].limits[0]
-
-
 def _copysign(x: Expr, y: Expr) -> Expr:
-    magnitude, sign = _bits(x) & ~_sign_mask(x), _bits(y) & _sign_mask(y)
-    return _float(magnitude | sign, x.type)
+    sign = _BITS[x.type].limits[0]
+    return Bitcast((_bits(x) & ~sign) | (_bits(y) & sign), x.type)
 
 
 def _nextafter(x: Expr, y: Expr) -> Expr:
     up = (y > x).eq(x > constant(0.0, x.type))  # away from zero
-    step = _float(_bits(x) + select(up, constant(1, _BITS[x.type]), constant(-1, _BITS[x.type])), x.type)
-    least = _copysign(_float(constant(1, _BITS[x.type]), x.type), y)
+    step = Bitcast(_bits(x) + select(up, constant(1, _BITS[x.type]), constant(-1, _BITS[x.type])), x.type)
+    least = _copysign(Bitcast(constant(1, _BITS[x.type]), x.type), y)
     found = select(x.eq(y), x if x.type is F16 else y, select(x.eq(0), least, step))
     return select(x.ne(x) | y.ne(y), x + y, found)
 
@@ -39,7 +31,7 @@ def _spacing(x: Expr) -> Expr:
     if x.type is F16:
         return _spacing_of_f16(x)
     outward = _copysign(constant(np.inf, x.type), x)
-    found = select(x.eq(0), _float(constant(1, _BITS[x.type]), x.type), _nextafter(x, outward) - x)
+    found = select(x.eq(0), Bitcast(constant(1, _BITS[x.type]), x.type), _nextafter(x, outward) - x)
     return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), found)
 
 
@@ -57,7 +49,7 @@ def _spacing_of_f16(x: Expr) -> Expr:
 
 def _power_of_two(n: Expr) -> Expr:
     """2^n as f64, n from -1022 to 1023."""
-    return _float((n + 1023) << 52, F64)
+    return Bitcast((n + 1023) << 52, F64)
 
 
 def _ldexp(x: Expr, n: Expr) -> Expr:
@@ -87,7 +79,7 @@ def _frexp_fraction(x: Expr) -> Expr:
     mantissa, width = _MANTISSA[x.type], x.type.bits
     exponent_mask = ((1 << (width - 1)) - 1) ^ ((1 << mantissa) - 1)
     half = int(np.asarray(0.5, x.type.dtype).view(_BITS[x.type].dtype))
-    return select(ordinary, _float((bits & ~exponent_mask) | half, x.type), x)
+    return select(ordinary, Bitcast((bits & ~exponent_mask) | half, x.type), x)
 
 
 def _frexp_exponent(x: Expr) -> Expr:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import BY_DTYPE, I1, ElementType
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
-from ..theano.complex_arithmetic import INF, Z, is_nan, less_equal
+from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal
 from .astype_formula import cast_like_numpy, truth
 from .ufunc_table import UFUNCS, Ufunc, complex_or, row
 
@@ -37,13 +37,8 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
     return select(x > zero, one, select(x < zero, zero, select(x.eq(zero), at_zero, x)))
 
 
-def _complex_ignoring_nan(a: Z, b: Z, first: Expr) -> Z:
-    chosen = first | is_nan(b)
-    return Z(select(chosen, a.re, b.re), select(chosen, a.im, b.im))
-
-
-_fmax = complex_or(_ignoring_nan("maximum"), lambda a, b: _complex_ignoring_nan(a, b, less_equal(b, a)))
-_fmin = complex_or(_ignoring_nan("minimum"), lambda a, b: _complex_ignoring_nan(a, b, less_equal(a, b)))
+_fmax = complex_or(_ignoring_nan("maximum"), lambda a, b: choose(less_equal(b, a) | is_nan(b), a, b))
+_fmin = complex_or(_ignoring_nan("minimum"), lambda a, b: choose(less_equal(a, b) | is_nan(b), a, b))
 row("fmax", _fmax, gradient="maximum", takes_complex=True)
 row("fmin", _fmin, gradient="minimum", takes_complex=True)
 row("heaviside", _heaviside)

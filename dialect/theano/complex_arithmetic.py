@@ -24,11 +24,19 @@ class Z:
         """The parts of a complex expression, in f64; of a real one, with an imaginary part of 0."""
         if value.type.kind != "complex":
             return Z(cast(value, F64), constant(0, F64))
-        return Z(cast(apply("real", value), F64), cast(apply("imag", value), F64))
+        return Z.parts(value).cast(F64)
+
+    @staticmethod
+    def parts(value: Expr) -> Z:
+        """The parts of a complex expression, in their own type."""
+        return Z(apply("real", value), apply("imag", value))
+
+    def cast(self, part: ElementType) -> Z:
+        return Z(cast(self.re, part), cast(self.im, part))
 
     def expression(self, element: ElementType) -> Expr:
-        part = F32 if element is C64 else F64
-        return apply("complex", cast(self.re, part), cast(self.im, part))
+        parts = self.cast(F32 if element is C64 else F64)
+        return apply("complex", parts.re, parts.im)
 
     def __add__(self, other: Z) -> Z:
         return Z(self.re + other.re, self.im + other.im)
@@ -73,6 +81,10 @@ def f(name: str, *operands: Expr) -> Expr:
     return apply(name, *operands)
 
 
+def choose(first: Expr, a: Z, b: Z) -> Z:
+    return Z(select(first, a.re, b.re), select(first, a.im, b.im))
+
+
 def absolute(z: Z) -> Expr:
     x, y = f("abs", z.re), f("abs", z.im)
     large, small = select(x > y, x, y), select(x > y, y, x)
@@ -114,10 +126,8 @@ def is_inf(z: Z) -> Expr:
 
 
 def maximum(a: Z, b: Z) -> Z:
-    first = less_equal(b, a) | is_nan(a)
-    return Z(select(first, a.re, b.re), select(first, a.im, b.im))
+    return choose(less_equal(b, a) | is_nan(a), a, b)
 
 
 def minimum(a: Z, b: Z) -> Z:
-    first = less_equal(a, b) | is_nan(a)
-    return Z(select(first, a.re, b.re), select(first, a.im, b.im))
+    return choose(less_equal(a, b) | is_nan(a), a, b)

@@ -26,6 +26,12 @@ class Broadcasting(Operator[T]):
     xs: tuple[T, ...]
 
     op: ClassVar[Any]  # the row of a table that the operator applies
+    symbols = {
+        "operands": lambda o: len(o.xs),
+        "arity": lambda o: o.op.arity,
+        "elements": lambda o: tuple(x.element for x in o.xs),
+        "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
+    }
 
     def shape(self: Any) -> tuple[Dim, ...]:
         return tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
@@ -53,11 +59,8 @@ class Elemwise(Broadcasting[T]):
     dtype: ElementType | None = None
 
     symbols = {
-        "operands": lambda o: len(o.xs),
-        "arity": lambda o: o.op.arity,
-        "elements": lambda o: tuple(x.element for x in o.xs),
+        **Broadcasting.symbols,
         "wanted": lambda o: o.op.wanted,
-        "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
         "result": lambda o: o.infer(),
         "target": lambda o: o.xs[o.target],
     }

@@ -54,6 +54,7 @@ class CompiledFunction:
         """Set the signature: the function, possibly without operations, which results overwrite which arguments, and how
         many results the caller sees."""
         self.head = head
+        self.__doc__ = f"The function @{head.name}, compiled for {self.target}."  # for `help`, beside its `repr`
         self.limits = LIMITS.get()
         self.returned = returned
         self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))

@@ -248,7 +248,7 @@ def nothing(x):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (branch, "use cvm.where"),
+        (branch, "use np.where"),
         (number, "cannot become Python numbers"),
         (text, "expected an array or a number, got str"),
         (nothing, "returns no array"),

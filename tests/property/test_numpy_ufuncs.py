@@ -138,6 +138,38 @@ def test_formulas_give_what_numpy_gives(a: str, b: str, target: str) -> None:
         assert not wrong.size, f"np.{row.name}: operands, found and wanted: {shown}"
 
 
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+def test_complex_powers(element: str) -> None:
+    """Whole exponents below 100 bit for bit; others near, and infinite or NaN where NumPy's are."""
+    dtype = ELEMENT_TYPES[element].dtype
+    part = np.finfo(dtype)
+    huge, tiny = float(part.max), float(part.tiny)
+    parts = (0.0, -0.0, 1.0, -1.0, 0.1, 2.0, -2.5, 77.7, 1e10, huge**0.5, huge, tiny**0.5, np.inf, -np.inf, np.nan)
+    bases = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    whole = np.array([*range(-99, 100, 11), -3, -2, -1, 0, 1, 2, 3, 4, 5], dtype)
+    others = [
+        complex(a, b) for a in (-2, -0.5, 0, 1, 3.5, np.inf, -np.inf, np.nan) for b in (-1, 1e-3, 2, np.inf, np.nan)
+    ]
+    power = cvm.compile(np.power, rules="numpy")
+    for exponents, exact in ((whole, True), (np.array([*others, 0.5, 1.5, 1e3, 100], dtype), False)):
+        z, w = (a.ravel() for a in np.meshgrid(bases, exponents))
+        found = power(z, w)
+        with np.errstate(all="ignore"):
+            wanted = np.power(z, w)
+            error = np.abs(found.astype(np.clongdouble) - wanted)
+            scale = 1 + np.abs(w.astype(np.clongdouble) * np.log(z.astype(np.clongdouble)))
+            bound = 16 * scale * part.eps * np.abs(wanted.astype(np.clongdouble)) + part.smallest_subnormal
+            near = (found == wanted) | (error <= bound)
+        for got, want in ((found.real, wanted.real), (found.imag, wanted.imag)):
+            if exact:
+                np.testing.assert_array_equal(got, want, strict=True)
+            else:
+                finite = np.isfinite(wanted)
+                np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+                np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+                assert near[finite].all(), (z[finite & ~near][:3], w[finite & ~near][:3])
+
+
 BINARY = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.and_, operator.or_,
     operator.xor, operator.lshift, operator.rshift, operator.eq, operator.ne, operator.lt, operator.ge,

@@ -17,6 +17,8 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
+from numpy_forms import FORMS  # noqa: E402
+
 import cvm  # noqa: E402
 
 TYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -256,6 +258,13 @@ def of_functions(plain: bool) -> Iterator[Expression]:
                 yield Expression(f"{name}[{n}]({t})", f, (x,), 64 if name in SUMMED else 0, name in SUMMED)
 
 
+def of_forms(plain: bool) -> Iterator[Expression]:
+    for t in ("?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", "c8"):
+        x = values(t, 7, plain, (4, 6))
+        for form in FORMS:
+            yield Expression(f"{form} ({t})", eval(f"lambda x: {form}", {"np": np}), (x,), 64, True)
+
+
 def leaves(found: Any) -> list[np.ndarray]:
     return [a for f in found for a in leaves(f)] if isinstance(found, (tuple, list)) else [np.asarray(found)]
 
@@ -286,7 +295,7 @@ def _near(e: Expression, found: np.ndarray, wanted: np.ndarray) -> Any:
 
 
 def expressions(plain: bool) -> list[Expression]:
-    return [*of_ufuncs(plain), *of_functions(plain)]
+    return [*of_ufuncs(plain), *of_functions(plain), *of_forms(plain)]
 
 
 def judge(list_: Sequence[Expression], target: str = "cpu") -> dict[str, str]:
@@ -299,7 +308,7 @@ def judge(list_: Sequence[Expression], target: str = "cpu") -> dict[str, str]:
             warnings.simplefilter("ignore")
             try:
                 wanted = e.function(*e.arguments)
-            except (TypeError, ValueError, OverflowError, IndexError, np.linalg.LinAlgError):
+            except (ArithmeticError, AttributeError, TypeError, ValueError, IndexError, np.linalg.LinAlgError):
                 found[e.name] = "numpy refuses" if refusal or _fails(e, target) else "different: NumPy refuses it"
                 continue
         if refusal:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy_expressions
+import numpy_forms
 import pytest
 
 import cvm
@@ -111,7 +112,8 @@ def test_histogram_of_known_edges() -> None:
 
 def test_every_function_is_tested() -> None:
     """Here, among the forms of calls, or in the list of expressions, which has all ufuncs."""
-    files = (__file__, Path(__file__).with_name("test_numpy_call_forms.py"), numpy_expressions.__file__)
+    lists = numpy_expressions.__file__, numpy_forms.__file__
+    files = (__file__, Path(__file__).with_name("test_numpy_call_forms.py"), *lists)
     text = "".join(Path(file).read_text("utf-8") for file in files)
     assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)]
 
@@ -119,6 +121,9 @@ def test_every_function_is_tested() -> None:
 def test_bincount_of_a_known_size() -> None:
     x = np.array([3, 0, 3, 1], "u1")
     assert cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(x).tolist() == [1, 1, 0, 2, 0]
+    one = cvm.compile(lambda x: np.take(x, 7), rules="numpy")
+    with pytest.raises(cvm.CallError, match="an index is outside of its axis"):
+        one(np.ones(1))  # whose only element is read at 0, whatever the index
     for wrong in (np.array([5, 0]), np.array([-1, 0])):
         with pytest.raises(cvm.Error, match="an index is outside of its axis"):
             cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(wrong)

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import json
 import os
+import pydoc
 import re
 import shutil
 import subprocess
@@ -106,4 +107,6 @@ def test_signatures_are_those_of_the_function_and_the_program() -> None:
     g = cvm.compile("func @main(%x: tensor<3xi32>, %1: tensor<i32>) { return %x }")
     assert str(inspect.signature(g)) == "(x0: 'tensor<3xi32>', x1: 'tensor<i32>', /, *, out=None)"
     h = cvm.compile("func @main(%x: tensor<3xi32>) { return %x }")
+    shown = pydoc.plain(pydoc.render_doc(h)).partition("\n")[2]
+    assert "@main(tensor<3xi32>) on cpu" in shown and "_" not in shown  # a class has private attributes
     assert str(inspect.signature(h)) == "(x: 'tensor<3xi32>', *, out=None)"
