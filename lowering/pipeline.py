@@ -21,8 +21,8 @@ from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
 from .formulas.simplify_with_ranges import simplify_with_ranges
 from .gpu.block_reduce import block_reduce
-from .gpu.delinearize_groups import delinearize_groups
 from .gpu.distribute import distribute
+from .gpu.expand_channel_groups import expand_channel_groups
 from .gpu.map_to_grid import map_to_grid
 from .gpu.mma import mma
 from .gpu.number_kernels import number_kernels
@@ -111,7 +111,7 @@ GPU_VERSIONS = (
     split_reduction.with_options(grid=True),
 )
 GPU_NESTS = (
-    *(ordered_reduction, inline_lets, collapse, delinearize_groups, mma, distribute, tiled_product),
+    *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, distribute, tiled_product),
     *(shared_memory_transpose, block_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
 )
 GPU_SCHEDULE = (*GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)

@@ -4,8 +4,6 @@ From e^x as a double word, with polynomials where e^x and e^-x would cancel; the
 words.
 """
 
-from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
 from . import primitives as fp
@@ -50,28 +48,17 @@ TANH_LIMIT = 0.55
 FLAT = {F32: 10.0, F64: 20.0}
 
 
-class Halves(NamedTuple):
-    """2^n / 2, 2^-n / 2, sinh r and cosh r - 1 for x = n ln 2 + r."""
-
-    up: Expr
-    down: Expr
-    sinh: Expr
-    more: Expr
-
-
-def _halves(x: Expr) -> Halves:
-    """The `Halves` of x; no part overflows for |x| < USUAL."""
+def _halves(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """2^n / 2, 2^-n / 2, sinh r and cosh r - 1 of x = n ln 2 + r; none overflows for |x| < USUAL."""
     t = x.type
     n, shifted, high, low = reduced(x)
     r = fp.fma(n, -fp.LN2[t][1], high) if t is F32 else high + low
     z = r * r
     tail = fp.fma(r * z, fp.polynomial(z, SINH[t]), r if t is F32 else low)
     power = fp.bits(shifted) << fp.MANTISSA[t]
-    up, down = (
-        fp.as_float(power - fp.bits_of_power(1 - fp.BIAS[t], t)),
-        fp.as_float(fp.bits_of_power(fp.BIAS[t] - 1, t) - power),
-    )
-    return Halves(up, down, tail if t is F32 else high + tail, z * fp.polynomial(z, COSH[t]))
+    up = fp.as_float(power - fp.bits_of_power(1 - fp.BIAS[t], t))
+    down = fp.as_float(fp.bits_of_power(fp.BIAS[t] - 1, t) - power)
+    return up, down, tail if t is F32 else high + tail, z * fp.polynomial(z, COSH[t])
 
 
 def _half_exp(x: Expr) -> Expr:
@@ -82,17 +69,17 @@ def _half_exp(x: Expr) -> Expr:
 
 def sinh(x: Expr) -> Expr:
     """sinh n ln 2 cosh r + cosh n ln 2 sinh r"""
-    h, size = _halves(x), fp.absolute(x)
-    difference = h.up - h.down
-    usual = difference + fp.fma(h.up + h.down, h.sinh, difference * h.more)
+    (up, down, sinh_r, more), size = _halves(x), fp.absolute(x)
+    difference = up - down
+    usual = difference + fp.fma(up + down, sinh_r, difference * more)
     return fp.keep_zero_sign(x, fp.rarely(size > USUAL[x.type], fp.flip(_half_exp(size), fp.sign_of(x)), usual))
 
 
 def cosh(x: Expr) -> Expr:
     """cosh n ln 2 cosh r + sinh n ln 2 sinh r"""
     size = fp.absolute(x)
-    h = _halves(size)
-    usual = h.up + (h.down + fp.fma(h.up + h.down, h.more, (h.up - h.down) * h.sinh))
+    up, down, sinh_r, more = _halves(size)
+    usual = up + (down + fp.fma(up + down, more, (up - down) * sinh_r))
     return fp.rarely(size > USUAL[x.type], _half_exp(size), usual)
 
 

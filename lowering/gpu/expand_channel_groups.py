@@ -1,8 +1,8 @@
-"""Axes that are read by groups as two axes:
+"""Expand the channels of a grouped nest into an axis of groups and one of channels, where that makes it a contraction.
 
-    for g in 0..4 { for c in 0..16 { ... x[g * 16 + c] ... } }  =>  for g in 0..4 { for c in 0..16 { ... x[g, c] ... } }
+    for g { for c { ... x[g * 16 + c] ... } }  =>  for g { for c { ... x[g, c] ... } }
 
-where x has 64 elements there: the same elements in the same order, so a parameter's storage stays what it was.
+Legal where all accesses go by the same groups: the same elements in the same order, so parameters keep their storage.
 """
 
 from __future__ import annotations
@@ -13,9 +13,20 @@ from ...dialect.ir.sizes import Dim, Shape
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...dialect.notation.loops import Kernel, redirect
 from ..analysis.accesses import accesses
+from ..contraction.match import match_contraction
+from ..contraction.split_groups import split_groups
+from ..passes import gpu_pass
 
 
-def delinearize(kernel: Kernel) -> Kernel:
+@gpu_pass
+def expand_channel_groups(kernel: Kernel) -> Kernel:
+    groups = split_groups(kernel)
+    expanded = _delinearized(kernel if groups is None or groups.whole is not True else groups.kernel)
+    return expanded if match_contraction(kernel) is None and match_contraction(expanded) is not None else kernel
+
+
+def _delinearized(kernel: Kernel) -> Kernel:
+    """The kernel with two axes for those of its parameters that are read by groups."""
     read, stored = accesses(kernel.body)
     only_read = {t: places for t, places in read.items() if t in kernel.parameters and t not in stored}
     axes = {t: a for t, places in only_read.items() if (a := _axis(t.shape, places)) is not None}
