@@ -12,8 +12,8 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 from cvm.importers.exactness import EXACT  # noqa: E402
-from cvm.importers.tosa.graph import OPERATORS  # noqa: E402
 from cvm.importers.tosa.rules import EXACTNESS, RULES  # noqa: E402
+from cvm.importers.tosa.schema import OPERATORS  # noqa: E402
 
 HEAD = """# TOSA operators
 

@@ -36,10 +36,10 @@ from .pass_context import Context
 from .passes import Pass, run_passes
 from .processor import processor
 from .reductions.blocked_sums import blocked_sums, reduction_accumulators
-from .reductions.bool_reduction import bool_reduction
 from .reductions.column_reduction import column_reduction
 from .reductions.lane_reduction import lane_reduction
 from .reductions.partition_reduction import partition_reduction
+from .reductions.promote_bools import promote_bools
 from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
 
@@ -47,7 +47,7 @@ from .reductions.widen_in_steps import widen_in_steps
 REDUCTIONS = {
     partition_reduction: "needs many rows, reduced in any order, for threads to share",
     split_reduction: "needs few results, each of many terms, for threads to share",
-    bool_reduction: "needs truth values reduced by and, or, xor",
+    promote_bools: "needs truth values reduced by and, or, xor",
     column_reduction: "needs a reduction over rows that lie apart in memory",
     vectorize: "needs results that lie side by side in memory",
     widen_in_steps: "needs sums of narrow integers that a type between holds",

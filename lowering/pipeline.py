@@ -20,9 +20,8 @@ from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
 from .formulas.simplify_with_ranges import simplify_with_ranges
-from .gpu.block_reduce import block_reduce
-from .gpu.distribute import distribute
 from .gpu.expand_channel_groups import expand_channel_groups
+from .gpu.loop_fission import loop_fission
 from .gpu.map_to_grid import map_to_grid
 from .gpu.mma import mma
 from .gpu.number_kernels import number_kernels
@@ -30,6 +29,7 @@ from .gpu.ordered_reduction import ordered_reduction
 from .gpu.shared_memory_transpose import shared_memory_transpose
 from .gpu.tiled_product import tiled_product
 from .gpu.vectorize_accesses import vectorize_accesses
+from .gpu.warp_reduce import warp_reduce
 from .graph.cse import cse
 from .graph.dce import dce
 from .graph.differentiate import differentiate
@@ -60,12 +60,12 @@ from .pass_context import Context
 from .passes import Pass, placed, run_passes
 from .processor import Processor, compiling_for
 from .reductions.blocked_sums import blocked_sums
-from .reductions.bool_reduction import bool_reduction
 from .reductions.cache_row import cache_row
 from .reductions.column_reduction import column_reduction
 from .reductions.fuse_rows import fuse_rows
 from .reductions.lane_reduction import lane_reduction
 from .reductions.partition_reduction import partition_reduction
+from .reductions.promote_bools import promote_bools
 from .reductions.reduction_versions import reduction_versions
 from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
@@ -96,7 +96,7 @@ CPU_LOOPS = (narrow_storage, fuse_rows, place_buffers)
 # one kernel to several
 VERSIONS = (broadcast_versions, reduction_versions, lower_contraction, partition_reduction, split_reduction)
 NESTS = (
-    *(cache_row, inline_lets, index_set_split, collapse, loop_partition, tighten_bounds, bool_reduction),
+    *(cache_row, inline_lets, index_set_split, collapse, loop_partition, tighten_bounds, promote_bools),
     *(column_reduction, vectorize_short_axis, tiled_transpose, parallelize, unswitch_broadcast, vectorize),
     *(widen_in_steps, blocked_sums, lane_reduction, saturating_narrow, unroll),
 )
@@ -111,8 +111,8 @@ GPU_VERSIONS = (
     split_reduction.with_options(grid=True),
 )
 GPU_NESTS = (
-    *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, distribute, tiled_product),
-    *(shared_memory_transpose, block_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
+    *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, loop_fission, tiled_product),
+    *(shared_memory_transpose, warp_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
 )
 GPU_SCHEDULE = (*GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)
 GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
@@ -122,7 +122,7 @@ GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 UNOPTIMIZED_GRAPH = (inline, dce)
 UNOPTIMIZED_FORMULAS = (*UNOPTIMIZED_GRAPH, build_formulas.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]))
 UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, split_complex, place_buffers)
-UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], distribute, map_to_grid, place_buffers, number_kernels)
+UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], loop_fission, map_to_grid, place_buffers, number_kernels)
 
 # the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no store bypasses the caches
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage, named_processor
 from cvm.commands.io import load, write
-from cvm.commands.levels import parsed_sizes
+from cvm.commands.read_level import parsed_sizes
 from cvm.dialect.ir.sizes import Size
 from cvm.importers.exactness import require
 from cvm.jit.options import CompileOptions

@@ -21,7 +21,7 @@ from cvm.cli import Usage
 from cvm.commands.display import digest
 from cvm.commands.inputs import UNKNOWN
 from cvm.commands.io import load, read, write
-from cvm.commands.levels import read_level, warnings_of
+from cvm.commands.read_level import read_level, warnings_of
 from cvm.commands.run import named
 from cvm.diagnostic_output import as_json, as_sarif, counted, show
 from cvm.dialect.ir.diagnostics import Source, Span

@@ -18,7 +18,7 @@ import numpy as np
 import cvm
 from cvm.commands.display import columns
 from cvm.commands.io import page, suffix_of, write
-from cvm.commands.levels import Level, compiled, parsed_sizes, read_kernels, read_level
+from cvm.commands.read_level import Level, compiled, parsed_sizes, read_kernels, read_level
 from cvm.dialect.program.module import Module
 from cvm.jit.cache import disk_cache
 from cvm.jit.host_processor import host_name, host_processor

@@ -18,8 +18,8 @@ from cvm.cli import Usage
 from cvm.commands.display import shown
 from cvm.commands.inputs import inputs, random_arrays
 from cvm.commands.inputs import load as load_arrays
-from cvm.commands.levels import Level, compiled, entries, read_level, signature
 from cvm.commands.opt import text_after
+from cvm.commands.read_level import Level, compiled, entries, read_level, signature
 from cvm.commands.run import named
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.sizes import Size

@@ -9,7 +9,7 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage, for_cpu
 from cvm.commands.io import read, write
-from cvm.commands.levels import Level, read_level
+from cvm.commands.read_level import Level, read_level
 from cvm.commands.watch_passes import Watch, read_reproducer, text_of, write_reproducer
 from cvm.dialect.ir.extensions import load_offered
 from cvm.dialect.ir.suggest import did_you_mean

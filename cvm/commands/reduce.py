@@ -19,7 +19,7 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import read, write
-from cvm.commands.levels import read_level
+from cvm.commands.read_level import read_level
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module

@@ -13,7 +13,7 @@ import cvm
 from cvm.commands.cost import Point, as_json, roofline, svg
 from cvm.commands.inputs import random_arrays
 from cvm.commands.io import load, page, suffix_of, write
-from cvm.commands.levels import bind_sizes, parsed_sizes
+from cvm.commands.read_level import bind_sizes, parsed_sizes
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import product
 from cvm.dialect.notation.loops import Kernel

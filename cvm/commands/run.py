@@ -16,7 +16,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import columns, digest, duration, shown, waiting
 from cvm.commands.inputs import arrays_by_name, inputs, write_arrays
-from cvm.commands.levels import compiled, read_level, signature
+from cvm.commands.read_level import compiled, read_level, signature
 from cvm.diagnostic_output import counted
 from cvm.dialect.cog.clocked import Sensor
 from cvm.dialect.cog.clocked import warnings as graph_warnings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cvm.cli import Usage
 from cvm.commands.io import load, page, suffix_of, write
-from cvm.commands.levels import compiled, read_level
+from cvm.commands.read_level import compiled, read_level
 from cvm.dialect.program.diagram import svg
 from cvm.dialect.program.module import Module
 from cvm.jit.compile import find

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from cvm.commands.levels import reader_of, warnings_of
 from cvm.commands.ops import page, summary
+from cvm.commands.read_level import reader_of, warnings_of
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.attributes import attribute_text, describe
 from cvm.dialect.ir.diagnostics import Diagnostic, Error, Source

@@ -20,8 +20,8 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest as sha256
 from cvm.commands.inputs import random_arrays
-from cvm.commands.levels import Level, bind_sizes, compiled, entries, read_level
 from cvm.commands.opt import all_passes, listing, text_after
+from cvm.commands.read_level import Level, bind_sizes, compiled, entries, read_level
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.program.module import Module

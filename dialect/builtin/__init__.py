@@ -5,6 +5,6 @@ Operators of data movement are loaded on first use, since most programs have non
 
 from .call import Call, Calling
 from .const import Const, Data, Elements
-from .reshape_view import View
+from .view_bitcast import View
 
 __all__ = ["Call", "Calling", "Const", "Data", "Elements", "View"]

@@ -1,3 +1,3 @@
 """Quantised operators: integers that stand for (q - zero point) * scale, with every rounding declared."""
 
-from . import contractions, elementwise, fixed_point, pooling, requantize  # noqa: F401
+from . import clz_reciprocal, contractions, elementwise, pooling, requantize  # noqa: F401

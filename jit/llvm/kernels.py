@@ -13,7 +13,7 @@ from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.cost import block_operations
 from ...lowering.analysis.lane_offsets import begins
-from ...lowering.analysis.vector_stores import left_over
+from ...lowering.analysis.vector_alignment import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
 from ...lowering.loops.parallelize import MOVED, adjoining
 from ...lowering.storage.place_buffers import ALIGNMENT

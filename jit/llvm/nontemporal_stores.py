@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ...dialect.notation.expressions import Const, Tensor
 from ...dialect.notation.loops import For, Store
 from ...lowering.analysis.accesses import stores
-from ...lowering.analysis.vector_stores import begins_lines, least_length, left_over
+from ...lowering.analysis.vector_alignment import begins_lines, least_length, left_over
 from ...lowering.loops.nontemporal_stores import PART, leading_store, writes_lines
 from ...lowering.processor import processor
 from . import ir_builder as ll

@@ -21,7 +21,7 @@ from ...dialect.notation.printer import statement_text
 from ...dialect.notation.traverse import walk
 from .accesses import accesses, allocated, stores, varies
 from .prove import prove
-from .vector_stores import begins_lines, can_shift, left_over
+from .vector_alignment import begins_lines, can_shift, left_over
 
 
 class LoweringError(AssertionError):

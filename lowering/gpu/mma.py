@@ -38,7 +38,7 @@ from ..contraction.match import Contraction, match_contraction
 from ..pass_context import Context
 from ..passes import gpu_pass
 from ..processor import processor
-from .contraction_tiles import Tiles, at_least, digits, guarded, within
+from .thread_block_tile import Tiles, at_least, digits, guarded, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms

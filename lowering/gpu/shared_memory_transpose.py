@@ -37,7 +37,7 @@ from ..analysis.parallel_loops import THREADS, independent_loops
 from ..contraction.vnni_packing import divided
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
-from .contraction_tiles import at_least, guarded
+from .thread_block_tile import at_least, guarded
 
 SMALLEST = 8  # elements along an axis that are worth a tile
 MOST = 4  # arrays read across, at most

@@ -30,7 +30,7 @@ from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from ..passes import scheduled_gpu_pass
-from .contraction_tiles import Tiles, allocated, at_least, digits, guarded, within
+from .thread_block_tile import Tiles, allocated, at_least, digits, guarded, within
 
 DEPTH = 16  # terms of a step along the reduced axis
 ROW = 16  # threads side by side along a tile's columns

@@ -26,7 +26,7 @@ from ..analysis.accesses import accumulators, depends, is_straight, reads, strid
 from ..analysis.parallel_loops import independent_loops
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
-from .contraction_tiles import at_least
+from .thread_block_tile import at_least
 
 MOST = 12  # arrays of a kernel, at most
 

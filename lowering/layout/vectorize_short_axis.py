@@ -25,7 +25,7 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import depends, reads, stores, stride
-from ..analysis.vector_stores import overlaps
+from ..analysis.vector_alignment import overlaps
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes
 from ..passes import kernel_pass

@@ -17,7 +17,7 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Block, For, If, Kernel, Statement, Store, is_one_turn, rewrite_block
 from ..analysis.accesses import alignment, reads, stores, stride
-from ..analysis.vector_stores import begins_lines, can_shift
+from ..analysis.vector_alignment import begins_lines, can_shift
 from ..passes import kernel_pass
 from ..processor import processor
 

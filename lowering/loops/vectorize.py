@@ -26,7 +26,7 @@ from ..analysis.accesses import allocated, depends, every_access, reads, stores,
 from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
 from ..analysis.reduction_order import has_lanes
-from ..analysis.vector_stores import overlaps
+from ..analysis.vector_alignment import overlaps
 from ..passes import kernel_pass
 from ..processor import processor
 

@@ -319,7 +319,7 @@ def test_opt_shows_every_transformation_by_its_name(
         "// after unroll: no change of @main.0.rows" if target == "cpu" else "// after map_to_grid\n"
     )
     assert first < said.err.rindex(
-        "// after collapse" if target == "cpu" else "// after distribute"
+        "// after collapse" if target == "cpu" else "// after loop_fission"
     )  # kernel by kernel
     if stage:
         assert said.out == command("lower", "-", "--to", stage, stdin=CONVOLUTION).out
@@ -434,7 +434,7 @@ def test_no_traceback_unless_asked_for(command: Command, monkeypatch: pytest.Mon
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(cvm.commands.levels, "read", broken)
+    monkeypatch.setattr(cvm.commands.read_level, "read", broken)
     found = command("check", "add.cvm")
     assert found.status == 1 and "internal error: RuntimeError: a bug" in found.err and "CVM_TRACEBACK=1" in found.err
     monkeypatch.setenv("CVM_TRACEBACK", "1")
@@ -447,7 +447,7 @@ def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error:
     def end(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cvm.commands.levels, "read", end)
+    monkeypatch.setattr(cvm.commands.read_level, "read", end)
     found = command("check", "add.cvm")
     assert found.status == 1 and found.err.startswith("cvm: ") and found.err.count("\n") == 1
 

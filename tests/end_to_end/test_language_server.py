@@ -193,7 +193,7 @@ def test_pygments_gives_the_text_back() -> None:
     from pygments import lex
     from pygments.token import Error
 
-    from cvm.commands.levels import head_of
+    from cvm.commands.read_level import head_of
     from cvm.highlight import CvmLexer
 
     for path in sorted((ROOT / "examples").rglob("*.cvm")):

@@ -79,7 +79,7 @@ def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
 
-    from cvm.commands.levels import compiled, read_kernels
+    from cvm.commands.read_level import compiled, read_kernels
 
     text = (
         "kernel @k(%a: tensor<3xi32>) -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = %a[%i] + 1\n  }\n}\n"

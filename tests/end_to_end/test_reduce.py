@@ -9,7 +9,7 @@ import pytest
 
 import cvm
 from cvm import cli
-from cvm.commands.levels import read_level
+from cvm.commands.read_level import read_level
 
 PROGRAM = """// a network
 func @main(%x: tensor<8x16xi32>, %w: tensor<32x16xi32>) -> (tensor<8x32xi32>, tensor<8x16xi32>) {

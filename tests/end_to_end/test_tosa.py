@@ -12,7 +12,7 @@ from tosa_models import packed, write
 import cvm
 from cvm.importers.flatbuffer import Damaged
 from cvm.importers.tosa.flatbuffer import read
-from cvm.importers.tosa.graph import Operator, unpacked
+from cvm.importers.tosa.schema import Operator, unpacked
 
 SEEDS = range(len(CASES))
 IDS = list(CASES)

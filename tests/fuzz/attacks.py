@@ -18,7 +18,7 @@ from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
 
 import cvm
-from cvm.commands.levels import read_level
+from cvm.commands.read_level import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
 
 from .mutate import mutate_bytes, mutate_text

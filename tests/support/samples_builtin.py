@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import along_axis, gather_scatter, pad_slice_reshape, reshape_view, shape_like, sliding_window
+from cvm.dialect.builtin import along_axis, gather_scatter, pad_slice_reshape, shape_like, sliding_window, view_bitcast
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
@@ -150,7 +150,7 @@ def window(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(numbers(random, n), axes, tuple(sizes), tuple(strides), tuple(dilations), before, after, fill)
 
 
-@sample(reshape_view.Bitcast)
+@sample(view_bitcast.Bitcast)
 def bits(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Patterns of all kinds but those of NaN, whose bits arithmetic may change."""
     kinds = {8: "i1 u1", 16: "i2 u2 f2", 32: "i4 u4 f4", 64: "i8 u8 f8"}[int(random.choice([8, 16, 32, 64]))].split()

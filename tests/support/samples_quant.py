@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I16, I32, I64, UI16
-from cvm.dialect.quant import contractions, elementwise, fixed_point, pooling, requantize
+from cvm.dialect.quant import clz_reciprocal, contractions, elementwise, pooling, requantize
 from cvm.dialect.spec.op import Operator
 from samples import between, flag, i32s, positive, sample, shape
 
@@ -268,6 +268,6 @@ def table(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(numbers(random, element, shape(random)), numbers(random, to, (256,)))
 
 
-@sample(fixed_point.LeadingZeros, fixed_point.Reciprocal)
+@sample(clz_reciprocal.LeadingZeros, clz_reciprocal.Reciprocal)
 def fixed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, shape(random)))

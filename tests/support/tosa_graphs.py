@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 from tosa_models import write  # noqa: E402
 
 import cvm  # noqa: E402
-from cvm.importers.tosa.graph import ELEMENTS, Graph, Operator, Tensor  # noqa: E402
+from cvm.importers.tosa.schema import ELEMENTS, Graph, Operator, Tensor  # noqa: E402
 
 MODEL = shutil.which("tosa_reference_model") or shutil.which(
     "tosa_reference_model", path=str(Path(sys.executable).parent)

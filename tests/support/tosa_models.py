@@ -8,7 +8,7 @@ import numpy as np
 from tflite_models import Writer
 
 from cvm.importers.tosa.flatbuffer import IDENTIFIER
-from cvm.importers.tosa.graph import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
+from cvm.importers.tosa.schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
 
 VERSION = {"_major": 1, "_minor": 1, "_patch": 0, "_draft": True}
 

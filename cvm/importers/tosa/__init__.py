@@ -14,8 +14,8 @@ from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx.importer import Importer
 
 from .flatbuffer import read
-from .graph import ELEMENTS, Graph
 from .rules import At
+from .schema import ELEMENTS, Graph
 
 
 @USER_TRACEBACK

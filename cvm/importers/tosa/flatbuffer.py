@@ -8,7 +8,7 @@ import numpy as np
 
 from cvm.importers.flatbuffer import Damaged, fields, options, root
 
-from .graph import ATTRIBUTES, ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Operator, Tensor, unpacked
+from .schema import ATTRIBUTES, ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Operator, Tensor, unpacked
 
 IDENTIFIER = b"TOSA"
 

@@ -14,7 +14,7 @@ from cvm.importers.exactness import ANY, EXACT, Exactness
 from cvm.importers.onnx.importer import OperatorAt
 from cvm.importers.onnx.rules import Array, Because, Ints, Known, Rule, Unsupported, table
 
-from .graph import ELEMENTS, Graph, Tensor
+from .schema import ELEMENTS, Graph, Tensor
 
 UNSIGNED = {e: ELEMENT_TYPES[f"u{e.name}"] for e in (I8, I16, I32, I64)}
 UNSIGNED_DTYPE = {e.dtype: u.dtype for e, u in UNSIGNED.items()}

@@ -15,7 +15,7 @@ from cvm.parser.formulas import parse_formulas
 
 import cvm
 from cvm.commands.inputs import random_arrays
-from cvm.commands.levels import compiled, read_formulas, read_level
+from cvm.commands.read_level import compiled, read_formulas, read_level
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = sorted([*(ROOT / "examples").rglob("*.cvm"), *(ROOT / "tests/filetests/builtin").glob("control_flow.cvm")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cvm
-from cvm.commands.levels import compiled, read_kernels
+from cvm.commands.read_level import compiled, read_kernels
 
 GOOD = """\
 // two kernels

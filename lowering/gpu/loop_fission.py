@@ -19,7 +19,7 @@ from ..passes import scheduled_gpu_pass
 
 
 @scheduled_gpu_pass
-def distribute(kernel: Kernel) -> Kernels | None:
+def loop_fission(kernel: Kernel) -> Kernels | None:
     loops = [s for s in kernel.body if isinstance(s, For)]
     buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]
     if len(loops) + len(buffers) < len(kernel.body) or not loops or is_mapped(kernel):

@@ -25,7 +25,7 @@ from ..analysis.accesses import depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..passes import scheduled_gpu_pass
 from ..reductions.lane_reduction import lane_reduction
-from .contraction_tiles import guarded
+from .thread_block_tile import guarded
 
 WIDTHS = (8, 16, 32)
 
@@ -35,7 +35,7 @@ class _Unfit(Exception):
 
 
 @scheduled_gpu_pass
-def block_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
+def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
     """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no order, get lanes first."""
     if is_mapped(kernel):
         return None

@@ -20,7 +20,7 @@ FUNCTIONS = ("and", "or", "xor")
 
 
 @kernel_pass
-def bool_reduction(kernel: Kernel) -> Kernel:
+def promote_bools(kernel: Kernel) -> Kernel:
     updates = [s for s in stores(kernel.body) if _is_update(s)]
     assigned = {s.tensor for s in stores(kernel.body) if s not in updates and not isinstance(s.value, Const)}
     bytes = {t: replace(t, element=UI8) for t in {s.tensor for s in updates} - assigned}
