@@ -47,9 +47,7 @@ class Tree:
             return syntax.GraphNode(word, None, body)
         return syntax.FunctionNode(word, None, [syntax.BrokenNode(head)], None, body)
 
-    def quoted_function(self, parts: list[Any]) -> syntax.QuotedNode:
-        word, _, arguments, body, attributes, _ = parts
-        return syntax.QuotedNode(word, arguments or [], body, attributes)
+    quoted_function = _of(lambda word, _, given, body, attrs, end: syntax.QuotedNode(word, given or [], body, attrs))
 
     # 2. statements
 
@@ -59,36 +57,19 @@ class Tree:
             node.results = results
         return node
 
-    def short(self, parts: list[Any]) -> syntax.OperationNode:
-        name, operands, attributes, signature = parts
-        return syntax.OperationNode(name, operands, attributes or [], signature)
+    short = _of(lambda name, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types))
 
     def generic(self, parts: list[Any]) -> syntax.OperationNode | syntax.ReturnNode:
         return syntax.ReturnNode(parts[0], parts[1]) if parts[0].text == '"func.return"' else self.short(parts)
 
-    def applied(self, parts: list[Any]) -> syntax.OperationNode:
-        name, callee, operands, attributes, signature = parts
-        return syntax.OperationNode(name, operands, attributes or [], signature, callee=callee)
-
-    def constant(self, parts: list[Any]) -> syntax.ConstantNode:
-        word, body, type = parts
-        return syntax.ConstantNode(word, type, body=body)
-
-    def stored(self, parts: list[Any]) -> syntax.ConstantNode:
-        word, _, path, entry, type = parts
-        return syntax.ConstantNode(word, type, path=path, entry=entry)
-
-    def labelled(self, parts: list[Any]) -> syntax.OperationNode:
-        name, label, operands, _, initial, type = parts
-        return syntax.OperationNode(name, operands, label=label, initial=initial, type=type)
-
-    def infix(self, parts: list[Any]) -> syntax.OperationNode:
-        name, expression = parts
-        return syntax.OperationNode(name, expression=expression)
-
-    def binary(self, parts: list[Any]) -> syntax.ExpressionNode:
-        left, operator, right = parts
-        return syntax.ExpressionNode(operator, [left, right], left.start, right.end)
+    applied = _of(lambda name, callee, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types, callee))
+    constant = _of(lambda word, body, type: syntax.ConstantNode(word, type, body=body))
+    stored = _of(lambda word, _, path, entry, type: syntax.ConstantNode(word, type, path=path, entry=entry))
+    labelled = _of(
+        lambda name, label, xs, _, init, t: syntax.OperationNode(name, xs, label=label, initial=init, type=t)
+    )
+    infix = _of(lambda name, expression: syntax.OperationNode(name, expression=expression))
+    binary = _of(lambda left, mark, right: syntax.ExpressionNode(mark, [left, right], left.start, right.end))
 
     def prefix(self, parts: list[Any]) -> syntax.ExpressionNode | syntax.Item:
         operator, operand = parts
@@ -96,16 +77,9 @@ class Tree:
             return operand._replace(value=-operand.value, start=operator.start)  # a negative literal
         return syntax.ExpressionNode(operator, [operand], operator.start, operand.end)
 
-    def called(self, parts: list[Any]) -> syntax.ExpressionNode:
-        name, _, *operands, closing = parts
-        return syntax.ExpressionNode(name, operands, name.start, closing.end)
-
-    def ascribed(self, parts: list[Any]) -> syntax.Item:
-        literal, element = parts
-        return literal._replace(element=element, end=element.end)
-
-    def signature(self, parts: list[Any]) -> syntax.Signature:
-        return syntax.Signature(parts[:-1], parts[-1])
+    called = _of(lambda name, _, *given: syntax.ExpressionNode(name, [*given[:-1]], name.start, given[-1].end))
+    ascribed = _of(lambda literal, element: literal._replace(element=element, end=element.end))
+    signature = _of(lambda *types: syntax.Signature([*types[:-1]], types[-1]))
 
     # 3. literals and attributes
 
@@ -158,12 +132,8 @@ class Tree:
         name, value = parts
         return syntax.AttributeNode(name, syntax.Item(True, name.start, name.end) if value is None else value)
 
-    def string(self, parts: list[Any]) -> syntax.Item:
-        return read_string(parts[0])
-
-    def symbol(self, parts: list[Any]) -> syntax.Item:
-        token = parts[0]
-        return syntax.Item(Symbol(token.name), token.start, token.end)
+    string = _of(lambda token: read_string(token))
+    symbol = _of(lambda token: syntax.Item(Symbol(token.name), token.start, token.end))
 
     def array(self, parts: list[Any]) -> syntax.Item:
         opening, *items, closing = parts
@@ -184,27 +154,15 @@ class Tree:
         key = read_string(token).value if token.type == "STRING" else token.text
         return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19 else key, item
 
-    def element(self, parts: list[Any]) -> syntax.Item:
-        token = parts[0]
-        return syntax.Item(ELEMENT_TYPES["".join(token.text.split())], token.start, token.end)
-
-    def attribute_type(self, parts: list[Any]) -> syntax.Item:
-        return syntax.Item(read_type(parts[0]), parts[0].start, parts[0].end)
-
-    def dense(self, parts: list[Any]) -> syntax.Item:
-        body, type = parts
-        return syntax.Item(syntax.DenseNode(body, type), body.start, type.end)
-
-    def function_type(self, parts: list[Any]) -> syntax.Item:
-        return syntax.Item(parts[0], 0, 0)
+    element = _of(lambda token: syntax.Item(ELEMENT_TYPES["".join(token.text.split())], token.start, token.end))
+    attribute_type = _of(lambda token: syntax.Item(read_type(token), token.start, token.end))
+    dense = _of(lambda body, type: syntax.Item(syntax.DenseNode(body, type), body.start, type.end))
+    function_type = _of(lambda type: syntax.Item(type, 0, 0))
 
     # 4. types
 
-    def type(self, parts: list[Any]) -> syntax.Token:
-        return parts[0]
-
-    def broken_types(self, parts: list[Any]) -> list[Any]:
-        return [syntax.BrokenNode(parts[0])]
+    type = _of(lambda token: token)
+    broken_types = _of(lambda token: [syntax.BrokenNode(token)])
 
 
 def wrong(code: str, message: str, at: syntax.Token | syntax.Item) -> syntax.Item:

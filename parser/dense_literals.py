@@ -30,11 +30,7 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "nan": _NAN, "-nan": _NA
 
 
 class Wrong(Exception):
-    """A mistake inside a dense constant, between two offsets of the text."""
-
-    def __init__(self, code: str, message: str, start: int, end: int) -> None:
-        super().__init__(message)
-        self.mistake = Mistake(code, message, start, end)
+    """The Mistake inside a dense constant."""
 
 
 def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Data | Mistake:
@@ -48,7 +44,7 @@ def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Da
             found = _plain(body, shape, element)
             return found if found is not None else _careful(body, token.start + opening, shape, element)
     except Wrong as wrong:
-        return wrong.mistake
+        return wrong.args[0]
 
 
 def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | None:
@@ -86,7 +82,7 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
     if not body.strip():
         if 0 not in shape:
             message = f"expected elements for the shape {size_text(shape)}, got none"
-            raise Wrong("const.shape", message, offset - 1, offset + len(body) + 1)
+            raise Wrong(Mistake("const.shape", message, offset - 1, offset + len(body) + 1))
         return Data(np.zeros(shape, element.dtype))
     if not body.lstrip().startswith("["):
         return _splat(body, offset, shape, element)
@@ -126,9 +122,9 @@ class Elements:
 
     def wrong(self, code: str, message: str) -> Wrong:
         if self.token is None:
-            return Wrong(code, message, self.offset + len(self.body), self.offset + len(self.body) + 1)
+            return Wrong(Mistake(code, message, self.offset + len(self.body), self.offset + len(self.body) + 1))
         start, end = self.token.span(self.token.lastindex or 0)
-        return Wrong(code, message, self.offset + start, self.offset + end)
+        return Wrong(Mistake(code, message, self.offset + start, self.offset + end))
 
     def read(self) -> list[Any]:
         """All elements in row-major order; lists are checked against the shape as they open and close."""

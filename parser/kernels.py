@@ -37,13 +37,8 @@ _HEAD = re.compile(r"^[ \t]*kernel\b", re.MULTILINE)
 Places: TypeAlias = dict[Statement, Span]
 
 
-def parse_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
-    """The kernels of a text, not yet verified; raises ParseError with a mistake of each kernel that has one."""
-    return read_kernels(text, filename)[0]
-
-
 def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], Places]:
-    """The same, and the place of each statement in the text."""
+    """The kernels of a text, not yet verified, and the place of each statement; raises ParseError with a mistake of each kernel."""
     source = Source(filename, text)
     starts = [m.start() for m in _HEAD.finditer(text)]
     bounds = [0, *starts[1:], len(text)]

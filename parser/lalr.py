@@ -85,22 +85,9 @@ def reductions() -> list[tuple[int, str, Make]]:
 
 
 def _maker(rule: Rule, tree: Tree) -> Make:
-    made: Make = _itself if rule.makes is None else getattr(tree, rule.makes, _only)
-    if rule.single:
-        made = _unless_single(made)
+    node: Any = tree.listed if rule.makes is None else getattr(tree, rule.makes, None)
+    made: Make = (lambda parts: parts[0] if len(parts) == 1 else node(parts)) if rule.single else node
     return made if rule.keep is None else _of_kept(rule.keep, made)
-
-
-def _itself(parts: list[Any]) -> list[Any]:
-    return parts
-
-
-def _only(parts: list[Any]) -> Any:
-    raise AssertionError(f"a rule without a method has one part, got {parts}")
-
-
-def _unless_single(made: Make) -> Make:
-    return lambda parts: parts[0] if len(parts) == 1 else made(parts)
 
 
 def _of_kept(keep: list[Part], made: Make) -> Make:

@@ -127,9 +127,7 @@ class Scope:
 
     def type(self, token: Token) -> Type | None:
         found = read_type(token)
-        if isinstance(found, Mistake):
-            return self.report.mistake(found)
-        return found
+        return self.report.mistake(found) if isinstance(found, Mistake) else found
 
     def attribute_value(self, item: Item) -> Any:
         """The value of an attribute with its dense constants read; a Mistake has been reported."""

@@ -14,7 +14,7 @@ from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.loops.loop_partition import loop_partition
 from cvm.lowering.pass_context import Context
 from cvm.lowering.pipeline import CPU_SCHEDULE, unscheduled
-from cvm.parser.kernels import parse_kernels
+from cvm.parser.kernels import read_kernels
 from loop_interpreter import execute
 from native_kernels import tensor
 from operator_checks import program
@@ -73,7 +73,7 @@ FRAMED = """kernel @k(%x: tensor<8x8xi32>) -> (%y: tensor<10x10xi32>) {
 
 
 def test_borders_without_what_holds_nowhere_in_them() -> None:
-    (kernel,) = parse_kernels(FRAMED)
+    (kernel,), _ = read_kernels(FRAMED)
     made = loop_partition(kernel)
     assert "if" not in kernels_text([made])
     x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.int32)

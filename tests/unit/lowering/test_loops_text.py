@@ -25,7 +25,7 @@ from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Pref
 from cvm.dialect.notation.printer import kernel_text, kernels_text
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
-from cvm.parser.kernels import parse_kernels
+from cvm.parser.kernels import read_kernels
 from operator_checks import program
 from samples import SAMPLES
 
@@ -34,7 +34,7 @@ import cvm
 
 def reads_back(kernel: Kernel) -> Kernel:
     text = kernel_text(kernel)
-    (found,) = parse_kernels(text)
+    (found,), _ = read_kernels(text)
     assert kernel_text(found).splitlines() == text.splitlines()
     return found
 
@@ -55,7 +55,7 @@ def test_kernels_of_operators(name: str, unknown_sizes: bool) -> None:
         kernels = lower(module, module.functions["main"]).kernels
         for kernel in kernels:
             assert complaints(kernel) == complaints(reads_back(kernel))
-        assert kernels_text(parse_kernels(kernels_text(kernels))) == kernels_text(kernels)
+        assert kernels_text(read_kernels(kernels_text(kernels))[0]) == kernels_text(kernels)
 
 
 def every_statement() -> Kernel:
