@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os as _os
 from pathlib import Path as _Path
-from typing import TYPE_CHECKING
-from typing import cast as _cast
-from typing import overload as _overload
+from typing import TYPE_CHECKING, cast as _cast, overload as _overload
 
 _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # in a checkout the packages are beside this folder, in a wheel inside it
@@ -29,19 +27,14 @@ from cvm.dialect.ir.diagnostics import (  # noqa: E402
     TargetError,
     TraceError,
     VerifyError,
+    read_bytes as _read_bytes,
 )
-from cvm.dialect.ir.diagnostics import read_bytes as _read_bytes  # noqa: E402
-from cvm.dialect.ir.limits import Limits as _Limits  # noqa: E402
-from cvm.dialect.ir.limits import limited as _limited  # noqa: E402
+from cvm.dialect.ir.limits import Limits as _Limits, limited as _limited  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable as _Callable
-    from collections.abc import Sequence as _Sequence
+    from collections.abc import Callable as _Callable, Sequence as _Sequence
     from contextlib import AbstractContextManager as _AbstractContextManager
-    from typing import Any as _Any
-    from typing import Literal as _Literal
-    from typing import ParamSpec as _ParamSpec
-    from typing import TypeVar as _TypeVar
+    from typing import Any as _Any, Literal as _Literal, ParamSpec as _ParamSpec, TypeVar as _TypeVar
 
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph

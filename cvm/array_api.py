@@ -1,5 +1,4 @@
-"""NumPy's array interface for traced arrays: methods (`x.sum(axis=0)`), NumPy's functions (`np.sum(x, axis=0)`) and
-subscripts.
+"""NumPy's interface for traced arrays: methods (`x.sum(axis=0)`), functions (`np.sum(x, axis=0)`) and subscripts.
 
 One table has them all, by NumPy's names, with NumPy's parameters and meaning. Only what means the same is here: options that
 do not are refused. By the rules of the dali dialect, a few follow its operators instead, and operands have one type.

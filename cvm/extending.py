@@ -1,7 +1,6 @@
 """The interface for packages that extend cvm, version 1: what defines operators, passes, targets and importers.
 
-A name that is listed here keeps its meaning while API_VERSION stays; nothing else of cvm is promised. docs/extending.md
-describes it.
+A name that is listed here keeps its meaning while API_VERSION stays; nothing else of cvm is promised (docs/extending.md).
 """
 
 from __future__ import annotations

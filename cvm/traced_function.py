@@ -29,8 +29,7 @@ from cvm.jit.calls.dispatch_table import DispatchEntry
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
-from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
-from cvm.jit.options import CompileOptions, Stage
+from cvm.jit.options import DEFAULT as PLAIN_OPTIONS, CompileOptions, Stage
 from cvm.jit.targets import TARGETS
 
 from .trace import PYTHON_NUMBERS, RULES, TracedArray, Tracer, caller

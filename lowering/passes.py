@@ -61,8 +61,7 @@ def declare(
 ) -> Callable[[Callable[P, R]], Pass[P, R]]:
     """Decorate a function as a pass of its name, whose summary is the first sentence of its file.
 
-    The function takes what it transforms and, if it has a parameter of that name, the context; `options` are further
-    arguments of it.
+    The function takes what it transforms and, if it has a parameter of that name, the context; `options` are further arguments.
     """
     return lambda function: _declared(function, level, unit, on_scheduled, options)
 

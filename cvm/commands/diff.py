@@ -16,8 +16,7 @@ import numpy as np
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import shown
-from cvm.commands.inputs import inputs, random_arrays
-from cvm.commands.inputs import load as load_arrays
+from cvm.commands.inputs import inputs, load as load_arrays, random_arrays
 from cvm.commands.opt import text_after
 from cvm.commands.read_level import Level, compiled, entries, read_level, signature
 from cvm.commands.run import named

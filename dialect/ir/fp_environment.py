@@ -1,5 +1,4 @@
-"""The floating-point environment of compilation and evaluation, C's default: rounding to nearest, subnormal numbers, no
-traps.
+"""The floating-point environment of compilation and evaluation, C's default: round to nearest, subnormals, no traps.
 
 The environment belongs to a thread, and other libraries change it: flush-to-zero modes are common, and threads inherit
 them. Compiled code sets the control register itself (`jit.runtime.fp_environment`).

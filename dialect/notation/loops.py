@@ -42,7 +42,7 @@ class For:
     `vector` loops run `width` iterations at once; stop - start is a multiple of it, or the remainder runs one by one.
     `unrolled` loops have constant bounds. A `matrix` loop is executed by the threads of a warp together
     (`lowering.gpu.mma`). The first and last `overlap` iterations of a vector loop are also written by other loops,
-    except at the ends of the index's extent: code generation may skip those before the first whole cache line, and as
+    except at the ends of the index's extent: code may skip those before the first whole cache line, and as
     many at the end.
     """
 

@@ -103,8 +103,7 @@ def _root_of_four_over_pi() -> int:
 
 
 def _errors() -> Iterator[tuple[int, int]]:
-    """erf r and its derivative for r = 0, h, 2 h, ... times 2^BITS, with h = ERF_SPACING, by a Taylor series from each
-    r to the next.
+    """erf r and its derivative for r = 0, h, 2 h, ... times 2^BITS, h = ERF_SPACING, by a Taylor series from one to the next.
 
     The terms are the derivative times p[k] h / (k + 1), where p[k] = -2 h (r p[k - 1] + h p[k - 2]) / k.
     """

@@ -57,8 +57,7 @@ class Literal(Value):
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An operator applied to values. `declared` are the result types in the text, `declared_operands` the operand types
-    in the text.
+    """An operator applied to values. `declared` are the result types in the text, `declared_operands` those of operands.
 
     `spans` maps "op", attribute names and operand names (as `Operator.operands` names them) to source locations.
     """

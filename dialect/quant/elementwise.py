@@ -10,8 +10,7 @@ import numpy as np
 
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant
-from ..spec.broadcasting import aligned as aligned_sizes
-from ..spec.broadcasting import all_of, broadcast, fits, source
+from ..spec.broadcasting import aligned as aligned_sizes, all_of, broadcast, fits, source
 from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator, clamped, in_limits, quantised
 

@@ -113,11 +113,9 @@ class Operator(Generic[T]):
         raise NotImplementedError(self.name)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """The cotangents of the operands, in order, from those of the results; None is zero (JAX: the transpose of the
-        JVP).
+        """The cotangents of the operands, in order, from those of the results; None is zero (JAX: the transposed JVP).
 
-        All values are `Node`s of `dialect.program.builder`. A cotangent has its value's shape and, for a float, its
-        type.
+        All values are `Node`s of `dialect.program.builder`. A cotangent has its value's shape, and that of a float its type.
         """
         raise NotImplementedError(self.name)
 
@@ -136,8 +134,7 @@ class Operator(Generic[T]):
     def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
         """An existing value that equals the result, or a simpler operator for it; None if there is neither.
 
-        `definition` maps an operand to the operator that made it. The identity is exact for every value of the element
-        type.
+        `definition` maps an operand to the operator that made it. The identity is exact for every value of the type.
         """
         return None
 

@@ -9,8 +9,7 @@ import numpy as np
 from ..ir.types import I1, UI8
 from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
 from ..notation.scalar_functions import SCALARS
-from . import complex_arithmetic as c
-from . import complex_functions
+from . import complex_arithmetic as c, complex_functions
 from .scalar_op import ByParts, row
 from .type_rules import part
 

@@ -8,9 +8,7 @@ import numpy as np
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply, constant, select
 from ..notation.reference_functions import by_element
-from . import complex_arithmetic as c
-from . import complex_functions
-from . import polynomial_coefficients as k
+from . import complex_arithmetic as c, complex_functions, polynomial_coefficients as k
 from .complex_arithmetic import Z
 from .error_functions import in_f64, real_or
 from .formula_blocks import INF, polynomial, sine_of_pi

@@ -84,7 +84,7 @@ func @main(%x: tensor<3xf64>, %{seed}: tensor<3xf64>) -> tensor<3xf64> {{
 class LOp(Derivative[T]):
     """The cotangents of arguments of callee, from those of its results, which stand after the arguments: v ↦ v J.   (L_op)
 
-    Cotangents of integers are f64; an argument that no result depends on gets zeros. The cotangent of a complex x + i y is
+    Cotangents of integers are f64; one that no result depends on gets zeros. The cotangent of a complex x + i y is
     dL/dx + i dL/dy.
     """
 

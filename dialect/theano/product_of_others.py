@@ -19,8 +19,7 @@ from .dimensions import are_distinct, axes_exist, reduced
 class ProductOfOthers(Operator[T]):
     """Y[d...] = Π X[e...] over all e that differ from d, but only in `axis`.   (the derivative of Prod)
 
-    The product of the factors before X[d...], by that of those behind it, which is folded from the last one; a zero is
-    0.0.
+    The product of the factors before X[d...], by that of those behind it, folded from the last one; a zero is 0.0.
     """
 
     x: T

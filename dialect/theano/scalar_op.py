@@ -55,8 +55,7 @@ class ScalarOp:
     check: Callable[..., str | None] | None = None  # of arrays: what does not hold of them when the program runs
 
     def pulled(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
-        """The cotangents of the operands from the result's. That of x + i y is dL/dx + i dL/dy: by a complex derivative, g times
-        its conjugate."""
+        """The operands' cotangents from the result's. That of x + i y is dL/dx + i dL/dy: g times the conjugate derivative."""
         if self.gradient is None:
             raise NotImplementedError(f"theano.elemwise of {self.name}")
         if not _some_complex(*xs, y):

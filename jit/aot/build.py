@@ -32,8 +32,7 @@ from ...lowering.storage.place_buffers import ALIGNMENT
 from ..compile import find, prepared
 from ..llvm import native_code
 from ..llvm.emit import emit
-from ..llvm.ir_builder import PARALLEL
-from ..llvm.ir_builder import Module as IRModule
+from ..llvm.ir_builder import PARALLEL, Module as IRModule
 from ..llvm.python_to_ir import ir_text
 from ..llvm.range_check import declared, within_text
 from ..options import DEFAULT, CompileOptions

@@ -1,5 +1,4 @@
-"""The disk cache of compiled code: entries named by a digest of all their inputs, loaded only if they are intact and
-the user's own.
+"""The disk cache of compiled code: entries named by a digest of all their inputs, loaded only if intact and the user's own.
 
 An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The folder is
 `CVM_CACHE_DIR`, else `cvm` in the user's cache folder; an empty `CVM_CACHE_DIR` disables the cache. Entries are written

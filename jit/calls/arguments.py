@@ -1,5 +1,4 @@
-"""Arguments and results: given values are checked against declared types and made contiguous; outputs are allocated or
-checked."""
+"""Arguments and results: values are checked against declared types and made contiguous; outputs allocated or checked."""
 
 import sys
 import warnings

@@ -70,8 +70,7 @@ class CallTable:
         self.set("slots", ctypes.addressof(self.slots))
 
     def know(self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool) -> None:
-        """Calls with these sizes need not pass through Python; the arrays then have these shapes. `release` lets other threads
-        run meanwhile."""
+        """Calls with these sizes need not pass through Python; the arrays then have these shapes. `release` frees the GIL."""
         with _growing:
             if sizes in self.entries:
                 return

@@ -1,5 +1,4 @@
-"""The machine code that Python calls: it looks at the arguments of a call, makes or checks its results, and runs
-the program.
+"""The machine code that Python calls: it checks the arguments, makes or checks the results, and runs the program.
 
     PyObject *call(PyObject *self, PyObject *const *given, size_t count, PyObject *names)      CPython's vectorcall
 

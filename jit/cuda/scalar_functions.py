@@ -1,5 +1,4 @@
-"""The spelling of types, numbers, scalar functions and conversions in CUDA C: a row for each function and kind of
-element."""
+"""The spelling of types, numbers, scalar functions and conversions in CUDA C: a row for each function and kind."""
 
 import math
 import re

@@ -1,5 +1,4 @@
-"""Codegen units: kernels are compiled in several modules, on other threads, while later kernels are still lowered (as
-in rustc).
+"""Codegen units: kernels are compiled in several modules, on other threads, while later ones are still lowered (rustc).
 
 LLVM releases Python's lock. A unit has enough lines that the fixed cost of a module does not matter; the division into
 units depends on the kernels alone. The lowering thread compiles, too, when it is done. With one thread for parallel

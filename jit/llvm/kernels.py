@@ -86,8 +86,7 @@ def stop_if(b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant, *l
 
 
 def is_square(s: ir.For) -> bool:
-    """Test whether every iteration of an unrolled loop has one vector and no branches, so that its first one may load
-    for all."""
+    """Test whether every iteration of an unrolled loop has one vector and no branches, so that the first may load for all."""
     match s.body:
         case (ir.For(_, body, Const(0), _, "vector", width) as lanes,):
             return lanes.index.extent == width and not any(isinstance(b, (ir.For, ir.If)) for b in ir.statements(body))

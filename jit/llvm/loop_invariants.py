@@ -18,8 +18,7 @@ def runs(loop: For) -> bool:
 
 
 class Dependences(NamedTuple):
-    """The dependences of an expression: indices, variables and arrays by id, and whether its value takes more than
-    arithmetic."""
+    """The dependences of an expression: indices, variables and arrays by id, and whether it takes more than arithmetic."""
 
     expression: Expr
     depends: frozenset[int]

@@ -1,7 +1,6 @@
 """Accesses to memory inside a vector loop.
 
-How far apart neighbouring lanes are decides between one load of a vector, one of a scalar, shuffled vectors, and a load
-per lane.
+How far apart neighbouring lanes are decides between a vector load, a scalar load, shuffled vectors, and a load per lane.
 """
 
 from __future__ import annotations

@@ -335,8 +335,7 @@ def set_num_threads(n: int) -> None:
 
 
 def _resize() -> None:
-    """Give the pool as many workers as are wanted. A call in the middle of another one, as in a signal handler, leaves that to
-    the other."""
+    """Give the pool as many workers as are wanted. A call inside another one, as in a signal handler, leaves that to it."""
     global _resizing
     while _pool is not None and FUTEX is not None and not _resizing and len(_pool.threads) != get_num_threads() - 1:
         with _lock:

@@ -1,5 +1,4 @@
-"""Find the parallel outer loops of a nest, loops whose iterations carry no dependence (TVM's data-parallel, MLIR:
-isLoopParallel)."""
+"""Find the parallel outer loops of a nest, whose iterations carry no dependence (TVM's data-parallel, MLIR's isLoopParallel)."""
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import ZERO, Index

@@ -8,13 +8,11 @@ constant extents. Accesses are proved in bounds by linear reasoning. An access t
 are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other.
 """
 
-from dataclasses import dataclass, field
-from dataclasses import replace as copy
+from dataclasses import dataclass, field, replace as copy
 
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.printer import statement_text

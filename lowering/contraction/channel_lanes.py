@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...dialect.ir.types import F32, F64, I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.reduce_in_order import LANES
 from ...dialect.notation.traverse import substitute

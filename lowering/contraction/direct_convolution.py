@@ -19,15 +19,13 @@ Constant weights are packed at compile time, others by a kernel. The last blocks
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from itertools import product as combinations
+from itertools import groupby, product as combinations
 from math import inf, prod
 
 import numpy as np
 
 from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ..analysis.accesses import accumulators
 from ..processor import processor
 from .match import Contraction, kernel_from_body
@@ -160,8 +159,7 @@ class PanelTiling:
         return (ir.For(tile, body, self.share * per, ex.minimum(self.share * per + per, tile.extent)),)
 
     def parts(self, steps: Dim) -> int:
-        """The number of parts of a panel's steps such that a part stays in a near cache, while the sums of all rows wait in
-        memory."""
+        """The parts of a panel's steps, such that one stays in near cache while the sums of all rows wait in memory."""
         if not isinstance(steps, int) or not isinstance(self.c.row.extent, int):
             return 1
         return -(-steps * self.width * self.element.bytes // max(1, processor().l2_bytes // 4))

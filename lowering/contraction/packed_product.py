@@ -101,8 +101,7 @@ def _single_integers(packing: PanelPacking) -> Block:
 
 
 def _words(packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1) -> Block | None:
-    """The loops of a panel of words, of which so many are multiplied and added before the sum; None where columns cannot be
-    read so."""
+    """The loops of a panel of words, so many of which are added before the sum; None if columns are not read so."""
     steps = packing.words.steps
     packing.share_rows(steps)
     row, columns, step = packing.rows(), packing.columns(), packing.step

@@ -18,8 +18,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I32
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.traverse import substitute
 from ..processor import processor

@@ -243,8 +243,7 @@ class PackedInput:
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a word's terms from each other
-    (`between`)."""
+    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a word's terms (`between`)."""
 
     index: ex.Index
     low: int
@@ -275,8 +274,7 @@ def image_of(
     space: str = "heap",
     bits: ex.Expr | None = None,
 ) -> PackedInput | None:
-    """The image of a factor that is read along sums of indices, with these of its axes, these bits flipped; None where it is
-    read otherwise."""
+    """The image of a factor that is read along sums of indices, with these of its axes, these bits flipped; None otherwise."""
     read = only_read(b)
     if read is None or not all(is_edge(g, read) for g in guard):
         return None

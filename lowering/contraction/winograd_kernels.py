@@ -11,8 +11,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import certainly, larger, same_size, smaller
 from ...dialect.ir.types import I32, I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends

@@ -3,8 +3,7 @@
     %y = cvm.dense %x, %w  =>  y[i, j] = sum over k of x[i, k] * w[j, k]
 
 An operation with a hand-written nest stays a list of statements; constants become data; an operator that keeps the
-row-major order of its operand's elements becomes a view, which shares the operand's storage. TVM calls these compute
-definitions.
+row-major order of its operand's elements becomes a view, which shares its storage. TVM calls these compute definitions.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.ir.limits import LIMITS, excess
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import Type
-from ...dialect.notation.expressions import Check, Expr, Index, Read, Tensor
-from ...dialect.notation.expressions import Const as Number
+from ...dialect.notation.expressions import Check, Const as Number, Expr, Index, Read, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
 from ...dialect.notation.loops import Assert, Steps, located, map_expressions, nodes, statements
 from ...dialect.notation.traverse import children, walk

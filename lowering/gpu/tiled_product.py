@@ -74,8 +74,7 @@ class _Scalars(Tiles):
         return (*super().buffers(), *(allocated(self.inside) if self.inside else ()))
 
     def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
-        """The elements of one factor that a thread loads; neighbouring threads load neighbouring elements where
-        possible."""
+        """The elements of one factor that a thread loads; adjacent threads load adjacent ones where possible."""
         rows, axes = tile is self.left, self.c.reduction_axes
         value, beside, side = (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
         s = Index("s", side * DEPTH // THREADS)

@@ -61,8 +61,7 @@ def _along(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kerne
 
 
 def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kernel | None:
-    """The kernel by packs through whole arrays, across rows; arrays that are not indexed as a whole are read by single
-    elements."""
+    """The kernel by packs through whole arrays, across rows; other arrays are read by single elements."""
     shape = tuple(i.extent for i in indices)
     places = _whole(block, indices)
     width, count = _width(places), product(shape)
@@ -120,8 +119,7 @@ def _contiguous(block: ir.Block, last: Index) -> list[Place]:
 
 
 def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
-    """The accesses to arrays that are indexed by all indices in order; empty if other accesses depend on all of them,
-    too."""
+    """The accesses to arrays that are indexed by all indices in order; empty if others depend on all of them."""
     found: list[Place] = []
     for s, here in _accesses(block) or ():
         whole = [p for p in here if _is_whole(p[0], p[1], indices)]

@@ -42,8 +42,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import key
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import alignment, reads, stores, stride

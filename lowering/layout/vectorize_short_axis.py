@@ -81,8 +81,7 @@ def _counted(vectors: _Periods | Planes, rest: ir.For, count: int, period: int, 
 
 
 def _uncounted(vectors: _Periods | Planes, rest: ir.For, count: Size, alone: bool) -> ir.Block:
-    """All blocks of iterations for an unknown trip count: the last block overlaps the one before, if at least one block
-    fits."""
+    """All blocks of iterations for an unknown trip count: the last one overlaps the one before, if at least one fits."""
     n = count // vectors.width
     block = Index("b", n)
     task, loop = _task(ir.For(block, vectors.at(block * vectors.width)), n // ITERATIONS_PER_TASK + 1)

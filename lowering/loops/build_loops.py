@@ -2,8 +2,7 @@
 
     y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }
 
-A reduction becomes an accumulator with its loops, a guarded value a branch, and a check an `Assert`; the rest is a pure
-expression.
+A reduction becomes an accumulator with its loops, a guarded value a branch, and a check an `Assert`; the rest is pure.
 """
 
 from collections.abc import Collection
@@ -11,8 +10,7 @@ from dataclasses import replace
 from itertools import count
 
 from ...dialect.ir.types import F32, F64, UI8
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import children, walk, with_children

@@ -4,8 +4,7 @@
     for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }
 
 Legal for a nest of one loop, or of the parts of one, whose iterations write disjoint elements: every array that it
-writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; the cost of an iteration decides how many form
-a task.
+writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; their cost decides how many form a task.
 """
 
 from dataclasses import replace

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...dialect.ir.types import C64, F32, F64, ElementType
-from ...dialect.notation import expressions as ex
-from ...dialect.notation import loops as ir
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import over, rebuild
 from ..passes import plan_pass

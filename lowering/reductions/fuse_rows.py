@@ -1,5 +1,4 @@
-"""Fuse consecutive kernels row by row, so that a row stays in cache (loop fusion at row granularity; Halide:
-compute_at).
+"""Fuse consecutive kernels row by row, so that a row stays in cache (row-granular fusion; Halide's compute_at).
 
     for i { acc = max over k of x[i, k]; m[i] = acc };  for i { for j { y[i, j] = x[i, j] - m[i] } }
     =>  for i { acc = max over k of x[i, k]; let m = acc; for j { y[i, j] = x[i, j] - m } }

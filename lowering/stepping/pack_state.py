@@ -31,8 +31,7 @@ def pack_state(plan: Plan, context: Context) -> StepPlan:
 
 
 class _Packing:
-    """Arrays for all states: one per state, and one for all 0-dimensional states of an element type that change in the
-    same way.
+    """Arrays for all states: one per state, and one for all 0-dimensional states of an element type that change alike.
 
     A state with views has an array of its own, since a view is of a whole array.
     """

@@ -21,8 +21,7 @@ from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
 from ...dialect.notation.loops import Alloc, For, Kernel, Let, Statement, Store, vector_loop
-from ...dialect.notation.traverse import children as parts_of
-from ...dialect.notation.traverse import with_children
+from ...dialect.notation.traverse import children as parts_of, with_children
 from ..passes import step_pass
 from ..processor import processor
 from ..step_plan import Group, StepPlan
@@ -66,8 +65,7 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
 
 
 def _kinds(kernel: Kernel) -> dict[Tensor, int]:
-    """The isomorphism class of each scalar that a kernel stores: equal if the updates differ in constants and scalar
-    reads only."""
+    """The isomorphism class of each scalar that a kernel stores: equal if only constants and scalar reads differ."""
     known: dict[object, int] = {}
     found: dict[int, int] = {}
     kinds: dict[Tensor, int] = {}
@@ -155,8 +153,7 @@ class _Rolling:
         self.end = groups[-1].first + groups[-1].rows * self.lanes
 
     def rolled(self) -> Rolled:
-        """The vectorized kernel: all next values are computed before any is stored; other values are computed first and
-        stored last."""
+        """The vectorized kernel: all next values are computed before any is stored; others first, and stored last."""
         following = replace(self.array, name=f"{self.array.name}.next", space="stack")
         forth, again = self.step(self.array, following), self.step(following, self.array)
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
@@ -245,8 +242,7 @@ class _Rolling:
         return found
 
     def tensor(self, place: int) -> Tensor:
-        """The array from which the scalar at a position is read; scalars outside of groups do not alternate between
-        buffers."""
+        """The array from which the scalar at a position is read; others do not alternate between buffers."""
         return self.source if place < self.end else self.array
 
 

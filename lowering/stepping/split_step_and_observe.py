@@ -22,8 +22,7 @@ from ...dialect.program.verify import verify
 class State:
     """A state variable: its name, value, initial value and driver.
 
-    `driver` is None for a state that no tick changes: constants and sensors. `writable` states whether the caller may
-    replace it.
+    `driver` is None for a state that no tick changes: constants and sensors. the caller may replace a `writable` one.
     """
 
     name: str

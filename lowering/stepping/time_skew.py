@@ -91,8 +91,7 @@ def _offset(e: Expr, row: Index, height: int) -> int | None:
 
 
 class _Skewing:
-    """The parameters that the levels of a pass share: level n is the tick n after the first, `reach` rows behind the
-    level before."""
+    """The parameters that the levels of a pass share: level n is tick n after the first, `reach` rows behind the one before."""
 
     def __init__(self, loop: For, states: dict[Tensor, Tensor], height: int, reach: int, rows: int, ticks: int) -> None:
         self.loop, self.states, self.height, self.reach, self.ticks = loop, states, height, reach, ticks

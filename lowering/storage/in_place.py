@@ -2,8 +2,7 @@
 
     y[i] = f(x[i])  =>  x[i] = f(x[i])
 
-Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; otherwise the caller
-copies.
+Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; else the caller copies.
 """
 
 from collections import Counter
@@ -64,8 +63,7 @@ class _Uses:
 
 
 def _stored_last(block: Block) -> set[Tensor]:
-    """The tensors that the innermost block of a nest stores, as variables and constants, after its last other
-    statement."""
+    """The tensors that the innermost block of a nest stores, as variables and constants, after its other statements."""
     while len(block) == 1 and isinstance(block[0], For):
         block = block[0].body
     found: set[Tensor] = set()

@@ -41,8 +41,7 @@ def _bytes(tensor: Tensor) -> Dim:
 
 
 def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
-    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset free throughout its
-    lifetime."""
+    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset free throughout."""
     offsets: dict[Tensor, Dim] = {}
     known = [(size, t) for t in first if isinstance(size := _bytes(t), int)]
     placed: list[tuple[int, int, Tensor]] = []

@@ -20,8 +20,7 @@ from cvm.dialect.notation.simplify import fold_constants, linear_index, recombin
 from cvm.dialect.notation.traverse import over, rebuild, substitute, walk
 from cvm.lowering.analysis.lane_offsets import Lanes, offsets
 from cvm.lowering.analysis.prove import prove
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 
 INDICES = tuple(Index(name, extent) for name, extent in (("i", 3), ("j", 4), ("k", 5)))
 N = Size.named("N")

@@ -25,8 +25,7 @@ from cvm.lowering.analysis.integer_ranges import interval
 from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR
 from cvm.lowering.formulas.overflow_warnings import Analysis, possible_overflows
 from cvm.lowering.processor import Processor, compiling_for
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from native_kernels import tensor
 from samples import SAMPLES
 from tiers import examples

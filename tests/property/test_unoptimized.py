@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from cvm.dialect.program.module import Module
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from outcomes import arguments, assert_same, outcome
 from random_programs import modules
 from tiers import examples

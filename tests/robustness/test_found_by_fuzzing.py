@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
+from cvm.commands.levels import read_level
 
 import cvm
-from cvm.commands.levels import read_level
 
 
 @pytest.mark.parametrize("target", HERE)

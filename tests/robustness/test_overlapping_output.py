@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from cvm.jit.calls.arguments import has_internal_overlap
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.lib.stride_tricks import as_strided
 from tiers import examples
 

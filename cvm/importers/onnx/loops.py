@@ -1,7 +1,6 @@
 """Loops of the program over functions that are made of ONNX's bodies.
 
-A body may read any value of the model: it becomes an operand that all steps share, or stands in the function if it is a
-constant.
+A body may read any value of the model: it becomes an operand that all steps share, or, a constant, stands in the function.
 """
 
 from __future__ import annotations

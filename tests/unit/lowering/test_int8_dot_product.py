@@ -11,8 +11,7 @@ from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
 from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
 from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
-from depthwise_programs import SHAPES
-from depthwise_programs import text as windows
+from depthwise_programs import SHAPES, text as windows
 from int8_programs import PROGRAMS
 from legal_and_equal import legal
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tiers import examples
 
 import cvm

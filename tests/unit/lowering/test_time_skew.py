@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Processor, Tuning, compiling_for
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tiers import examples
 from tuning import tuned
 

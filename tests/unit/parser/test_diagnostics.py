@@ -16,8 +16,7 @@ from cvm.parser import check, parse, read
 from cvm.parser.error_examples import snippets
 from cvm.parser.format import format_text
 from cvm.parser.recovery import friendly, stops_at
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from random_programs import modules
 
 ROOT = Path(__file__).parents[3]
