@@ -96,8 +96,7 @@ def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
         sizes = f"{c.row.extent} rows, {columns} columns, {terms} terms of {problem.element}"
         yield f"contraction @{problem.kernel.name}: {sizes}"
     width = max(len(choice.strategy.name) for choice in choices)
-    taken = [choice for choice in choices if choice.taken is not None]
-    several = len(taken) > 1
+    several = sum(choice.taken is not None for choice in choices) > 1
     for choice in sorted(choices, key=lambda choice: (choice.taken is None, choice.cost)):
         cost = f"{choice.cost:15,.0f}" if isfinite(choice.cost) else " " * 15
         yield f"  {'not' if choice.taken is None else 'taken':6}{choice.strategy.name:{width}}{cost}  {_why(choice, several)}".rstrip()

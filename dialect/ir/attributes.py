@@ -1,7 +1,7 @@
 """Attribute values: the values that an annotation admits, and their text."""
 
-import types as pytypes
 import typing
+from types import NoneType, UnionType
 from typing import Any
 
 from .types import ElementType
@@ -14,14 +14,7 @@ class Symbol(str):
 
 
 # the classes of values that an annotation admits; true and false are no numbers
-ACCEPTED: dict[Any, Any] = {
-    bool: bool,
-    str: str,
-    int: int,
-    float: (int, float),
-    type(None): type(None),
-    None: type(None),
-}
+ACCEPTED: dict[Any, Any] = {bool: bool, str: str, int: int, float: (int, float), NoneType: NoneType, None: NoneType}
 
 
 def conform(value: Any, annotation: Any) -> Any:
@@ -40,7 +33,7 @@ def conform(value: Any, annotation: Any) -> Any:
                     return tuple(conform(v, w) for v, w in zip(value, wanted, strict=True))
                 except ValueError:
                     pass
-    elif origin is typing.Union or origin is pytypes.UnionType:
+    elif origin is typing.Union or origin is UnionType:
         for choice in typing.get_args(annotation):
             try:
                 return conform(value, choice)
@@ -71,7 +64,7 @@ def describe(annotation: Any) -> str:
     if origin is tuple:
         count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
         return f"an array of {count}{_plural(parts[0])}"
-    if origin is typing.Union or origin is pytypes.UnionType:
+    if origin is typing.Union or origin is UnionType:
         return " or ".join(describe(p) for p in parts)
     if origin is typing.Literal:
         return ("one of " if len(parts) > 1 else "") + ", ".join(attribute_text(p) for p in parts)
@@ -83,7 +76,7 @@ def describe(annotation: Any) -> str:
 def _plural(annotation: Any) -> str:
     """The attribute values of an annotation, in words, as a plural."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Union or origin is pytypes.UnionType:
+    if origin is typing.Union or origin is UnionType:
         return " or ".join(map(_plural, parts))
     one = describe(annotation).removeprefix("an ").removeprefix("a ")
     if origin is tuple:

@@ -80,8 +80,7 @@ class NativeStepper:
         self.sides = [_named(side, clockwork, tick) for side in (arrays, turned)]
         seconds = [[turned[n] for n in tick.turns], [arrays[n] for n in tick.turns]]
         self.tables = [self.table(a, b) for a, b in zip((arrays, turned), seconds, strict=True)]
-        sizes = [plan.workspace for plan in _plans(tick)]
-        size = max(s for s in sizes if isinstance(s, int))
+        size = max(plan.workspace for plan in _plans(tick) if isinstance(plan.workspace, int))
         self.workspace = _aligned(((size,), np.dtype(np.uint8)))
         ways = ((tick.ticks, "passes"), (1, "ticks"))
         self.ways = [(n, self.library.functions[name]) for n, name in ways if name in passes]

@@ -85,7 +85,6 @@ def _point(
         b.do(ll.store(b.add(ll.select(begin, given[n], b.add(ll.select(last, spare, result)))), slots[n]))
         b.do(ll.store(b.add(ll.select(last, result, spare)), out[n]))
     for n in range(steps.carry, len(plan.arguments)):
-        scanned = n < steps.carry + steps.scan
-        b.do(ll.store(slice(given[n], plan.arguments[n]) if scanned else given[n], slots[n]))
+        b.do(ll.store(slice(given[n], plan.arguments[n]) if n < steps.carry + steps.scan else given[n], slots[n]))
     for n in range(steps.carry, len(results)):
         b.do(ll.store(slice(results[n], plan.results[n]), out[n]))

@@ -39,8 +39,7 @@ class PanelPacking:
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
         read = vnni.only_read(c.b)
-        is_read_once = read is not None and vnni.is_plain(read) and not c.guard
-        self.plain_read = read if is_read_once else None
+        self.plain_read = read if read is not None and vnni.is_plain(read) and not c.guard else None  # once
         self.kernels: list[ir.Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}

@@ -102,8 +102,7 @@ class _Words(Tiles):
         self.function = QUADS[types]
         self.taps = tuple(i for i in c.reduction_axes if i is not channel)
         self.packs = (channel.extent + (PACK - 1)) // PACK  # packs per tap
-        count = self.packs * product(tuple(i.extent for i in self.taps))
-        super().__init__(c, (count + 3) // 4)
+        super().__init__(c, (self.packs * product(tuple(i.extent for i in self.taps)) + 3) // 4)
         down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
         self.each = ex.Index("u", down), ex.Index("v", along), ex.Index("e", SUMS)
         self.left = ex.Tensor("left", (2, self.high, WORDS), I32, "shared")

@@ -63,8 +63,7 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] 
     row = sum(_bytes(t) // height for t in states)
     tuning = processor().tuning
     ticks = min(tuning.skewed_ticks, 1 + processor().l2_bytes // 2 // (rows * row))
-    small = row * height <= processor().l3_bytes // 4
-    if small or ticks < 2 or height < 2 * tuning.skewed_rows * reach * ticks:
+    if row * height <= processor().l3_bytes // 4 or ticks < 2 or height < 2 * tuning.skewed_rows * reach * ticks:
         return None
     return kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks
 

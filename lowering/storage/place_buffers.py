@@ -36,8 +36,7 @@ def place_buffers(plan: Plan) -> Plan:
 
 
 def _bytes(tensor: Tensor) -> Dim:
-    size = product(tensor.shape) * tensor.element.bytes
-    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+    return (product(tensor.shape) * tensor.element.bytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
