@@ -4,8 +4,6 @@ In: two sides, each a program, the passes it goes through and the target that ru
 both sides have becomes a result; arguments are then made as small as the difference allows.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Text for terminals: arrays, times, and a progress message for slow steps."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """`cvm import`: convert a model of another system to a program, with its constants in an archive."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -4,8 +4,6 @@ Every program that is tried is verified first, so that the command fails for its
 lines of kernels go, and numbers, in types, attributes and constants, become smaller.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -5,8 +5,6 @@ verified against what the operators infer; precisions of operations are left to 
 are quoted or replaced, sizes are held against the bytes there are.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -4,8 +4,6 @@ Every rule of an importer declares it: equal in every byte, equal under a condit
 importing, shown by the ranges of integers, or checked when the program is called; where sums overflow, the reference is undefined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

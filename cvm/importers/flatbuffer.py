@@ -5,8 +5,6 @@ number (`i8` ... `u64`, `f32`, `bool`), `str`, the name of a table, `table` (of 
 read), or one of these in brackets, a vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache

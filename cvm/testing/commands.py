@@ -4,8 +4,6 @@ In: a `Filetest` and one of its commands. The text of a stage or of passes is co
 lines; `perform` does that, or blesses: it writes the golden lines and gives the diff. docs/testing.md describes the commands.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext

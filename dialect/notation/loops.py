@@ -243,6 +243,14 @@ def outer_loops(block: Block, accepts: Callable[[For], bool] = lambda loop: loop
     return indices, block
 
 
+def perfect_nest(loop: For) -> list[For]:
+    """A loop and the serial ones inside, each alone in the one around it."""
+    found = [loop]
+    while len(found[-1].body) == 1 and isinstance(inner := found[-1].body[0], For) and inner.kind == "serial":
+        found.append(inner)
+    return found
+
+
 def identity(function: str, element: ElementType) -> Const:
     """The identity of a reduction by this function."""
     start = SCALARS[function].identity

@@ -63,24 +63,17 @@ def operand_magnitudes(
         joined, body = joined_bits(bits)
         kernels.append(kernel_from_body(kernel, "sizes", body, (joined,)))
     each = iter([] if joined is None else [joined[n] for n in range(len(bits))])
-    rows, columns = (_of_bits(next(each)) if m is None else m for m in known)
+    rows, columns = (Magnitude((stored := next(each)) & MAGNITUDE, stored < 0) if m is None else m for m in known)
     return OperandMagnitudes(rows, columns, joined, tuple(kernels))
 
 
-def _of_bits(bits: Expr) -> Magnitude:
-    return Magnitude(bits & MAGNITUDE, bits < 0)
-
-
-def sign_and_magnitude(value: Expr) -> Expr:
-    """A number's sign, and bits that are as large as the number, or one less than a negative one."""
-    return value ^ ((value >> 31) & MAGNITUDE)
-
-
 def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
-    """The ored bits of a factor, along the first axis of the array that it reads."""
+    """The ored bits of a factor, along the first axis of the array that it reads: a number's sign, and bits that are as large
+    as the number, or one less than a negative one."""
     first, *rest = axes(read.tensor.shape)
+    value = read_at(e, read, (first, *rest))
     bits = Tensor("bits", (first.extent,), I32, "heap")
-    return bits, (For(first, _ored(rest, sign_and_magnitude(read_at(e, read, (first, *rest))), bits, first)),)
+    return bits, (For(first, _ored(rest, value ^ ((value >> 31) & MAGNITUDE), bits, first)),)
 
 
 def joined_bits(found: Sequence[Tensor]) -> tuple[Tensor, Block]:

@@ -95,7 +95,9 @@ class PanelPacking:
 
     def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
         """The words of a factor by a kernel, a line for each of these."""
-        words, body = vnni.row_words(factor, self.words, lines, bits)
+        at = (*lines, *self.words.reduction_axes)
+        words = Tensor("rows", (*(i.extent for i in lines), *self.words.shape), self.element, "heap")
+        body = vnni.by_words(self.words, factor, at, lambda value: (ir.Store(words, at, vnni.flipped(value, bits)),))
         self.kernels.append(kernel_from_body(self.kernel, name, body, (words,)))
         flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
         self.views[flat] = words

@@ -197,18 +197,6 @@ def known_terms(e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Se
     return array.transpose([plain.index(i) for i in order]) if set(plain) == set(order) else None
 
 
-# rows
-
-
-def row_words(
-    a: ex.Expr, words: Words, rows: Sequence[ex.Index], bits: ex.Expr | None = None
-) -> tuple[ex.Tensor, Block]:
-    """The words of the rows, these bits flipped, and the loops that write them."""
-    packed = ex.Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
-    at = (*rows, *words.reduction_axes)
-    return packed, by_words(words, a, at, lambda value: (Store(packed, at, flipped(value, bits)),))
-
-
 def by_words(words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callable[[ex.Expr], Block]) -> Block:
     """Loops over indices around what is to be done with the word of a factor; the last of a `part` comes by itself where
     it may not be whole."""

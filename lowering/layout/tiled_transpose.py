@@ -37,7 +37,7 @@ aligned alike, so that a tile begins at a cache line wherever the array begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim
@@ -69,18 +69,11 @@ def tiled_transpose(kernel: ir.Kernel) -> ir.Kernel:
 
 def _tiles(s: ir.Statement, alone: bool = False) -> ir.Block | None:
     if isinstance(s, ir.For) and s.kind in ("serial", "parallel"):
-        *outer_loops, inner = chain = list(_chain(s))
+        *outer_loops, inner = chain = ir.perfect_nest(s)
         for outer in outer_loops:
             if _crosses(outer, inner):
                 return _tiled(chain, outer, inner, alone)
     return None
-
-
-def _chain(s: ir.For) -> Iterator[ir.For]:
-    """Perfectly nested loops, each over its full range."""
-    yield s
-    if len(s.body) == 1 and isinstance(inner := s.body[0], ir.For) and inner.kind == "serial":
-        yield from _chain(inner)
 
 
 def _crosses(outer: ir.For, inner: ir.For) -> bool:

@@ -8,8 +8,6 @@ An element that is read at plain indices becomes an input of the operation; any 
 `tensor.extract` at `linalg.index`. A reduction under a guard or inside another one becomes an `scf.for`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """The operations of `arith` and `math` for the scalar functions: their names, by kind of element, and those that take several."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -81,15 +81,9 @@ def is_plain(reduction: ir.For) -> bool:
     return all(isinstance(s, ir.Let) or (isinstance(s, ir.Store) and not s.tensor.rank) for s in inner)
 
 
-def _chain(reduction: ir.For) -> Iterator[ir.For]:
-    yield reduction
-    if isinstance(inner := reduction.body[0], ir.For):
-        yield from _chain(inner)
-
-
 def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
     """Test whether a reduction reads every element along the columns once, from rows that lie far apart."""
-    *_, last = chain = list(_chain(reduction))
+    *_, last = chain = ir.perfect_nest(reduction)
     shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each of these indices has its own rows
     needed = {*around - shared, column, *(s.index for s in chain)}
     if _short(last):

@@ -1,7 +1,5 @@
 """ONNX models to programs. Reading files is the `onnx` package's work; a model is never executed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module

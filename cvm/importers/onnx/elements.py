@@ -1,7 +1,5 @@
 """Element types of ONNX, and its tensors as arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The exactness of ONNX's operators beside onnxruntime's kernels: exact on integers, and of those that are named, on floats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

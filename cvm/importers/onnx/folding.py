@@ -1,7 +1,5 @@
 """A builder that computes operations on constants at once, by our own reference, where that is little work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

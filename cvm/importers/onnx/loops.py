@@ -3,8 +3,6 @@
 A body may read any value of the model: it becomes an operand that all steps share, or, a constant, stands in the function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

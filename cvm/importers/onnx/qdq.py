@@ -6,8 +6,6 @@ The result differs from the one of the floats by at most a rounding, and is that
 or parameters that are computed, is left as it is.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

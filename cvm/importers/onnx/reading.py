@@ -1,7 +1,5 @@
 """ONNX models as they are given: files with what they refer to in their folder, bytes, or models of the `onnx` package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path

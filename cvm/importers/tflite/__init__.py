@@ -5,8 +5,6 @@ state of SVDF) becomes arguments after the inputs, and results after the outputs
 value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace

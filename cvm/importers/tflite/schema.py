@@ -1,7 +1,5 @@
 """The parts of the schema of .tflite files that the importer reads: tables, operators with their options, element types."""
 
-from __future__ import annotations
-
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
 
 TABLES = {

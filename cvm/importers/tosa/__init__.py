@@ -1,7 +1,5 @@
 """TOSA graphs to programs: integer graphs, of which every result is what the specification says, bit for bit."""
 
-from __future__ import annotations
-
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """TOSA graphs from flatbuffers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

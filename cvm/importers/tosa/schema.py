@@ -1,7 +1,5 @@
 """A TOSA graph in memory, and the tables of its schema: element types, operators and their attributes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
