@@ -73,8 +73,7 @@ row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.p
     gradient=lambda g, xs, y: (g * (180 / math.pi),))  # fmt: skip
 
 
-row("sigmoid", 1, "float real", *by_table("sigmoid"), "1 / (1 + exp(-x))",
-    gradient=lambda g, xs, y: (g * y * (1 - y),))  # fmt: skip
+row("sigmoid", 1, "float real", *by_table("sigmoid"), "1 / (1 + exp(-x))", gradient=lambda g, xs, y: (g * y * (1 - y),))
 row("softplus", 1, "float real", *by_table("softplus"), "log(1 + exp(x))",
     gradient=of_one(lambda g, x, y: g * x.scalar("sigmoid")))  # fmt: skip
 

@@ -187,4 +187,4 @@ REFUSED: dict[str, str] = {
     ),
     **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), "the language has no optional values"),
     "ImageDecoder": "it reads files of images",
-}  # fmt: skip
+}
