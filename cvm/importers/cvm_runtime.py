@@ -276,14 +276,17 @@ def program_text(model: Model, archive: str | None) -> str:
 
 def _names(model: Model) -> list[str]:
     """A name for every entry: its node's, as far as the language takes it."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for n, node in enumerate(model.nodes):
         for output in range(model.rows[n + 1] - model.rows[n]):
             plain = re.sub(r"[^A-Za-z0-9_]", "_", node["name"])
             name = f"%{plain}" if re.match("[A-Za-z_]", plain) and len(plain) < 64 else f"%v_{len(found)}"
             name = f"{name}_{output}" if output else name
-            found.append(name if name not in found else f"%v_{len(found)}")
-    return found
+            name = name if name not in found else f"%v_{len(found)}"
+            while name in found:  # a node has that name
+                name += "_"
+            found[name] = None
+    return [*found]
 
 
 def _range(precision: int | None) -> str:

@@ -108,17 +108,9 @@ class Argsort(Along[T]):
             (Store(merged, self.at(d, k), y[self.at(d, i[()])]), update("add", i, as_index(1))),
             (Store(merged, self.at(d, k), y[self.at(d, j[()])]), update("add", j, as_index(1))),
         )
-        return (
-            Let(start, r * width * 2),
-            Let(middle, minimum(start + width, n)),
-            Let(end, minimum(start + width * 2, n)),
-            Alloc(i),
-            Store(i, (), start),
-            Alloc(j),
-            Store(j, (), middle),
-            Alloc(first),
-            For(k, (choose, take), start, end),
-        )
+        middles = Let(middle, minimum(start + width, n)), Let(end, minimum(start + width * 2, n))
+        places = Alloc(i), Store(i, (), start), Alloc(j), Store(j, (), middle), Alloc(first)
+        return (Let(start, r * width * 2), *middles, *places, For(k, (choose, take), start, end))
 
 
 @dataclass(frozen=True, eq=False)

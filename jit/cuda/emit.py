@@ -17,11 +17,10 @@ from ...dialect.notation.simplify import linear_index
 from ...dialect.notation.traverse import substitute
 from ...lowering.analysis.accesses import accesses, reads
 from ...lowering.analysis.parallel_loops import THREADS, block_size
-from . import lookup_tables
 from .addresses import Val, fits
 from .expressions import Expressions
 from .mma import emit_matrix
-from .scalar_functions import SHIFT, helpers, value_type
+from .scalar_functions import SHIFT, helpers, lookup_tables, value_type
 
 AHEAD = 32  # iterations of a light loop at once
 LIGHT = 40  # expressions
@@ -55,7 +54,7 @@ def emit(plan: Plan) -> Source:
     functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.all_kernels)]
     body = "\n".join([f.define() for f in functions])
     head = "// compile with --fmad=false: every operation rounds once\n"
-    text = f"{head}{lookup_tables.definitions(body)}{_helpers(body)}\n{body}"
+    text = f"{head}{lookup_tables(body)}{_helpers(body)}\n{body}"
     return Source(text, tuple(f.launch for f in functions), tuple(requirements.listed))
 
 

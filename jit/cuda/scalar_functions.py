@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ...dialect.ir.types import F16, F32, F64, I1, ElementType
-from ...dialect.notation.math_tables import ROWS as LOOKED_UP
+from ...dialect.notation.math_tables import ROWS as LOOKED_UP, Rows
 
 ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
 
@@ -222,3 +222,20 @@ def reinterpretation(source: ElementType, target: ElementType) -> Row:
     if all(floats):
         return Row("{a}")
     return Row(_BITS[(source.name, target.kind) if floats[0] else (source.kind, target.name)], UNARY)
+
+
+def lookup_tables(body: str) -> str:
+    """The rows of numbers that a text looks up: tables in constant data, and the functions that read them."""
+    called = [rows for rows in LOOKED_UP if any(re.search(rf"\b{name}\(", body) for name in rows.columns)]
+    return "".join(f"\n{_table(rows)}\n" for rows in called)
+
+
+def _table(rows: Rows) -> str:
+    table, numbers = f"{rows.columns[0]}_rows", rows.numbers()
+    length, width = numbers.shape
+    lines = ["  {" + ", ".join(number(x, F64) for x in row) + "}," for row in numbers]
+    text = [f"static __device__ const double {table}[{length}][{width}] = {{", *lines, "};"]
+    for n, name in enumerate(rows.columns):
+        place = f"{table}[at & {length - 1}][{n}]"
+        text.append(f"static __device__ __forceinline__ double {name}(long long at) {{ return {place}; }}")
+    return "\n".join(text)
