@@ -54,9 +54,7 @@ def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
         token = ahead[n]
         if token.type == END or (token.type in HEADS and ahead.on_new_line(n)):
             return n
-        if token.type == "RBRACE" and braces <= 0:
-            return n
-        if (n or taken) and ahead.begins_statement(n, depth):
+        if (token.type == "RBRACE" and braces <= 0) or ((n or taken) and ahead.begins_statement(n, depth)):
             return n
         depth += DEPTH.get(token.type, 0)
         braces += DEPTH[token.type] if token.type in ("LBRACE", "RBRACE") else 0

@@ -52,9 +52,7 @@ def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: b
 
 @numpy_function
 def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
-    if axis is None:
-        return sort(np.ravel(x), 0)
-    return take_along_axis(x, argsort(x, axis), axis)
+    return sort(np.ravel(x), 0) if axis is None else take_along_axis(x, argsort(x, axis), axis)
 
 
 def _scan(ufunc: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -170,11 +171,8 @@ class Part(Operator[T]):
         """The cotangent between zeros."""
         (g,) = cotangents
         none = g.scalar("second", 0.0)
-        along = {"axes": (self.axis,)}
-        parts = [
-            g if k == self.index else none.apply("builtin.strided_slice_like", x, **along)
-            for k, x in enumerate(self.xs)
-        ]
+        zeros = partial(none.apply, "builtin.strided_slice_like", axes=(self.axis,))
+        parts = [g if k == self.index else zeros(x) for k, x in enumerate(self.xs)]
         return [g.builder.apply("cvm.concatenate", *parts, axis=self.axis), *(None for _ in self.xs)]
 
 

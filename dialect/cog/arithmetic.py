@@ -100,9 +100,7 @@ def _combined_product(_: Any, a: Expr, b: Expr) -> Expr:
     (ar, ai), (br, bi) = parts(a), parts(b)
     if a.type is F32:
         return pair(ar * br, ar * bi)
-    if b.type is F32:
-        return pair(ar * br, ai * br)
-    return pair(ar * br - ai * bi, ar * bi + ai * br)
+    return pair(ar * br, ai * br) if b.type is F32 else pair(ar * br - ai * bi, ar * bi + ai * br)
 
 
 def _quotient(a: Any, b: Any) -> np.ndarray:

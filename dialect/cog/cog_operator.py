@@ -66,9 +66,7 @@ def scalar_field(number: int, *names: str) -> C:
 def compatible(a: FieldType, b: FieldType) -> bool:
     """The specification's four conditions, element types left out: they are made equal first."""
     same_tensor = a.tensor.shape == b.tensor.shape
-    if same_tensor and (a.rank == 0 or b.rank == 0):
-        return True
-    if any(f.rank == 0 and f.tensor.rank == 0 for f in (a, b)):
+    if (same_tensor and 0 in (a.rank, b.rank)) or any(f.rank == 0 and f.tensor.rank == 0 for f in (a, b)):
         return True
     return (same_tensor or a.tensor.rank == 0 or b.tensor.rank == 0) and same_shape(a.shape, b.shape)
 
@@ -125,9 +123,7 @@ def pointwise(op: Any, y: Tensor, value: Callable[[Expr, Expr], Expr]) -> Elemen
 
 def parts(z: Expr) -> tuple[Expr, Expr]:
     """The real and the imaginary part; of a real number, itself and zero."""
-    if z.type is F32:
-        return z, constant(0, F32)
-    return apply("real", z), apply("imag", z)
+    return (z, constant(0, F32)) if z.type is F32 else (apply("real", z), apply("imag", z))
 
 
 def pair(re: Expr, im: Expr) -> Expr:

@@ -66,14 +66,10 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a.dtype.kind == "f":
-            return np.divide(a, b)
-        return np.floor_divide(a - _remainder(a, b), b)
+        return np.divide(a, b) if a.dtype.kind == "f" else np.floor_divide(a - _remainder(a, b), b)
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        if a.type.kind == "float":
-            return a / b
-        return _checked(b, a / _harmless(b))
+        return a / b if a.type.kind == "float" else _checked(b, a / _harmless(b))
 
 
 @operator
@@ -175,9 +171,7 @@ class Shift(Binary[T]):
 
     def working(self, *elements: ElementType) -> ElementType:
         result = self.rule.result(*elements)
-        if result.kind == "bool" or result.bits >= 32:
-            return result
-        return I32 if result.signed else UI32
+        return result if result.kind == "bool" or result.bits >= 32 else I32 if result.signed else UI32
 
 
 @operator

@@ -230,9 +230,7 @@ def _atom_key(atom: _Atom) -> tuple[object, ...]:
 def _atom_text(atom: _Atom) -> str:
     if len(atom) == 1:
         return atom[0]
-    if len(atom) == 2:
-        return f"?{atom[1]}"
-    return f"{atom[0]}({', '.join(map(repr, atom[1:]))})"
+    return f"?{atom[1]}" if len(atom) == 2 else f"{atom[0]}({', '.join(map(repr, atom[1:]))})"
 
 
 def _opaque(operation: str, *parts: Dim) -> Size:

@@ -398,17 +398,15 @@ def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
     return map_expressions(block, lambda e: substitute(e, values))
 
 
-def redirect(
-    block: Block, target: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]
-) -> Block:
-    """The block with its accesses at other elements of other tensors; an access without a target stays."""
+def redirect(block: Block, move: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]) -> Block:
+    """The block with its accesses at other elements of other tensors; where `move` gives None, one stays."""
 
     def read(e: Expr) -> Expr | None:
-        found = target(e.tensor, e.indices) if isinstance(e, Read) else None
+        found = move(e.tensor, e.indices) if isinstance(e, Read) else None
         return None if found is None else Read(found[0], tuple(rewrite(i, read) for i in found[1]))
 
     def store(s: Statement) -> Block | None:
-        found = target(s.tensor, s.indices) if isinstance(s, Store) else None
+        found = move(s.tensor, s.indices) if isinstance(s, Store) else None
         return None if found is None else (replace(s, tensor=found[0], indices=found[1]),)
 
     return map_expressions(rewrite_block(block, store), lambda e: rewrite(e, read))

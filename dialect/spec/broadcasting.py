@@ -68,9 +68,7 @@ def _join(m: Dim, n: Dim) -> Dim:
         return n  # it may be 1 at run time
     if is_one(n) or same_size(m, n) or certainly(lambda: m != 1):
         return m
-    if is_one(m) or certainly(lambda: n != 1):
-        return n
-    return m * n // smaller(m, n)
+    return n if is_one(m) or certainly(lambda: n != 1) else m * n // smaller(m, n)
 
 
 def broadcast(*shapes: Shape) -> Shape:

@@ -29,9 +29,7 @@ def simplified(operator: Any, definition: Definition) -> Value | None:
         return _twice(name, first, definition)
     if name in ("maximum", "minimum", "and_", "or_") and xs[0] is xs[1]:
         return first
-    if name in NEUTRAL and len(xs) == 2:
-        return _without_neutral(name, xs, definition)
-    return None
+    return _without_neutral(name, xs, definition) if name in NEUTRAL and len(xs) == 2 else None
 
 
 def _cast(x: Value, element: ElementType, definition: Definition) -> Value | None:

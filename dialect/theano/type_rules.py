@@ -18,9 +18,7 @@ def upcast(*elements: ElementType) -> ElementType:
 
 def floating(element: ElementType) -> ElementType:
     """upgrade_to_float: f32 of i1 and integers of up to 16 bits, f64 of longer ones, floats and complex as they are."""
-    if not element.is_discrete:
-        return element
-    return F32 if element.bits <= 16 else F64
+    return element if not element.is_discrete else F32 if element.bits <= 16 else F64
 
 
 def part(element: ElementType) -> ElementType:

@@ -11,9 +11,7 @@ from .type_rules import upcast
 
 def default_dtype(element: ElementType) -> ElementType:
     """The result's type: integers of 64 bits of integers, floats and complex numbers as they are."""
-    if element.kind in ("bool", "int"):
-        return I64
-    return UI64 if element.kind == "uint" else element
+    return I64 if element.kind in ("bool", "int") else UI64 if element.kind == "uint" else element
 
 
 def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:

@@ -169,12 +169,10 @@ class CompiledFunction:
         """
         return [self(*sample) for sample in samples_of(arguments)]
 
-    def _in_storage(
-        self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
-    ) -> list[np.ndarray]:
+    def _in_storage(self, args: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
         """The arrays to compute results in: an argument's array if the plan stores the result there."""
         for k in self.overwritten.values():
-            array, argument = given[k], self.head.arguments[k]
+            array, argument = args[k], self.head.arguments[k]
             if isinstance(array, np.ndarray) and (not array.flags.writeable or has_internal_overlap(array)):
                 why = "has elements that share memory" if array.flags.writeable else "is read-only"
                 message = f"argument %{argument.name} is overwritten, but the array {why}"

@@ -63,9 +63,7 @@ class Scope:
         """Test whether an expression may differ between lanes."""
         if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
             return True
-        if isinstance(e, Var):
-            return self.known[id(e)].lanes > 1
-        return any(map(self.varies, children(e)))
+        return self.known[id(e)].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
 
 
 @dataclass

@@ -22,7 +22,7 @@ def define(declared: ll.Declaration, features: Collection[str], called: set[str]
 
 
 def _defined(
-    name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], called: set[str], prefix: str = ""
+    name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], calls: set[str], prefix: str = ""
 ) -> str:
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     before: list[str] = []
@@ -31,7 +31,7 @@ def _defined(
     product = has.get((name, lanes))
 
     def other(name: str, lanes: int, further: str) -> ll.Declaration:
-        before.append(_defined(name, lanes, has, called, f"{prefix}{further}."))
+        before.append(_defined(name, lanes, has, calls, f"{prefix}{further}."))
         return ll.Declaration(ll.STATUS.of(lanes), f"{prefix}{further}.{name}.v{lanes}i32", ())
 
     def number(n: int) -> ll.Constant:
@@ -41,7 +41,7 @@ def _defined(
         parts, result = (ll.ir_type(f"i{n}", 32 // n * lanes) for n in (product.operand_bits, product.result_bits))
         types = {"a": parts, "b": parts, "c": result}
         intrinsic = ll.Declaration(result, product.llvm, tuple([types[o] for o in product.operands]))
-        called.add(str(intrinsic))
+        calls.add(str(intrinsic))
         seen = {o: b.add(ll.cast("bitcast", v, types[o])) for o, v in zip(operands, given, strict=True)}
         found = b.add(ll.cast("bitcast", b.add(ll.call(intrinsic, *(seen[o] for o in product.operands))), wide))
     elif name == "quadsum" and ("quadsum_ss", lanes) in has:  # 128 of an unsigned byte is less -128 of a signed one

@@ -317,9 +317,7 @@ _wanted: int | None = None
 
 def get_num_threads() -> int:
     """The number of threads that run large loops."""
-    if FUTEX is None:
-        return 1
-    return _wanted if _wanted is not None else _default()
+    return 1 if FUTEX is None else _wanted if _wanted is not None else _default()
 
 
 def set_num_threads(n: int) -> None:

@@ -287,9 +287,7 @@ class _Evaluation:
                 low, high = max(low, least_y), min(high, greatest_y)
             case _ if least_y == greatest_y:
                 low, high = low + (low == least_y), high - (high == least_y)
-        if low > high:
-            return None
-        return {} if isinstance(a, ex.Const) else {self.looks(a): (low, high)}
+        return None if low > high else {} if isinstance(a, ex.Const) else {self.looks(a): (low, high)}
 
     # reductions
 

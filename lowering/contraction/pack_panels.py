@@ -196,9 +196,8 @@ class PanelPacking:
             body = ir.nested((*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed))
         else:
             order = (*self.beside, *terms.reduction_axes, panel)
-            body = vnni.by_words(
-                terms, self.c.b if isinstance(terms, vnni.Words) else value, order, lambda e: placed(lanes(e))
-            )
+            factor = self.c.b if isinstance(terms, vnni.Words) else value
+            body = vnni.by_words(terms, factor, order, lambda e: placed(lanes(e)))
         self.kernels.append(kernel_from_body(self.kernel, "columns", body, (packed,)))
         return packed
 

@@ -73,9 +73,8 @@ class Words(Terms):
         return word(self.each(e), self.many)
 
     def packed(self, array: np.ndarray) -> np.ndarray:
-        return super().packed(
-            packed_words(array, self.reduction_axes.index(self.part) - len(self.reduction_axes), self.many)
-        )
+        axis = self.reduction_axes.index(self.part) - len(self.reduction_axes)
+        return super().packed(packed_words(array, axis, self.many))
 
     def each(self, e: ex.Expr) -> list[ex.Expr]:
         """An expression at each of the terms of a word."""
@@ -338,7 +337,7 @@ def _axis(e: ex.Expr, size: Dim, n: int, words: Words) -> _Axis | None:
     if (second - first).terms or not isinstance(low, int):
         return None
     moving = {
-        k: (a, f) for k, (a, f) in first.terms.items() if not isinstance(a, ex.Index) or not same_size(a.extent, 1)
+        k: (a, f) for k, (a, f) in first.terms.items() if not (isinstance(a, ex.Index) and same_size(a.extent, 1))
     }
     apart = reduce(gcd, (abs(f) for _, f in moving.values()), 0) or 1
     place = Affine({k: (a, f // apart) for k, (a, f) in moving.items()}, (first.constant - low) // apart)

@@ -173,8 +173,8 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
         first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
         body = _read_from(near[j.index - j.begin, i.index - i.first], key(far[0]), body)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
-    later, prefetches = _prefetches([] if j.overlap else large, i, j)
-    block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, _copied(store, tile, prefetches, i, j))
+    later, fetch = _prefetches([] if j.overlap else large, i, j)
+    block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, _copy(store, tile, fetch, i, j))
     return (ir.For(j.tile, (ir.For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
 
 
@@ -184,16 +184,14 @@ def _skew(access: ex.Read | ir.Store, along: ex.Index) -> ex.Misalignment | None
     return None if row is None or row % line else ex.Misalignment(access.tensor, line)
 
 
-def _copied(
-    store: ir.Store, tile: ex.Tensor, prefetches: Callable[[ex.Index], ir.Block], i: _Axis, j: _Axis
-) -> ir.Statement:
+def _copy(store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block], i: _Axis, j: _Axis) -> ir.Statement:
     """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
     width = processor().vector_bytes // tile.element.bytes
 
     def by_rows(along: ir.For, here: ex.Expr, there: ex.Expr) -> ir.For:
         r = ex.Index("r", i.side)
         body = ir.substitute_block((replace(store, value=tile[r, here]),), {i.index: i.first + r, j.index: there})
-        return ir.For(r, (*prefetches(r), replace(along, body=body)))
+        return ir.For(r, (*fetch(r), replace(along, body=body)))
 
     if j.own is None and not j.overlap:
         c = ex.Index("c", j.side)

@@ -139,9 +139,7 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, inner, np.where(x < 2, outer, 0))
 
 
-def along(
-    at: At, x: Node, axis: int, m: int, scale: float, how: Sampling, part: tuple[float, float] = (0.0, 1.0)
-) -> Node:
+def along(at: At, x: Node, axis: int, m: int, scale: float, how: Sampling, part: tuple[float, float] = (0, 1)) -> Node:
     """An axis resized: for each of the elements that go into one, what is there times its weight."""
     (n,) = static(x, "what is resized", (axis,))
     if n == 0 or m < 0 or scale <= 0 or m * max(1.0, 1 / scale) > MAX_CONSTANT:

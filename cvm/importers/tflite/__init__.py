@@ -105,9 +105,7 @@ class Model:
         data = buffer.data
         if buffer.offset > 1:  # the elements of a large model follow the flatbuffer
             data = file_bytes(buffer, buffer.offset, buffer.size)
-        if t.buffer == 0 or not data.size:
-            return None
-        if t.sparsity is not None or tensor.type in ("STRING", "RESOURCE", "VARIANT"):
+        if not (t.buffer and data.size) or t.sparsity is not None or tensor.type in ("STRING", "RESOURCE", "VARIANT"):
             return None
         count = int(np.prod(tensor.shape, dtype=object))
         dtype = tensor.element.dtype

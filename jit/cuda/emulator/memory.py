@@ -80,9 +80,7 @@ class Memory:
     def _by_space(self, addresses: Array) -> list[Any]:
         """The threads apart that access different arrays."""
         spaces = addresses >> np.uint64(SPACE)
-        if np.all(spaces == spaces[0]):
-            return [...]
-        return [spaces == s for s in np.unique(spaces)]
+        return [...] if np.all(spaces == spaces[0]) else [spaces == s for s in np.unique(spaces)]
 
     def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array]:
         """The array that the addresses lie in, as elements of the type, and the elements' numbers."""
