@@ -57,9 +57,7 @@ Made = tuple[Operator[Value], dict[str, Span], tuple[Type, ...] | None, tuple[Ty
 
 def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     report = scope.report
-    name = node.operator
-    if node.name.type == "STRING":
-        name = from_generic(name)
+    name = from_generic(node.operator) if node.name.type == "STRING" else node.operator
     if name == "const":
         return build_generic_constant(scope, node)
     operator = OPERATORS.get(name)

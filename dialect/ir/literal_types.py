@@ -58,9 +58,7 @@ def literal_text(value: Any) -> str:
         return text if "." in digits or "n" in text else f"{digits}.0{e}{exponent}"
     if isinstance(value, (complex, np.complexfloating)):
         return f"({literal_text(value.real)}, {literal_text(value.imag)})"
-    if value is None:
-        return "none"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return "none" if value is None else f'"{value}"' if isinstance(value, str) else str(value)
 
 
 # The type of a literal operand in each dialect

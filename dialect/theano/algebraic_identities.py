@@ -54,9 +54,7 @@ def holds(wide: ElementType, narrow: ElementType) -> bool:
 
 def _twice(name: str, x: Value, definition: Definition) -> Value | None:
     made = definition(x)
-    if getattr(made, "scalar_op", "") != name:
-        return None
-    return made.xs[0] if name in INVOLUTIONS else x
+    return None if getattr(made, "scalar_op", "") != name else made.xs[0] if name in INVOLUTIONS else x
 
 
 def _without_neutral(name: str, xs: tuple[Value, ...], definition: Definition) -> Value | None:

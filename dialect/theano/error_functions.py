@@ -103,9 +103,7 @@ def _exact_erfinv(x: float) -> float:
 def _exact_erfcinv(x: float) -> float:
     if not 0 < x < 2:
         return math.inf if x == 0 else -math.inf if x == 2 else math.nan
-    if x == 1:
-        return 0.0
-    return _solve(x, 1 - x) if x < 1 else -_solve(2 - x, x - 1)
+    return 0.0 if x == 1 else _solve(x, 1 - x) if x < 1 else -_solve(2 - x, x - 1)
 
 
 def _solve(c: float, x: float) -> float:

@@ -192,9 +192,7 @@ def exact_gamma(x: float) -> float:
 
 
 def _exact_gammaln(x: float) -> float:
-    if math.isinf(x):
-        return x
-    return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+    return x if math.isinf(x) else math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
 
 def _exact_complex_gamma(z: np.ndarray) -> np.ndarray:

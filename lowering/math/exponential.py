@@ -65,8 +65,7 @@ def exponential(x: Expr, low: Expr | None = None) -> Exponential:
     shifted, half = fp.nearest(x, LOG2_E / 2, fp.POWER_ROUNDER)
     start = fp.fma(half, -2 * fp.LN2[t][0], x)  # exact
     rest = half * (-2 * fp.LN2[t][1])
-    if low is not None:
-        rest = rest + low
+    rest = rest if low is None else rest + low
     r = start + rest
     body = ordered_sum(start, fp.fma(r * r, fp.polynomial(r, EXP[t]), rest))
     high = body.high + 1.0

@@ -38,8 +38,7 @@ def quantized(x: Node, scale: Node, zero: Node | None, to: ElementType) -> Node:
     """Halves to even, and the nearest number that the type has."""
     a, b = aligned(x, scale)
     y = (a / b).scalar("round_half_to_even").cast(F32)
-    if zero is not None:
-        y = combine("add", y, zero.cast(F32))
+    y = y if zero is None else combine("add", y, zero.cast(F32))
     return clipped(y, *map(float, to.limits)).cast(to)
 
 
@@ -64,9 +63,7 @@ def dequantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
 
 
 def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
-    shifted = x.cast(I32)
-    if zero is not None:
-        shifted = combine("sub", shifted, zero.cast(I32))
+    shifted = x.cast(I32) if zero is None else combine("sub", x.cast(I32), zero.cast(I32))
     return combine("mul", shifted.cast(F32), scale.cast(F32))
 
 
