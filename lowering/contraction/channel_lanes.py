@@ -87,10 +87,10 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     *outer, window, column = nest.loops
     rows = [i for i in outer if i in read.indices and (function != "fma" or depends(weights, {i}))]
     indices = (*rows[-1:], window, column)
-    found = [[n for n, e in enumerate(read.indices) if depends(e, {i})] for i in indices]
-    if [len(axes) for axes in found] != [1, 1, 1] or not all(is_edge(g, read) for g in nest.guard):
+    places = [[n for n, e in enumerate(read.indices) if depends(e, {i})] for i in indices]
+    if [len(axes) for axes in places] != [1, 1, 1] or not all(is_edge(g, read) for g in nest.guard):
         return None
-    row, axes = rows[-1], (found[0][0], found[1][0], found[2][0])
+    row, axes = rows[-1], (places[0][0], places[1][0], places[2][0])
     sizes = [*(i.extent for i in (*indices, *nest.reduction_axes)), *(read.tensor.shape[n] for n in axes)]
     forward = all(_moves(read.indices[n], i, nest) for n, i in zip(axes[1:], indices[1:], strict=True))
     moving: set[ex.Expr] = {window, column, *nest.reduction_axes}
@@ -112,10 +112,10 @@ def _terms(nest: Reduction) -> tuple[str, ex.Expr, ex.Expr] | None:
         a, b = factors if depends(factors[1], {nest.loops[-1]}) else factors[::-1]
         return "fma", a, b
     match nest.update:
-        case (ir.Store() as store,) if (found := reduction_update(store)) is not None:
+        case (ir.Store() as store,) if (updated := reduction_update(store)) is not None:
             length = nest.reduction_axes[-1].extent
-            in_order = found[0] == "add" and isinstance(length, int) and length < LANES
-            return (found[0], ex.ZERO, found[1]) if found[0] in ORDERS or in_order else None
+            in_order = updated[0] == "add" and isinstance(length, int) and length < LANES
+            return (updated[0], ex.ZERO, updated[1]) if updated[0] in ORDERS or in_order else None
     return None
 
 
@@ -124,81 +124,81 @@ def _moves(e: ex.Expr, index: ex.Index, nest: Reduction) -> bool:
     return all(atom in (index, *nest.reduction_axes) and factor > 0 for atom, factor in affine(e).terms.values())
 
 
-def why_not_channel_lanes(found: ChannelLanes | None) -> str:
+def why_not_channel_lanes(windows: ChannelLanes | None) -> str:
     """The reason why a nest is not computed so, if there is one."""
-    if found is None:
+    if windows is None:
         return "no window of floats moves over each channel by itself"
-    c = found.pixels.c
-    if extent_of(c.row) < lanes_of(c) or extent_of(found.pixels.last.column) < lanes_of(c):
+    c = windows.pixels.c
+    if extent_of(c.row) < lanes_of(c) or extent_of(windows.pixels.last.column) < lanes_of(c):
         return "too few channels or pixels for a vector"
-    if _cost_along_lines(found) < channel_lanes_cost(found):
+    if _cost_along_lines(windows) < channel_lanes_cost(windows):
         return "vectors along lines take less time"
-    form = _ChannelLanes(found, {})
+    form = _ChannelLanes(windows, {})
     if len(form.places) > MOST_PLACES:
         return "tiles have too many edges"
     return "lines are too long" if form.image_bytes > processor().l2_bytes // 2 else ""
 
 
-def _vectors(found: ChannelLanes, pixels: int) -> float:
-    c = found.pixels.c
+def _vectors(windows: ChannelLanes, pixels: int) -> float:
+    c = windows.pixels.c
     return extent_of(c.row) * pixels * c.accumulator.element.bytes / 64
 
 
-def channel_lanes_cost(found: ChannelLanes) -> float:
+def channel_lanes_cost(windows: ChannelLanes) -> float:
     """The estimated time, in vector instructions."""
-    c = found.pixels.c
+    c = windows.pixels.c
     results = extent_of(c.window) * extent_of(c.column)
     each = TERM * processor().fma_cycles * 64 / processor().tile_vector_bytes * prod(map(extent_of, c.reduction_axes))
-    moved = TRANSPOSE_IN * _vectors(found, found.lines * found.columns)
-    return moved + (TRANSPOSE_OUT + each) * _vectors(found, results)
+    moved = TRANSPOSE_IN * _vectors(windows, windows.lines * windows.columns)
+    return moved + (TRANSPOSE_OUT + each) * _vectors(windows, results)
 
 
-def _cost_along_lines(found: ChannelLanes) -> float:
+def _cost_along_lines(windows: ChannelLanes) -> float:
     """The same of a nest whose vectors go along lines."""
-    c, stride = found.pixels.c, found.stride(2, found.pixels.c.column)
+    c, stride = windows.pixels.c, windows.stride(2, windows.pixels.c.column)
     length, lanes = extent_of(c.column), processor().vector_bytes // c.accumulator.element.bytes
     edges = (2 if stride == 1 else 1) * bool(c.guard)
-    each = ALONG_LINES + STRIDED * (stride > 1) + COMPARED * (found.function in ORDERS)
+    each = ALONG_LINES + STRIDED * (stride > 1) + COMPARED * (windows.function in ORDERS)
     computed = -(-length // lanes) * lanes + EDGE * edges
-    return each * prod(map(extent_of, c.reduction_axes)) * _vectors(found, extent_of(c.window) * computed)
+    return each * prod(map(extent_of, c.reduction_axes)) * _vectors(windows, extent_of(c.window) * computed)
 
 
 class _ChannelLanes(DirectConvolution):
     """The kernels of one nest."""
 
-    def __init__(self, found: ChannelLanes, constants: Constants) -> None:
-        c, self.found = found.pixels.c, found
+    def __init__(self, windows: ChannelLanes, constants: Constants) -> None:
+        c, self.windows = windows.pixels.c, windows
         length, element = extent_of(c.column), c.accumulator.element
         tiles = -(-length // min(processor().vector_registers - 3, MOST_PIXELS))
-        inputs = found.lines * found.columns / (length * extent_of(c.window))  # for each result
+        inputs = windows.lines * windows.columns / (length * extent_of(c.window))  # for each result
         most = int(processor().l2_bytes / 4 / (lanes_of(c) * element.bytes * (1 + inputs)))
-        super().__init__(found.pixels, constants, Tile(-(-length // tiles), 1), max(1, most))
-        if found.function in ORDERS:
+        super().__init__(windows.pixels, constants, Tile(-(-length // tiles), 1), max(1, most))
+        if windows.function in ORDERS:
             self.element = SIGNED[element]
-        self.start, self.row = self.ordered(found.start), ex.Var("row", I64)
-        first, step = affine(found.read.indices[found.axes[1]]), found.stride(1, c.window)
+        self.start, self.row = self.ordered(windows.start), ex.Var("row", I64)
+        first, step = affine(windows.read.indices[windows.axes[1]]), windows.stride(1, c.window)
         self.base = affine(self.first * step + first.constant)  # the line where the windows of a strip begin
-        reach = sum((extent_of(i) - 1) * found.stride(1, i) for i in c.reduction_axes)
-        shape = ((self.high - 1) * step + reach + 1, found.columns, self.lanes)
+        reach = sum((extent_of(i) - 1) * windows.stride(1, i) for i in c.reduction_axes)
+        shape = ((self.high - 1) * step + reach + 1, windows.columns, self.lanes)
         self.image = ex.Tensor("image", shape, self.element, "stack")
         self.image_bytes = prod(shape) * element.bytes
 
     def weights(self) -> PackedWeights:
-        return super().weights() if self.found.function == "fma" else self.no_weights()
+        return super().weights() if self.windows.function == "fma" else self.no_weights()
 
     def before(self) -> ir.Block:
         """The lines of a strip's channels, these side by side."""
-        read, (channel, line, column) = self.found.read, self.found.axes
+        read, (channel, line, column) = self.windows.read, self.windows.axes
         side = SQUARE // self.element.bytes
-        side = side if side <= self.found.columns else 1
-        sizes = (("h", self.image.shape[0]), ("w", -(-self.found.columns // side)), ("u", side))
+        side = side if side <= self.windows.columns else 1
+        sizes = (("h", self.image.shape[0]), ("w", -(-self.windows.columns // side)), ("u", side))
         h, block, u = (ex.Index(name, size) for name, size in sizes)
         q, base, at = ex.Var("w", I64), self.base.expression(), [*read.indices]
         at[channel], at[line], at[column] = self.row + self.lane, base + h, q + u
         store = ir.Store(self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at)))
-        begin = ir.Let(q, ex.minimum(block * side, ex.as_index(self.found.columns - side)))
+        begin = ir.Let(q, ex.minimum(block * side, ex.as_index(self.windows.columns - side)))
         body = ir.For(block, (begin, ir.For(u, (ir.vector_loop(self.lane, store),), kind="unrolled")))
-        start, stop = ex.maximum(0 - base, 0), ex.minimum(self.found.lines - base, h.extent)
+        start, stop = ex.maximum(0 - base, 0), ex.minimum(self.windows.lines - base, h.extent)
         return (
             ir.Let(self.row, ex.minimum(self.panel * self.wide, self.rows - self.lanes)),
             ir.Alloc(self.image),
@@ -206,24 +206,24 @@ class _ChannelLanes(DirectConvolution):
         )
 
     def value(self, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
-        line, column = (substitute(self.found.read.indices[n], at) for n in self.found.axes[1:])
+        line, column = (substitute(self.windows.read.indices[n], at) for n in self.windows.axes[1:])
         return self.image[(affine(line) - self.base).expression(), column, self.lane]
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
-        function = self.found.function
+        function = self.windows.function
         if function == "fma":
             return super().updated(sum, at)
         return ex.apply(ORDERS.get(function, function), sum, self.value(at))
 
     def result(self, sum: ex.Expr) -> ex.Expr:
-        return as_float(_flipped_below_zero(sum)) if self.found.function in ORDERS else sum
+        return as_float(_flipped_below_zero(sum)) if self.windows.function in ORDERS else sum
 
     def ordered(self, value: ex.Expr) -> ex.Expr:
         """The integer that stands for a float where these are compared."""
-        if self.found.function not in ORDERS:
+        if self.windows.function not in ORDERS:
             return value
         least, most = self.element.limits
-        beyond = ex.constant(most if self.found.function == "maximum" else least, self.element)
+        beyond = ex.constant(most if self.windows.function == "maximum" else least, self.element)
         return ex.select(ex.apply("ne", value, value), beyond, _flipped_below_zero(bits(value)))
 
 
@@ -237,5 +237,5 @@ CHANNEL_LANES = matched_strategy(
     lambda p: match_channel_lanes(p.kernel),
     why_not_channel_lanes,
     channel_lanes_cost,
-    lambda p, found: _ChannelLanes(found, p.constants).lowered(),
+    lambda p, windows: _ChannelLanes(windows, p.constants).lowered(),
 )

@@ -293,9 +293,9 @@ class DirectConvolution:
         if axis is self.across and taps is not None:
             changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]
             return self.columns(axis, changes) if changes else ()
-        mine = [e for e in edges if depends(e, {axis})]
-        body = self.steps(inner, add, [e for e in edges if e not in mine], taps, some)
-        guard = ex.both(*mine)
+        of_axis = [e for e in edges if depends(e, {axis})]
+        body = self.steps(inner, add, [e for e in edges if e not in of_axis], taps, some)
+        guard = ex.both(*of_axis)
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
     def columns(self, axis: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:

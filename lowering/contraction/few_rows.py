@@ -90,48 +90,48 @@ def match_few_rows(problem: Problem) -> FewRows | None:
     return FewRows(nest, known_terms(nest.b, problem.constants, (column, *axes)))
 
 
-def why_not_few_rows(found: FewRows | None) -> str:
+def why_not_few_rows(few: FewRows | None) -> str:
     """The reason why a nest is not computed so, if there is one."""
-    if found is None:
+    if few is None:
         return "no rows are multiplied by weights of floats"
-    if found.count is None or not 0 < found.count <= MOST_ROWS:
+    if few.count is None or not 0 < few.count <= MOST_ROWS:
         return "too many rows"
-    if found.known is None and found.along is None:
+    if few.known is None and few.along is None:
         return "weights that are not constant do not lie side by side, for columns or for terms"
-    if found.known is None and found.along is found.column and found.count == 1:
+    if few.known is None and few.along is few.column and few.count == 1:
         return "a row is added to the sums of all columns as it is read"
-    return why_not_weights(found)
+    return why_not_weights(few)
 
 
-def why_not_weights(found: FewRows) -> str:
+def why_not_weights(few: FewRows) -> str:
     """The same of its weights alone."""
-    if extent_of(found.column) < processor().tile_vector_bytes // found.nest.accumulator.element.bytes:
+    if extent_of(few.column) < processor().tile_vector_bytes // few.nest.accumulator.element.bytes:
         return "too few columns for a vector"
-    if prod(map(extent_of, found.nest.reduction_axes)) >= MIN_TERMS:
+    if prod(map(extent_of, few.nest.reduction_axes)) >= MIN_TERMS:
         return "so many terms that they are added in blocks"
-    return "too few weights" if found.size < MIN_WEIGHTS else ""
+    return "too few weights" if few.size < MIN_WEIGHTS else ""
 
 
-def few_rows_cost(found: FewRows) -> float:
+def few_rows_cost(few: FewRows) -> float:
     """The estimated time, in vector products of 32-bit lanes."""
-    vectors = found.size / processor().lanes * found.nest.accumulator.element.bytes / 4
-    return prod(map(extent_of, found.rows)) * vectors * processor().fma_cycles
+    vectors = few.size / processor().lanes * few.nest.accumulator.element.bytes / 4
+    return prod(map(extent_of, few.rows)) * vectors * processor().fma_cycles
 
 
-def lower_few_rows(problem: Problem, found: FewRows) -> LoweredContraction:
+def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     """The kernel that multiplies so, and its weights: a direct convolution whose pixels are the rows. Rows of unknown number go one
     after the other over a panel."""
-    _, axes, guard, values, weights, accumulator, epilogue = found.nest
-    count = found.count or 1
-    together = found.rows if found.count else ()
+    _, axes, guard, values, weights, accumulator, epilogue = few.nest
+    count = few.count or 1
+    together = few.rows if few.count else ()
     row = ex.Index("r", count)
     at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(row, tuple(map(extent_of, together))), strict=True))
     values, epilogue = substitute(values, at), substitute_block(epilogue, at)
-    outer = found.rows[len(together) :]
-    c = Contraction(outer, found.column, None, row, axes, guard, weights, values, accumulator, epilogue)
+    outer = few.rows[len(together) :]
+    c = Contraction(outer, few.column, None, row, axes, guard, weights, values, accumulator, epilogue)
     vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
-    form = DirectConvolution if found.known is not None else _InPlace if found.along is found.column else _ByBlocks
-    tile = Tile(count, min(vectors, -(-extent_of(found.column) // lanes_of(c))))
+    form = DirectConvolution if few.known is not None else _InPlace if few.along is few.column else _ByBlocks
+    tile = Tile(count, min(vectors, -(-extent_of(few.column) // lanes_of(c))))
     return form(Pixels(problem.kernel, c, problem.kernel, c), problem.constants, tile).lowered()
 
 

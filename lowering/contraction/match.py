@@ -136,48 +136,48 @@ class SumOfProducts(NamedTuple):
 @lru_cache(maxsize=8)
 def match_contraction(kernel: ir.Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
-    found = sum_of_products(kernel)
-    if found is None or any(isinstance(i.extent, int) and i.extent < 1 for i in (*found.loops, *found.reduction_axes)):
+    nest = sum_of_products(kernel)
+    if nest is None or any(isinstance(i.extent, int) and i.extent < 1 for i in (*nest.loops, *nest.reduction_axes)):
         return None
-    column = found.loops[-1]
-    found = found.with_b_along({column})
-    loops, _, guard, a, b, _, epilogue = found
+    column = nest.loops[-1]
+    nest = nest.with_b_along({column})
+    loops, _, guard, a, b, _, epilogue = nest
     if depends(a, {column}) or not depends(b, {column}):
         return None
-    if not found.guards_b({i for i in loops if not depends(a, {i})}):
+    if not nest.guards_b({i for i in loops if not depends(a, {i})}):
         return None
     only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in (b, *guard))]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
     if not only_a or not stores_columns(epilogue, column):
         return None
     row, window = only_a[-1], only_b[-1] if only_b else None
-    return Contraction(tuple(i for i in loops if i not in (row, window, column)), row, window, column, *found[1:])
+    return Contraction(tuple(i for i in loops if i not in (row, window, column)), row, window, column, *nest[1:])
 
 
 def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
     """The loop indices on which only one factor of a float sum of products depends, and those of the other."""
-    found = sum_of_products(kernel)
-    if found is None or found.accumulator.element.kind != "float":
+    nest = sum_of_products(kernel)
+    if nest is None or nest.accumulator.element.kind != "float":
         return None
-    of_a, of_b = ([i for i in found.loops if depends(factor, {i})] for factor in (found.a, found.b))
+    of_a, of_b = ([i for i in nest.loops if depends(factor, {i})] for factor in (nest.a, nest.b))
     return [i for i in of_a if i not in of_b], [i for i in of_b if i not in of_a]
 
 
 def windowed(kernel: ir.Kernel) -> SumOfProducts | None:
     """The sum of products by which a kernel moves a window, `a`, over an array, `b`, along its last two loops, all sizes known;
     None if it moves no window."""
-    found = sum_of_products(kernel)
-    if found is None or len(found.loops) < 3:
+    nest = sum_of_products(kernel)
+    if nest is None or len(nest.loops) < 3:
         return None
-    places: set[Expr] = {*found.loops[-2:]}
-    found = found.with_b_along(places)
-    loops, reduction_axes, guard, weights, values, _, epilogue = found
+    places: set[Expr] = {*nest.loops[-2:]}
+    nest = nest.with_b_along(places)
+    loops, reduction_axes, guard, weights, values, _, epilogue = nest
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *reduction_axes)):
         return None
     if depends(weights, places) or any(depends(g, {*loops[:-2]}) for g in guard):
         return None
-    moves = all(depends(values, {i}) for i in (*places, *reduction_axes)) and found.guards_b(places)
-    return found if moves and stores_columns(epilogue, loops[-1]) else None
+    moves = all(depends(values, {i}) for i in (*places, *reduction_axes)) and nest.guards_b(places)
+    return nest if moves and stores_columns(epilogue, loops[-1]) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,11 +211,13 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
 
 def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | None:
     """The sum of products that a kernel is; None if it is none."""
-    found = match_reduction(kernel, least_loops)
-    factors = None if found is None else factors_of_update(found.update, found.accumulator)
-    if found is None or factors is None or not (isinstance(found.start, Const) and found.start.value == 0):
+    reduction = match_reduction(kernel, least_loops)
+    factors = None if reduction is None else factors_of_update(reduction.update, reduction.accumulator)
+    if reduction is None or factors is None or not (isinstance(reduction.start, Const) and reduction.start.value == 0):
         return None
-    return SumOfProducts(found.loops, found.reduction_axes, found.guard, *factors, found.accumulator, found.epilogue)
+    return SumOfProducts(
+        reduction.loops, reduction.reduction_axes, reduction.guard, *factors, reduction.accumulator, reduction.epilogue
+    )
 
 
 def _guard(block: ir.Block) -> tuple[tuple[Expr, ...], ir.Block]:

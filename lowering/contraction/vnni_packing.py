@@ -163,11 +163,11 @@ def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
 
 def only_read(e: ex.Expr) -> ex.Read | None:
     """The one array that a factor is a function of, the place of the read being all that indices have a part in."""
-    found = [n for n in walk(e) if isinstance(n, ex.Read)]
-    if len(found) != 1:
+    reads = [n for n in walk(e) if isinstance(n, ex.Read)]
+    if len(reads) != 1:
         return None
-    rest = rewrite(e, lambda n: ex.constant(0, n.type) if n is found[0] else None)
-    return None if any(isinstance(n, ex.Index) for n in walk(rest)) else found[0]
+    rest = rewrite(e, lambda n: ex.constant(0, n.type) if n is reads[0] else None)
+    return None if any(isinstance(n, ex.Index) for n in walk(rest)) else reads[0]
 
 
 def read_at(e: ex.Expr, read: ex.Read, at: Sequence[ex.Expr]) -> ex.Expr:
@@ -184,8 +184,8 @@ def is_plain(read: ex.Read) -> bool:
 def known_terms(e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Sequence[ex.Index]) -> np.ndarray | None:
     """A constant factor's values, an axis for each of these indices."""
     if isinstance(e, ex.Cast) and e.type.is_integer and e.operand.type.is_integer and e.operand.type.bits < e.type.bits:
-        found = known_terms(e.operand, constants, order)
-        return None if found is None else found.astype(e.type.dtype)
+        terms = known_terms(e.operand, constants, order)
+        return None if terms is None else terms.astype(e.type.dtype)
     if not (isinstance(e, ex.Read) and e.tensor in constants and is_plain(e)):
         return None
     if not all(isinstance(i.extent, int) for i in order):
@@ -266,13 +266,13 @@ def image_of(
     if read is None or not all(is_edge(g, read) for g in guard):
         return None
     along = range(read.tensor.rank) if inside is None else inside
-    found = {n: _axis(read.indices[n], read.tensor.shape[n], n, words) for n in along}
-    axes = [a for a in found.values() if a is not None]
-    if len(axes) < len(found) or not axes:
+    axis_of = {n: _axis(read.indices[n], read.tensor.shape[n], n, words) for n in along}
+    axes = [a for a in axis_of.values() if a is not None]
+    if len(axes) < len(axis_of) or not axes:
         return None
 
     def read_in(term: int) -> ex.Expr:
-        at = [e if (a := found.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)]
+        at = [e if (a := axis_of.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)]
         return read_at(b, read, at)
 
     image = ex.Tensor("image", tuple(a.index.extent for a in axes), I32, space)
@@ -307,17 +307,17 @@ def image_of(
 
 
 def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], list[int]]]:
-    """The parts of an axis in which the same terms are read, and those, fewest first; none where ends are not known."""
-    known = [(start, stop) for start, stop in ranges if isinstance(stop, int)]
-    if len(known) < len(ranges):
+    """The parts of an axis in which the same terms are read, and those, fewest first; none where ends are not bounds."""
+    bounds = [(start, stop) for start, stop in ranges if isinstance(stop, int)]
+    if len(bounds) < len(ranges):
         return []
-    found: list[tuple[tuple[int, int], list[int]]] = []
-    for start, stop in pairwise(sorted({end for ends in known for end in ends})):
-        some = [n for n, (first, last) in enumerate(known) if first <= start and stop <= last]
+    parts: list[tuple[tuple[int, int], list[int]]] = []
+    for start, stop in pairwise(sorted({end for ends in bounds for end in ends})):
+        some = [n for n, (first, last) in enumerate(bounds) if first <= start and stop <= last]
         if some:
-            found.append(((start, stop), some))
-    together = all(some[-1] - some[0] == len(some) - 1 for _, some in found)
-    return sorted(found, key=lambda part: len(part[1])) if together else []
+            parts.append(((start, stop), some))
+    together = all(some[-1] - some[0] == len(some) - 1 for _, some in parts)
+    return sorted(parts, key=lambda part: len(part[1])) if together else []
 
 
 def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
