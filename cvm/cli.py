@@ -334,16 +334,18 @@ def _say(message: str, status: int) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Suggests the command or flag that a wrong word may mean."""
+    """Suggests the command, flag or value that a wrong word may mean."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        found, more = super().parse_known_args(args, namespace)
+        return (found, more) if not more else self.error(f"unrecognized arguments: {' '.join(more)}")
 
     def error(self, message: str) -> NoReturn:
         from cvm.dialect.ir.suggest import did_you_mean
 
         if (word := re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message)) is not None:
-            commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
-            known = {n: p for c in commands for n, p in c.choices.items()}
-            flags = [f for p in (self, *known.values()) for a in p._actions for f in a.option_strings]
-            message += did_you_mean(word[1], known) if word[1] is not None else did_you_mean(word[2], flags)
+            known = (a.option_strings if word[1] is None else a.choices or () for a in self._actions)
+            message += did_you_mean(word[word.lastindex or 0], [str(n) for names in known for n in names])
         super().error(message)
 
 

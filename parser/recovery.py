@@ -88,20 +88,17 @@ class Reader:
 
     def recover(self, token: Token) -> None:
         """Reports the mistake and leaves the parser where it can go on."""
+        past_head = self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")  # of a function
         if token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
             self.report_open(token)
             self.insert("RBRACE", token)
-        elif token.type in STARTS and self.source.on_new_line(token.start) and self.begins_body():
+        elif past_head and token.type in STARTS and self.source.on_new_line(token.start):
             message = f"expected '{{' before the first statement, got {token.text}"
             self.say(Diagnostic(message, self.span(token), "parse.brace"))
             self.insert("LBRACE", token)
         else:
             self.say(explain(self.source, self.parser, token, friendly()))
             self.skip(token)
-
-    def begins_body(self) -> bool:
-        """Test whether the parser is past the head of a function."""
-        return self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")
 
     def insert(self, kind: str, token: Token) -> None:
         """Goes on as if a brace stood before the token."""

@@ -16,6 +16,7 @@ KNOWN = set("<>?!.^")  # characters of the language that are tokens only where t
 ELEMENTS = re.compile(r"[^<>:{}%@=\"\n]*(?:\n[^<>:{}%@=\"a-z\n]*)*")  # of a dense constant, as far as they may go
 CLOSING = {"LPAR": ")", "LBRACE": "}", "LSQB": "]"}
 OUTSIDE_BRACKETS = ("ARROW", "LBRACE", "RBRACE", "RETURN", END)
+BODY = re.compile(r"\{\s*(?:%|return\b)")  # a brace before a statement, not an attribute
 BLANKS = " \t\r\n\f\v"
 STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %x, got {got}")
 
@@ -23,8 +24,7 @@ STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %
 def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagnostic:
     """The diagnostic for a token that cannot stand where the parser is."""
     before = parser.values[-1] if parser.values and isinstance(parser.values[-1], Token) else None
-    at = parser.states[-1]
-    said = known.get((at, token.type)) or known.get((at, None))
+    said = known.get((parser.states[-1], token.type)) or known.get((parser.states[-1], None))
     infix = said is not None and said.code == "parse.infix"
     span = Span(source, token.end - len(word(token)), token.end)
     if begins_dense(source, token):
@@ -39,6 +39,10 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
         span = Span(source, before.start, before.end)
         return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
+    brackets = [v for v in parser.values if isinstance(v, Token) and v.text in ("(", ")", "{")]
+    if [v.text for v in brackets if v.text != "{"] == ["("] and BODY.match(source.text, brackets[-1].start):
+        token, said = brackets[-1], Said("parse.argument", "expected ',' or ')' after an argument, got {got}")
+        span = Span(source, token.start, token.end)
     if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
         said = STATEMENT
     if said is not None:
@@ -68,12 +72,9 @@ def unclosed_dense(source: Source, token: Token) -> Diagnostic:
 def opening(source: Source, parser: Parser, token: Token, message: str) -> tuple[Note, ...]:
     """A note with the bracket that a message wants closed, where the token may stand outside it."""
     kind = next((k for k, mark in CLOSING.items() if f"or '{mark}'" in message), None)
-    if kind is None or not (token.type in OUTSIDE_BRACKETS or source.on_new_line(token.start)):
-        return ()
-    found = next((v for v in reversed(parser.values) if isinstance(v, Token) and v.type == kind), None)
-    if found is None:
-        return ()
-    return (Note(f"the '{found.text}' that is not closed", Span(source, found.start, found.end)),)
+    outside = token.type in OUTSIDE_BRACKETS or source.on_new_line(token.start)
+    found = [v for v in parser.values if outside and isinstance(v, Token) and v.type == kind][-1:]
+    return tuple(Note(f"the '{v.text}' that is not closed", Span(source, v.start, v.end)) for v in found)
 
 
 def word(token: Token) -> str:

@@ -534,11 +534,22 @@ def test_colours(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("line", "meant"),
-    [("chek x.cvm", "check"), ("run x.cvm --inptu x=x.npy", "--input"), ("lower x.cvm --tto llvm", "--to")],
+    [
+        ("chek x.cvm", "check"),
+        ("run x.cvm --inptu x=x.npy", "--input"),
+        ("lower x.cvm --tto llvm", "--to"),
+        ("check x.cvm --format jsn", "json"),
+    ],
 )
 def test_misspelt_commands_and_flags(command: Command, line: str, meant: str) -> None:
     found = command(*line.split())
     assert found.status == 2 and f"did you mean {meant}" in found.err
+
+
+def test_flags_of_other_commands_are_not_suggested(command: Command) -> None:
+    found = command("check", "x.cvm", "--json")  # a flag of `cvm cost`
+    assert found.status == 2 and found.err.startswith("usage: cvm check ")
+    assert found.err.endswith("cvm check: error: unrecognized arguments: --json\n")
 
 
 ADD3 = "func @main(%x: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"

@@ -143,6 +143,16 @@ def notes(program: str) -> list[str]:
             "<text>:1:8: the '(' that is not closed",
         ),
         (
+            "func @g() {\n  return\n}\nfunc @f(%x: tensor<4xi32> {\n  %y = cvm.abs %x\n  return %y\n}",
+            "4:27 parse.argument: expected ',' or ')' after an argument, got '{'",
+            "<text>:4:8: the '(' that is not closed",
+        ),
+        (
+            "func @f(%a: tensor<4xi32>, %x: tensor<4xi32> {\n  return %x\n}",
+            "1:46 parse.argument: expected ',' or ')' after an argument, got '{'",
+            "<text>:1:8: the '(' that is not closed",
+        ),
+        (
             "func @f(%x: tensor<4xi32>) {\n  %y = cvm.clip %x {a_min = 0, a_max = 8\n  return %y\n}",
             "3:3 parse.attribute: expected ',' or '}' after an attribute, got return",
             "<text>:2:20: the '{' that is not closed",
