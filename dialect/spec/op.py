@@ -42,9 +42,14 @@ class C:
     help: str = ""
 
     def is_about_operands(self, op: Operator[Any]) -> bool:
-        """Test whether the text names an operand, or what follows from operands."""
-        names = {f.name for f in op.fields if f.is_operand} | set(op.symbols)
-        return self.at is None or not names.isdisjoint(re.findall(r"\w+", self.text))
+        """Test whether the text names an operand, or a symbol that takes an operand to compute."""
+        words, without = set(re.findall(r"\w+", self.text)), op.map(lambda _: None)
+        try:
+            for name in words & set(op.symbols):
+                op.symbols[name](without)
+        except (AttributeError, TypeError):
+            return True
+        return self.at is None or any(f.name in words for f in op.fields if f.is_operand)
 
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "REQUIRED"})()  # marks a field without a default
@@ -322,16 +327,10 @@ _TERM = re.compile(r"(rank|shape|element|dim|type)\((\w+)(\[\w+\])?(?:, (\w+))?\
 
 def actual_values(op: Operator[Any], text: str) -> list[tuple[str, str]]:
     """The terms of a constraint's text with their values, in order of appearance."""
-    found: dict[str, str] = {}
     attributes = {f.name: v for f, v in op.attributes()}
-    for match in _TERM.finditer(text):
-        term = match[0]
-        if term in found:
-            continue
-        value = _term_value(op, match, attributes)
-        if value is not None:
-            found[term] = value
-    return list(found.items())
+    terms = {match[0]: match for match in _TERM.finditer(text)}
+    found = ((term, _term_value(op, match, attributes)) for term, match in terms.items())
+    return [(term, value) for term, value in found if value is not None]
 
 
 def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, Any]) -> str | None:

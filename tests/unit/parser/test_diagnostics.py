@@ -170,6 +170,23 @@ def test_brackets_that_are_not_closed(program: str, message: str, note: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("operation", "operands"),
+    [
+        ("cvm.conv2d %x, %w {stride = [0, 1]}", []),
+        ("cvm.max_pool2d %x {pool_size = [2, 2], padding = [2, 2]}", []),
+        ("cvm.tile %x {reps = []}", []),
+        ("cvm.sum %x {axes = [4]}", ["x is %x"]),
+        ("cvm.conv2d %x, %w {groups = 5}", ["x is %x", "w is %w"]),
+        ("cvm.dense %x, %w", ["x is %x", "w is %w"]),
+    ],
+)
+def test_operands_are_noted_where_the_rule_is_about_them(operation: str, operands: list[str]) -> None:
+    program = f"func @f(%x: tensor<1x4x8x8xi32>, %w: tensor<4x4x3x3xi32>) {{\n  %y = {operation}\n  return %y\n}}"
+    assert len(said(program)) == 1
+    assert [note.split(": ")[1].strip() for note in notes(program)] == operands
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         ("%y = dali.add %x, 0x10", "1:68 parse.number: an integer is decimal, as in 16, got 0x10"),
