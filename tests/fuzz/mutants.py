@@ -52,7 +52,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(count: int, seed: int) -> list[Mutant]:
-    """So many mutants, of files as often as they are long."""
+    """Draw mutants; the longer a file, the more of it."""
     rng = random.Random(seed)
     paths = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p.stat().st_size > LEAST)
     found: list[Mutant] = []
