@@ -336,8 +336,8 @@ def _say(message: str, status: int) -> int:
 class _Parser(argparse.ArgumentParser):
     """Suggests the command, flag or value that a wrong word may mean."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        found, more = super().parse_known_args(args, namespace)
+    def parse_known_args(self, *args: Any, **named: Any) -> Any:
+        found, more = super().parse_known_args(*args, **named)
         return (found, more) if not more else self.error(f"unrecognized arguments: {' '.join(more)}")
 
     def error(self, message: str) -> NoReturn:

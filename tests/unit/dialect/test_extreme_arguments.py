@@ -54,3 +54,30 @@ def test_bessel_functions_of_subnormal_numbers(name, element, target):
     x = np.finfo(dtype).smallest_subnormal * np.array([0, 1, 2, 3, -4, 10**5, 2.0**50]).astype(dtype)
     np.testing.assert_array_equal(cvm.compile(text, entry="f", target=target)(x), x / 2)
     np.testing.assert_array_equal(cvm.compile(text, target=target)(x, np.ones_like(x)), np.full_like(x, 0.5))
+
+
+LIMITS = {  # of special functions, at the ends of their domains and at poles
+    "erf": {-inf: -1, inf: 1},
+    "erfc": {-inf: 2, inf: 0},
+    "erfcx": {-inf: inf, inf: 0},
+    "erfinv": {-inf: nan, -1.5: nan, -1: -inf, 0: 0, 1: inf, 1.5: nan, inf: nan},
+    "erfcinv": {-inf: nan, -0.5: nan, 0: inf, 1: 0, 2: -inf, 2.5: nan, inf: nan},
+    "gamma": {-inf: nan, -1: nan, 0: inf, inf: inf},
+    "gammaln": {-1: inf, 0: inf, inf: inf},
+    "psi": {-inf: nan, -1: nan, 0: -inf, inf: inf},
+    "tri_gamma": {-1: inf, 0: inf, inf: 0},
+    "j0": {-inf: 0, inf: 0},
+    "j1": {-inf: 0, inf: 0},
+    "i0": {-inf: inf, inf: inf},
+    "i1": {-inf: -inf, inf: inf},
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("reference", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_of_special_functions(name, target):
+    points = {**LIMITS[name], nan: nan}
+    text = f'func @main(%x: tensor<?N x f64>) {{ %y = theano.elemwise %x {{scalar_op = "{name}"}} return %y }}'
+    with np.errstate(all="ignore"):
+        found = cvm.compile(text, target=target)(np.array([*points], np.float64))
+    np.testing.assert_array_equal(found, [*points.values()])
