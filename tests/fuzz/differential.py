@@ -86,7 +86,7 @@ def same(module: Module, name: str, arrays: list[np.ndarray], target: str, numbe
 
 
 def reached_by_floats(function: Function) -> list[bool]:
-    """Of each result, whether a float has part in it, which may be rounded otherwise by the reference."""
+    """Test for each result whether a float has part in it, which the reference may round otherwise."""
     reached = {a for a in function.arguments if a.known_type.element.kind in ("float", "complex")}
     for o in function.operations:
         made = any(v.known_type.element.kind in ("float", "complex") for v in o.results)
