@@ -142,7 +142,7 @@ def scan_(at: At, *inputs: Known) -> Any:
     steps = slices[0].shape[into[0]]
     if isinstance(steps, int) and steps == 0:
         raise Unsupported("a scan of 0 steps")
-    slices = [first_axis(x, a) for x, a in zip(slices, into, strict=True)]
+    slices = [x.dimshuffle([a, *(j for j in range(x.rank) if j != a)]) for x, a in zip(slices, into, strict=True)]
     slices = [flipped(at, x) if b else x for x, b in zip(slices, backward, strict=True)]
     found = iterated(at, states, slices, lambda values: at.graph("body", *values), steps)
     results = found[: len(states)]
@@ -152,11 +152,6 @@ def scan_(at: At, *inputs: Known) -> Any:
         order.insert(axis % y.rank, 0)
         results.append(y.dimshuffle(order))
     return results
-
-
-def first_axis(x: Node, axis: int) -> Node:
-    """The value with an axis before the others."""
-    return x.dimshuffle([axis, *(j for j in range(x.rank) if j != axis)])
 
 
 def flipped(at: At, x: Node) -> Node:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +14,15 @@ from cvm.dialect.program.builder import Node
 
 from .elementwise import combine
 from .importer import At
-from .movement import FAR, reshaped
+from .movement import FAR, part, reshaped
 from .reductions_and_normalization import extreme, mean, total
 from .rules import Array, Known, Unsupported, known_size, rule, static
 
 FAST = (F32, F64, I32)  # what the cvm dialect's layers take
 
 # Products
+
+MOST_IN_ORDER = 1024  # elements that are added one by one
 
 
 def contract(a: Node, b: Node, left: str, right: str, to: str) -> Node:
@@ -318,8 +322,20 @@ def lp_norm(x: Node, over: tuple[int, ...], p: int) -> Node:
     return total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element)
 
 
+def global_average(at: At, x: Node, over: tuple[int, ...]) -> Node:
+    """The mean; among integer convolutions summed as onnxruntime does: every fourth element, these four sums, then the rest."""
+    count = int(np.prod([n if isinstance(n, int) else 0 for n in x.shape[2:]]))
+    if not 4 <= count <= MOST_IN_ORDER or all(o.op != "ConvInteger" for o in at.importer.operators):
+        return mean(at, x, over)
+    flat, last = reshaped(at, x, (*x.shape[:2], count)), count % 4
+    quads = reduce(add, (part(at, flat, 2, k, k + 4) for k in range(0, count - last, 4)))
+    lanes = [part(at, quads, 2, k, k + 1) for k in (0, 2, 1, 3)]
+    rest = (part(at, flat, 2, k, k + 1) for k in range(count - last, count))
+    return reduce(add, rest, (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])).dimshuffle((0, 1)) / float(count)
+
+
 GLOBAL: dict[str, Callable[[At, Node, tuple[int, ...]], Node]] = {
-    "GlobalAveragePool": mean,
+    "GlobalAveragePool": global_average,
     "GlobalMaxPool": lambda at, x, over: extreme(x, over, "max"),
     "GlobalLpPool": lambda at, x, over: lp_norm(x, over, at["p"]),
 }

@@ -67,11 +67,11 @@ def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any
     name, domain, counts, kinds = FUSED[op.op_type]
     factors, bias = given[:2], given[2:]
     ends = [*factors, node]
-    if len(given) not in counts or not all(len(e.input) == 3 and _is_known(values, e.input[1:]) for e in ends):
+    known = all(isinstance(values.get(n), np.ndarray) for e in ends for n in e.input[1:])
+    if len(given) not in counts or not known or any(len(e.input) != 3 or _attribute(e, "block_size") for e in ends):
         return None
-    if not all(values[e.input[2]].dtype.char in kinds for e in ends) or any(_attribute(e, "block_size") for e in ends):
-        return None
-    if values[factors[0].input[2]].dtype != values[node.input[2]].dtype:
+    types = [values[e.input[2]].dtype for e in ends]
+    if types[0] != types[-1] or any(t.char not in kinds for t in types):
         return None
     attributes = {a.name: helper.get_attribute_value(a) for a in op.attribute}
     if attributes.pop("beta", 1.0) != 1.0:
@@ -84,10 +84,6 @@ def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any
     if op.op_type == "Gemm" and not biases:
         inputs[6:6] = [""]
     return helper.make_node(name, inputs, list(node.output), name=op.name, domain=domain, **attributes)
-
-
-def _is_known(values: Mapping[str, Any], names: Sequence[str]) -> bool:
-    return all(isinstance(values.get(n), np.ndarray) for n in names)
 
 
 def _attribute(node: Any, name: str) -> Any:

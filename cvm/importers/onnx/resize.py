@@ -67,12 +67,6 @@ def resized(n: Dim, factor: float) -> Dim:
     return n if factor == 1 else int(np.floor(known_size(n, "what is resized") * factor))
 
 
-def cropped(x: np.ndarray, n: int, length: float, first: float, last: float) -> np.ndarray:
-    """Places within a part of the elements."""
-    step = x / (length - 1) if length != 1 else np.full(len(x), 0.5)
-    return (first + step * (last - first)) * (n - 1)
-
-
 # the position among n elements of the numbers x: the scale is the ratio before rounding to whole elements, of which `length` is
 # the product
 PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
@@ -109,7 +103,8 @@ class Sampling:
         """The position in n elements of each of m."""
         x, length = np.arange(m, dtype=np.float64), scale * n
         if self.transform == "tf_crop_and_resize":
-            return cropped(x, n, length, *part)
+            step = x / (length - 1) if length != 1 else np.full(len(x), 0.5)
+            return (part[0] + step * (part[1] - part[0])) * (n - 1)
         if self.transform not in PLACES:
             raise Unsupported(f"coordinates by {self.transform}")
         return PLACES[self.transform](x, n, scale, length)

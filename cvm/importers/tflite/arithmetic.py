@@ -8,7 +8,7 @@ import numpy as np
 
 from cvm.dialect.ir.types import F32, I16, I32, I64
 from cvm.dialect.program.builder import Node
-from cvm.importers.exactness import EXACT, Exactness
+from cvm.importers.exactness import Exactness
 from cvm.importers.onnx.elementwise import choose, combine, converted
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import aligned
@@ -98,7 +98,6 @@ NO_ZERO = Exactness("no divisor is zero, and no quotient so small that the kerne
 def divide(at: At, a: Node, b: Node) -> Known:
     """Take all but quantised numbers of 16 bits."""
     if not at.y.is_quantised:
-        at.found = EXACT
         return activated(at, at.onnx("Div", a, b))
     if at.y.element.bits > 8:
         raise Unsupported(f"division of quantised {at.y.element}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import I32, I64
+from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
 
 from .rules import At
@@ -28,10 +28,6 @@ def divide_by_power(x: Any, exponent: int) -> Any:
 # Tables, for numbers of `bits` bits: 32, or 16
 
 
-def limited(x: np.ndarray, bits: int) -> np.ndarray:
-    return np.clip(x, -(1 << bits - 1), (1 << bits - 1) - 1)
-
-
 def number(value: float, bits: int) -> int:
     """A constant with as many fractional bits less one, rounded from that of 32 bits."""
     return math.floor(round(value * 2**31) / (1 << 32 - bits) + 0.5)
@@ -47,7 +43,7 @@ def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
     fourth = divide_by_power(high(square, square, bits), 2)
     series = high(fourth + high(square, x, bits), number(1 / 3, bits), bits) + square
     term = number(math.exp(-1 / 8), bits)
-    found = limited(term + high(x + divide_by_power(series, 1), term, bits), bits)
+    found = np.minimum(term + high(x + divide_by_power(series, 1), term, bits), (1 << bits - 1) - 1)
     for exponent in range(-2, min(integer_bits, 5)):
         factor = number(math.exp(-(2.0**exponent)), bits)
         found = np.where((rest - a) >> (fraction + exponent) & 1, high(found, factor, bits), found)
@@ -59,20 +55,20 @@ def twice_reciprocal_16(x: np.ndarray) -> np.ndarray:
     half = (x + (1 << 15)) >> 1
     found = number(12 / 17, 16) + high(half, number(-8 / 17, 16), 16)
     for _ in range(3):
-        found = found + limited(high(found, (1 << 13) - high(half, found, 16), 16) << 2, 16)
+        found = found + np.clip(high(found, (1 << 13) - high(half, found, 16), 16) << 2, *I16.limits)
     return found
 
 
 def logistic_16(x: np.ndarray) -> np.ndarray:
     """The logistic function of numbers with 12 fractional bits, with 15."""
-    found = limited(twice_reciprocal_16(exponential(-np.abs(x), 3, 16)) << 1, 16)
+    found = np.clip(twice_reciprocal_16(exponential(-np.abs(x), 3, 16)) << 1, *I16.limits)
     return np.where(x > 0, found, np.where(x < 0, (1 << 15) - 1 - found, 1 << 14))
 
 
 def tanh_16(x: np.ndarray, integer_bits: int) -> np.ndarray:
     """The hyperbolic tangent of numbers with so many integer bits, with 15 fractional bits."""
-    found = limited((twice_reciprocal_16(exponential(-np.abs(x), integer_bits + 1, 16)) - (1 << 13)) << 2, 16)
-    return np.sign(x) * found
+    found = twice_reciprocal_16(exponential(-np.abs(x), integer_bits + 1, 16)) - (1 << 13)
+    return np.sign(x) * np.clip(found << 2, *I16.limits)
 
 
 # Values of the program
