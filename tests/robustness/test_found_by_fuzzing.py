@@ -27,3 +27,18 @@ def test_an_index_that_chooses_no_element_may_be_anything(target: str) -> None:
 def test_sizes_of_kernels_that_differ_in_one_part_are_told_apart() -> None:
     kernel = "kernel @k(%a: tensor<?P x f32>) -> (%y: tensor<[max(?P, ?Q)] x f32>) {\n  for %i in 0..[max(?R, ?Q)] {\n    %y[%i] = %a[0]\n  }\n}\n"
     assert "[max(?R, ?Q)]" in str(read_level("fuzz.cvm", kernel.encode()).kernels[0])
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize(
+    "program",
+    [
+        "func @main(%x: tensor<1x4xi32>, %i: tensor<i8>) { %r = cvm.repeat %x {axis = 0, repeats = 2} %y = builtin.gather %r, %i {axes = [0]} return %y }",
+        "func @main(%x: tensor<1x4xi32>, %i: tensor<i8>) { %c = const dense<7> : tensor<2x1xi32> %y = builtin.gather %c, %i {axes = [0]} return %x, %y }",
+    ],
+)
+def test_an_index_is_checked_where_all_elements_are_one(target: str, program: str) -> None:
+    f = cvm.compile(program, target=target)
+    f(np.zeros((1, 4), np.int32), np.int8(-2))
+    with pytest.raises(cvm.CallError, match="an index is outside of its axis"):
+        f(np.zeros((1, 4), np.int32), np.int8(2))
