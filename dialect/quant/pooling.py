@@ -77,9 +77,11 @@ POOLS = (
     C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
     C(2, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
     attributes_within(3, "pool_size", 1),
-    C(4, "padding < pool_size", lambda o: all(p < k for p, k in zip(o.padding, o.pool_size * 2, strict=True))),
+    C(4, "padding < pool_size, H >= 1 and W >= 1",
+        lambda o: all(p < k for p, k in zip(o.padding, o.pool_size * 2, strict=True))
+        and all_of((lambda n=n: n >= 1) for n in o.nchw(o.x.shape)[2:])),
     *(c for c in FITS if c.number != 12),  # there is no dilation
-)
+)  # fmt: skip
 
 
 @operator

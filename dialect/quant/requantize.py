@@ -47,7 +47,7 @@ class Requantize(QuantOperator[T]):
         C(4, "axis in [-rank, rank) if multiplier or shift has an axis",
             lambda o: not o.rows() or -o.x.rank <= o.axis < o.x.rank),
         C(5, "shape(multiplier), shape(shift) in {(), (dim(x, axis),)}", 
-            lambda o: all(p.rank == 1 and p.shape[0] == o.x.shape[o.axis] for p in o.rows())),
+            lambda o: all(p.rank == 1 for p in o.rows()) and all(p.shape[0] == o.x.shape[o.axis] for p in o.rows())),
         in_limits(6),
         C(7, "element(x) = i64 is for single and shift_half_up", 
             lambda o: o.x.element is not I64 or o.rounding in ("single", "shift_half_up")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.commands.levels import read_level
+from cvm.commands.read_level import read_level
 
 import cvm
 
@@ -42,3 +42,19 @@ def test_an_index_is_checked_where_all_elements_are_one(target: str, program: st
     f(np.zeros((1, 4), np.int32), np.int8(-2))
     with pytest.raises(cvm.CallError, match="an index is outside of its axis"):
         f(np.zeros((1, 4), np.int32), np.int8(2))
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("operation", ["max_pool2d", "avg_pool2d"])
+def test_pooling_of_no_rows_or_columns_is_refused(target: str, operation: str) -> None:
+    program = f"func @main(%x: tensor<1x?x?x1xui8>) {{ %y = quant.{operation} %x {{pool_size = [3, 2], padding = [1, 1, 0, 1]}} return %y }}"
+    f = cvm.compile(program, target=target)
+    for shape in ((1, 3, 0, 1), (1, 0, 3, 1)):
+        with pytest.raises(cvm.CallError, match="H >= 1 and W >= 1|fits the padded"):
+            f(np.zeros(shape, np.uint8))
+
+
+def test_one_parameter_of_unknown_size_does_not_hide_the_rank_of_another() -> None:
+    program = "func @main(%m: tensor<?xi32>, %s: tensor<?x2xi32>, %x: tensor<?x3xi32>) { %y = quant.requantize %x, %m, %s return %y }"
+    with pytest.raises(cvm.VerifyError, match=r"quant\.requantize\.C5"):
+        cvm.parse(program)
