@@ -15,14 +15,16 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, TargetError
 from ...dialect.ir.sizes import Dim, Size, same_size
-from ...dialect.ir.types import F16, F32, I1, ElementType
+from ...dialect.ir.types import I1, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.formulas import Formula, Formulas, View
+from ...dialect.notation.math_tables import ROWS, Rows
 from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import children, rewrite
 from ..math import FUNCTIONS, in_primitives
 from .scalars import Unsupported, computed, constant, converted, literal, mlir_type
 
+COLUMNS = {name: rows for rows in ROWS for name in rows.columns}
 _SIZES = {"//": "floordivsi", "max": "maxsi", "min": "minsi", "*": "muli"}  # the operations of computed sizes
 
 
@@ -238,10 +240,22 @@ class _Writer:
             case ex.Check(_, value):
                 return self.scalar(value)
             case ex.Apply(function, operands, _):
-                if function in FUNCTIONS and operands[0].type in (F16, F32):  # by our own polynomials
+                if function in FUNCTIONS:
                     return self.scalar(in_primitives(e))
+                if function in COLUMNS:
+                    return self.looked_up(COLUMNS[function], function, self.scalar(operands[0]), mlir_type(operands[0].type))
                 return self.apply(function, [self.scalar(o) for o in operands], operands[-1].type)
         raise Unsupported(f"MLIR has no {e.__class__.__name__}")
+
+    def looked_up(self, rows: Rows, column: str, index: str, type: str) -> str:
+        """The number of a column in the row of an index, modulo their number."""
+        numbers = rows.numbers()[:, rows.columns.index(column)]
+        table = f"tensor<{len(numbers)}xf64>"
+        held = self.emit(f'arith.constant dense<"0x{numbers.tobytes().hex().upper()}"> : {table}', table)
+        last = self.emit(f"arith.constant {len(numbers) - 1} : {type}", type)
+        row = self.emit(f"arith.andi {index}, {last} : {type}", type)
+        at = self.emit(f"arith.index_cast {row} : {type} to index", "index")
+        return self.emit(f"tensor.extract {held}[{at}] : {table}", "f64")
 
     def when(self, condition: str, then: ex.Expr, otherwise: ex.Expr) -> str:
         """A guarded value: only the side that is taken is computed."""

@@ -7,22 +7,18 @@ from ...dialect.ir.types import F32, F64, I1, ElementType
 
 Emit: TypeAlias = Callable[[str, str], str]  # of an operation and its result's type: the result's name
 
-EXPONENTIALS = ("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "erf", "erfc")
-CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
-HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 NAMES: dict[str, dict[str, str]] = {  # by kind of element: signed, unsigned, bool, float
     **{n: {"int": f"arith.{n}i", "uint": f"arith.{n}i", "float": f"arith.{n}f"} for n in ("add", "sub", "mul")},
     **{n: {"int": f"arith.{n}si", "uint": f"arith.{n}ui", "float": f"arith.{n}f"} for n in ("div", "rem")},
     **{n: {"float": f"arith.{n}f"} for n in ("neg", "maximum", "minimum")},
     **{n: dict.fromkeys(("int", "uint", "bool"), f"arith.{n}i") for n in ("and", "or", "xor")},
-    **{n: {"float": f"math.{n}"} for n in ("floor", "ceil", "trunc", "fma", *EXPONENTIALS, *CIRCULAR, *HYPERBOLIC)},
+    **{n: {"float": f"math.{n}"} for n in ("floor", "ceil", "trunc", "fma", "sqrt")},
     "floordiv": {"int": "arith.floordivsi", "uint": "arith.divui"},
     "abs": {"float": "math.absf"},
     "shl": {"int": "arith.shli", "uint": "arith.shli"},
     "shr": {"int": "arith.shrsi", "uint": "arith.shrui"},
     "clz": {"int": "math.ctlz", "uint": "math.ctlz"},
     "rint": {"float": "math.roundeven"},
-    "pow": {"float": "math.powf"},
 }
 COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}  # of signed integers
 
@@ -98,9 +94,6 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
         case "floormod", (a, b):
             quotient = computed("floordiv", [a, b], element, emit)
             return emit(f"arith.subi {a}, {emit(f'arith.muli {quotient}, {b} : {type}', type)} : {type}", type)
-        case "sigmoid", (a,):
-            power = emit(f"math.exp {emit(f'arith.negf {a} : {type}', type)} : {type}", type)
-            return emit(f"arith.divf {one(1)}, {emit(f'arith.addf {one(1)}, {power} : {type}', type)} : {type}", type)
     return None
 
 

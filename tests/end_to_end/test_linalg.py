@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 from cvm.dialect.program.function import Graph
 from cvm.dialect.spec.op import OPERATORS
+from conformance_cases import Case, arrays, cases, differs
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
@@ -30,12 +34,71 @@ BOUND = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 4e-6, np.dtype(np.flo
 
 def by_iree(text: str, name: str, given: list[np.ndarray]) -> list[np.ndarray]:
     """The results of a function, compiled and run by IREE on one thread."""
+    return compiled_by_iree(text)(name, given)
+
+
+def compiled_by_iree(text: str) -> Callable[[str, list[np.ndarray]], list[np.ndarray]]:
+    """A call of a module's functions by their names."""
     flags = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
+    if "arith.remf" in text:  # IREE's own linker has no fmod of f64
+        flags.append("--iree-llvmcpu-link-embedded=false")
     code = compiler.compile_str(text, target_backends=["llvm-cpu"], extra_args=flags)
     context = runtime.SystemContext(config=runtime.Config("local-sync"))
     context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, code))
-    found = context.modules.module[name](*given)
-    return [f.to_host() for f in (found if isinstance(found, (tuple, list)) else (found,))]
+
+    def run(name: str, given: list[np.ndarray]) -> list[np.ndarray]:
+        found = context.modules.module[name](*given)
+        return [f.to_host() for f in (found if isinstance(found, (tuple, list)) else (found,))]
+
+    return run
+
+
+RECORDED, TOGETHER = 500, 50  # cases of a dialect, and functions of a module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(RECORDED // TOGETHER))
+@pytest.mark.parametrize("dialect", ["cog", "cvm", "dali", "theano"])
+def test_recorded_cases(dialect: str, part: int) -> None:
+    """Cases of a dialect in one module, against what was recorded: integers to the bit, floats within the larger of two bounds."""
+    known = [(c, t) for c, t in lowered(dialect)[part * TOGETHER : (part + 1) * TOGETHER]]
+    named = [(case, text.replace("@main(", f"@case{n}(")) for n, (case, text) in enumerate(known)]
+    bodies = [text.removeprefix("module {\n").rstrip().removesuffix("}") for _, text in named]
+    run = compiled_by_iree("module {\n" + "\n".join(bodies) + "}\n")
+    recorded = arrays(dialect)
+    wrong = []
+    for n, (case, _) in enumerate(named):
+        found = run(f"case{n}", [recorded[name] for name in case["inputs"]])
+        wanted = [recorded[name] for name in case["outputs"]]
+        for got, want in zip(found, wanted, strict=True):
+            got = got.view(want.dtype) if got.dtype.itemsize == want.dtype.itemsize else got
+            if (message := differs(got, want, within_bound(case, want))) is not None:
+                wrong.append(f"{case['id']}: {message}\n{case['program']}")
+    assert not wrong, f"{len(wrong)} of {len(named)} cases\n" + "\n".join(wrong)
+
+
+@cache
+def lowered(dialect: str) -> list[tuple[Case, str]]:
+    """Recorded calls that are valid, drawn from all of a dialect, and their MLIR."""
+    drawn = [c for op, several in cases().items() if op.startswith(f"{dialect}.") for c in several]
+    random.Random(0).shuffle(drawn)
+    found = []
+    for case in drawn:
+        if case["valid"] and "script" not in case and "after" not in case and len(found) < RECORDED:
+            try:
+                found.append((case, cvm.compile(case["program"], target="reference").lower("linalg")))
+            except cvm.TargetError as e:
+                assert any(r in str(e) for r in REFUSED), e
+    assert len(found) > 0.8 * RECORDED, f"only {len(found)} cases have formulas"
+    return found
+
+
+def within_bound(case: Case, wanted: np.ndarray) -> Case:
+    """The case with the bound of floats of another compiler, which sums in an order of its own."""
+    if wanted.dtype.kind in "biu":
+        return {**case, "tolerance": "exact"}
+    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
+    return {**case, "tolerance": {"rtol": 1e-5 if wanted.dtype == np.float32 else 1e-11, "atol": BOUND[wanted.dtype] * largest}}
 
 
 def assert_agrees(program: str, given: list[np.ndarray] | None = None) -> bool:
@@ -49,12 +112,12 @@ def assert_agrees(program: str, given: list[np.ndarray] | None = None) -> bool:
     except cvm.TargetError as e:
         assert any(r in str(e) for r in REFUSED), e
         return False
-    arrays = arguments(function, np.random.default_rng(0)) if given is None else given
+    passed = arguments(function, np.random.default_rng(0)) if given is None else given
     try:
-        wanted: Any = cvm.compile(module, function.name)(*[a.copy() for a in arrays])
+        wanted: Any = cvm.compile(module, function.name)(*[a.copy() for a in passed])
     except cvm.Error:  # sizes that do not fit each other
         return False
-    for got, want in zip(by_iree(text, function.name, arrays), _all(wanted), strict=True):
+    for got, want in zip(by_iree(text, function.name, passed), _all(wanted), strict=True):
         got = got.view(want.dtype) if got.dtype.itemsize == want.dtype.itemsize else got
         if want.dtype.kind in "biu":
             np.testing.assert_array_equal(got, want)
