@@ -87,7 +87,11 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
 
 
 def from_generic(name: str) -> str:
-    """The operator that the generic form means by a name: it leaves `builtin.` out, and MLIR writes `func.call`."""
+    """The operator that the generic form means by a name: `cvm.` stands before `quant.` and `builtin.`, which may be left out, and
+    MLIR writes `func.call`."""
+    name = name.removeprefix("cvm.builtin.")
+    if name.startswith("cvm.quant."):
+        return name.removeprefix("cvm.")
     return "call" if name == "func.call" else f"builtin.{name}" if f"builtin.{name}" in OPERATORS else name
 
 
@@ -281,7 +285,7 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
 
 
 def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
-    """`"const"() {value = dense<...> : type} : () -> type`, as the generic form writes it."""
+    """`"cvm.builtin.const"() {value = dense<...> : type} : () -> type`, as the generic form writes it."""
     report = scope.report
     spans = {"op": report.span(node.name)}
     value = next((i for n, i in node.attributes if n.text == "value"), None)

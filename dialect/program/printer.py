@@ -218,13 +218,18 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
         attributes["callee"] = Symbol(operator.callee)
     written = f" {_generic_dictionary(attributes)}" if attributes else ""
     types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])  # type: ignore[arg-type]
-    name = operator.name.removeprefix("builtin.")  # MLIR has a dialect of that name
-    text = f'"{name}"({", ".join(n for n, _ in operands)}){written} : {types}'
+    text = f'{_generic_name(operator.name)}({", ".join(n for n, _ in operands)}){written} : {types}'
     return [*lines, f"{results} = {text}" if results else text]
 
 
+def _generic_name(name: str) -> str:
+    """The name with a dialect that MLIR does not have: it has its own `builtin` and `quant`."""
+    dialect = name.rpartition(".")[0]
+    return f'"cvm.{name}"' if dialect in ("builtin", "quant") else f'"{name}"' if dialect else f'"cvm.builtin.{name}"'
+
+
 def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
-    return f'{name} = "const"() {{value = {_generic_dense(array, splat, type)}}} : () -> {_plain(type)}'
+    return f'{name} = {_generic_name("const")}() {{value = {_generic_dense(array, splat, type)}}} : () -> {_plain(type)}'
 
 
 def _generic_dense(array: np.ndarray, splat: bool, type: Type) -> str:

@@ -25,6 +25,7 @@ from ..math import FUNCTIONS, in_primitives
 from .scalars import Unsupported, computed, constant, converted, literal, mlir_type
 
 COLUMNS = {name: rows for rows in ROWS for name in rows.columns}
+LISTED = 64  # elements of a constant up to which each is written by itself: the others are bytes
 _SIZES = {"//": "floordivsi", "max": "maxsi", "min": "minsi", "*": "muli"}  # the operations of computed sizes
 
 
@@ -329,6 +330,8 @@ def _dense(array: np.ndarray, tensor: ex.Tensor) -> str:
         return f"dense<{literal(array.flat[0], tensor.element)}>"
     if tensor.element is I1:
         array = array.astype(bool)
+    elif array.size > LISTED:
+        return f'dense<"0x{np.ascontiguousarray(array).tobytes().hex().upper()}">'
 
     def nested(part: np.ndarray) -> str:
         if part.ndim:

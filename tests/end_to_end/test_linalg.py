@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.program.function import Graph
+from cvm.dialect.program.printer import print_module
 from cvm.dialect.spec.op import OPERATORS
 from conformance_cases import Case, arrays, cases, differs
 from outcomes import arguments
@@ -101,9 +102,9 @@ def within_bound(case: Case, wanted: np.ndarray) -> Case:
     return {**case, "tolerance": {"rtol": 1e-5 if wanted.dtype == np.float32 else 1e-11, "atol": BOUND[wanted.dtype] * largest}}
 
 
-def assert_agrees(program: str, given: list[np.ndarray] | None = None) -> bool:
+def assert_agrees(program: str | cvm.Module, given: list[np.ndarray] | None = None) -> bool:
     """Compares one function's results; False where it has no formula."""
-    module = cvm.parse(program)
+    module = cvm.parse(program) if isinstance(program, str) else program
     function = module.functions.get("main") or list(module.functions.values())[-1]
     if isinstance(function, Graph):
         return False
@@ -148,6 +149,39 @@ def test_the_digits_network() -> None:
     text = cvm.compile(network).lower("linalg")
     (found,) = by_iree(text, "main", [x])
     np.testing.assert_array_equal(found, cvm.compile(network)(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
+def test_a_network_of_onnx(name: str) -> None:
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
+    rng, shapes = np.random.default_rng(0), {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
+    weights = [node for node in model.graph.node if node.op_type == "ConstantOfShape"]  # all are equal there
+    for node in weights:
+        shape = shapes[node.input[0]]
+        drawn = rng.normal(size=shape, scale=np.sqrt(2 / max(1, np.prod(shape[1:])))).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(drawn, node.output[0]))
+        model.graph.node.remove(node)
+    model.ir_version = 8  # from 4 on initializers need not be inputs
+    network = cvm.from_onnx(model)
+    assert assert_agrees(network, [rng.normal(size=(1, 3, 224, 224)).astype(np.float32)])
+
+
+@pytest.mark.parametrize("tool", ["iree-opt", "xdsl-opt"])
+def test_tools_read_the_generic_form(tool: str) -> None:
+    """That of every operator's example; it reads back here, too."""
+    path = Path(sys.executable).parent / tool
+    if not path.exists():
+        pytest.skip(f"needs {tool}")
+    modules = [cvm.parse(dedent(op.example).strip()) for op in OPERATORS.values() if op.example]
+    texts = [print_module(m, generic=True) for m in modules]
+    command = [path, "--allow-unregistered-dialect", "--split-input-file", *(["-"] if tool == "iree-opt" else [])]
+    done = subprocess.run(command, input="\n// -----\n".join(texts), capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    assert len(texts) > 150
+    for module, text in zip(modules, texts, strict=True):
+        assert print_module(cvm.parse(text), generic=True) == text, str(module)
 
 
 def test_the_commands_of_the_page(tmp_path: Path) -> None:

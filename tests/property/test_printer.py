@@ -223,15 +223,15 @@ def test_generic_form() -> None:
 module {
   "func.func"() ({
   ^bb0(%x: tensor<?x2xi32>):
-    %c = "const"() {value = dense<[1, 2]> : tensor<2xi32>} : () -> tensor<2xi32>
+    %c = "cvm.builtin.const"() {value = dense<[1, 2]> : tensor<2xi32>} : () -> tensor<2xi32>
     %y = "cvm.broadcast_add"(%x, %c) : (tensor<?x2xi32>, tensor<2xi32>) -> tensor<?x2xi32>
-    %literal = "const"() {value = dense<-3> : tensor<i32>} : () -> tensor<i32>
+    %literal = "cvm.builtin.const"() {value = dense<-3> : tensor<i32>} : () -> tensor<i32>
     %z = "cvm.broadcast_add"(%y, %literal) : (tensor<?x2xi32>, tensor<i32>) -> tensor<?x2xi32>
     "func.return"(%z) : (tensor<?x2xi32>) -> ()
   }) {sym_name = "f", function_type = (tensor<?x2xi32>) -> tensor<?x2xi32>, arg_attrs = [{cvm.range = [-1, 1]}]} : () -> ()
   "func.func"() ({
   ^bb0(%x: tensor<4x2xi32>):
-    %y = "call"(%x) {callee = @f} : (tensor<4x2xi32>) -> tensor<4x2xi32>
+    %y = "cvm.builtin.call"(%x) {callee = @f} : (tensor<4x2xi32>) -> tensor<4x2xi32>
     "func.return"(%y, %x) : (tensor<4x2xi32>, tensor<4x2xi32>) -> ()
   }) {sym_name = "main", function_type = (tensor<4x2xi32>) -> (tensor<4x2xi32>, tensor<4x2xi32>)} : () -> ()
 }
