@@ -218,7 +218,7 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
         attributes["callee"] = Symbol(operator.callee)
     written = f" {_generic_dictionary(attributes)}" if attributes else ""
     types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])  # type: ignore[arg-type]
-    text = f'{_generic_name(operator.name)}({", ".join(n for n, _ in operands)}){written} : {types}'
+    text = f"{_generic_name(operator.name)}({', '.join(n for n, _ in operands)}){written} : {types}"
     return [*lines, f"{results} = {text}" if results else text]
 
 
@@ -229,7 +229,9 @@ def _generic_name(name: str) -> str:
 
 
 def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
-    return f'{name} = {_generic_name("const")}() {{value = {_generic_dense(array, splat, type)}}} : () -> {_plain(type)}'
+    return (
+        f"{name} = {_generic_name('const')}() {{value = {_generic_dense(array, splat, type)}}} : () -> {_plain(type)}"
+    )
 
 
 def _generic_dense(array: np.ndarray, splat: bool, type: Type) -> str:

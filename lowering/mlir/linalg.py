@@ -244,7 +244,9 @@ class _Writer:
                 if function in FUNCTIONS:
                     return self.scalar(in_primitives(e))
                 if function in COLUMNS:
-                    return self.looked_up(COLUMNS[function], function, self.scalar(operands[0]), mlir_type(operands[0].type))
+                    return self.looked_up(
+                        COLUMNS[function], function, self.scalar(operands[0]), mlir_type(operands[0].type)
+                    )
                 return self.apply(function, [self.scalar(o) for o in operands], operands[-1].type)
         raise Unsupported(f"MLIR has no {e.__class__.__name__}")
 

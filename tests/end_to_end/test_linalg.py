@@ -99,7 +99,10 @@ def within_bound(case: Case, wanted: np.ndarray) -> Case:
     if wanted.dtype.kind in "biu":
         return {**case, "tolerance": "exact"}
     largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
-    return {**case, "tolerance": {"rtol": 1e-5 if wanted.dtype == np.float32 else 1e-11, "atol": BOUND[wanted.dtype] * largest}}
+    return {
+        **case,
+        "tolerance": {"rtol": 1e-5 if wanted.dtype == np.float32 else 1e-11, "atol": BOUND[wanted.dtype] * largest},
+    }
 
 
 def assert_agrees(program: str | cvm.Module, given: list[np.ndarray] | None = None) -> bool:
