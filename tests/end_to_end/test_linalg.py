@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conformance_cases import Case, arrays, cases, differs
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.printer import print_module
 from cvm.dialect.spec.op import OPERATORS
-from conformance_cases import Case, arrays, cases, differs
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
