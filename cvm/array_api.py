@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cvm.dialect.ir.diagnostics import Error
-from cvm.dialect.ir.types import F16, F32, F64
+from cvm.dialect.ir.types import BF16, F16, F32, F64, compute_type
 
 from . import trace
 from .numpy_or_dali_ufuncs import common
@@ -153,8 +153,8 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
         return ufunc_of_trace("divide", total, astype(count, wide))
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
-    if x.type.element is F16:
-        return astype(mean(astype(x, F32), axis, keepdims=keepdims), F16)
+    if x.type.element in (F16, BF16):
+        return astype(mean(astype(x, F32), axis, keepdims=keepdims), x.type.element)
     over = whole_axes(axis, x.ndim)
     sizes = [x.shape[a] for a in over]
     if all(isinstance(n, int) for n in sizes):
@@ -366,7 +366,7 @@ def matmul(x: Any, y: Any) -> Any:
     left, right = apply("theano.dimshuffle", a, new_order=rows), apply("theano.dimshuffle", b, new_order=columns)
     products = apply("theano.elemwise", left, right, scalar_op="mul")
     truths = element.kind == "bool"
-    wide = {} if truths else {"acc_dtype": F32 if element is F16 else element, "dtype": element}
+    wide = {} if truths else {"acc_dtype": compute_type(element), "dtype": element}
     found = apply("theano.any" if truths else "theano.sum", products, axis=(products.ndim - 2,), **wide)
     dropped = (found.ndim - 2,) * (a.ndim == 1) + (found.ndim - 1,) * (b.ndim == 1)
     return apply("cvm.squeeze", found, axes=dropped) if dropped else found

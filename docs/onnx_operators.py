@@ -28,8 +28,8 @@ HEAD = """# ONNX operators
 - *Expanded*: the function that ONNX defines the operator as takes its place, or that the model defines.
 - *Refused*: with the reason. A model that is refused names all such nodes at once.
 
-Elements are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `float`, `double` and complex numbers. `bfloat16`,
-the 8-bit floats, integers of less than 8 bits, strings, sequences and optional values are refused by name.
+Elements are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `bfloat16`, `float`, `double` and complex
+numbers. The 8-bit floats, integers of less than 8 bits, strings, sequences and optional values are refused by name.
 
 The last columns say how results compare with onnxruntime's, of integers and of floats ([exactness.md](exactness.md)).
 

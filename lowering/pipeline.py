@@ -46,12 +46,12 @@ from .loops.fuse_kernels import fuse_kernels
 from .loops.index_set_split import index_set_split
 from .loops.inline_lets import inline_lets
 from .loops.kernel_condition_to_branch import kernel_condition_to_branch
+from .loops.legalize_types import legalize_types
 from .loops.loop_partition import loop_partition
 from .loops.nontemporal_stores import nontemporal_stores
 from .loops.parallelize import parallelize
 from .loops.sanitize import sanitize
 from .loops.saturating_narrow import saturating_narrow
-from .loops.split_complex import split_complex
 from .loops.tighten_bounds import tighten_bounds
 from .loops.unroll import unroll
 from .loops.unswitch_broadcast import unswitch_broadcast
@@ -88,7 +88,7 @@ GRAPH = (differentiate, inline, *CANONICAL, fold_zero_points, cse, dce)
 BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
 TO_FORMULAS = (BUILD_FORMULAS, fuse)
 FORMULAS = (integer_ranges, rounding_shift, simplify_with_ranges)
-LOOPS = (build_loops, fuse_kernels, in_place, split_complex)
+LOOPS = (build_loops, fuse_kernels, in_place, legalize_types)
 
 # CPU
 
@@ -121,12 +121,12 @@ GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 
 UNOPTIMIZED_GRAPH = (inline, dce)
 UNOPTIMIZED_FORMULAS = (*UNOPTIMIZED_GRAPH, build_formulas.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]))
-UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, split_complex, place_buffers)
+UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, legalize_types, place_buffers)
 UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], loop_fission, map_to_grid, place_buffers, number_kernels)
 
 # the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no store bypasses the caches
 
-STEP_LOOPS = (build_loops, fuse_kernels.with_options(scalars=STEP_SCALARS), in_place, pack_state, split_complex)
+STEP_LOOPS = (build_loops, fuse_kernels.with_options(scalars=STEP_SCALARS), in_place, pack_state, legalize_types)
 STEP_SCHEDULE = (*VERSIONS, *NESTS, kernel_condition_to_branch, slp_vectorize, time_skew, fast_forward, place_buffers)
 STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dialect.builtin import Data
+from ..dialect.ir.cast_arrays import array_of
 from ..dialect.ir.literal_types import fit
 from ..dialect.ir.types import ElementType
 from ..dialect.spec.op import size_text
@@ -65,7 +66,7 @@ def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | No
         values = np.fromstring(flat, np.float64, sep=",")
     if values.size != int(np.prod(shape)):
         return None
-    array = values.astype(element.dtype).reshape(shape)
+    array = array_of(values, element).reshape(shape)
     return Data(array) if element.is_integer or np.isfinite(array).all() else None
 
 
@@ -86,11 +87,11 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
         return Data(np.zeros(shape, element.dtype))
     if not body.lstrip().startswith("["):
         return _splat(body, offset, shape, element)
-    return Data(np.array(Elements(body, offset, shape, element).read(), element.dtype).reshape(shape))
+    return Data(array_of(Elements(body, offset, shape, element).read(), element).reshape(shape))
 
 
 def _splat(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
-    array = np.array(Elements(body, offset, (), element).read()[0], element.dtype)
+    array = array_of(Elements(body, offset, (), element).read()[0], element)
     return Data(np.broadcast_to(array, shape), splat=bool(shape)) if shape else Data(array)
 
 

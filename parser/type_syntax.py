@@ -16,7 +16,7 @@ HABITS = {  # what the element types are called elsewhere
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "si8": "i8", "si16": "i16", "si32": "i32", "si64": "i64",
     "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "u8": "ui8", "u16": "ui16", "u32": "ui32",
     "u64": "ui64", "half": "f16", "float": "f32", "double": "f64", "float16": "f16", "float32": "f32", "float64": "f64",
-    "complex64": "complex<f32>", "complex128": "complex<f64>",
+    "bfloat16": "bf16", "complex64": "complex<f32>", "complex128": "complex<f64>",
 }  # fmt: skip
 
 _BLANK = re.compile(r"\s*")

@@ -20,6 +20,7 @@ from cvm.commands.read_level import Level, compiled, entries, read_level, signat
 from cvm.commands.run import named
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import kind_of
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function, Graph, Value
 from cvm.dialect.program.module import Module
@@ -171,7 +172,7 @@ def distance(x: Any, y: Any) -> np.ndarray:
     """The count of numbers between the elements, NaN being equal to NaN, and 0.0 one apart from -0.0."""
     if x.dtype.kind == "c":
         return np.maximum(distance(x.real, y.real), distance(x.imag, y.imag))
-    if x.dtype.kind != "f":
+    if kind_of(x.dtype) != "f":
         return np.abs(x.astype(object) - y.astype(object)) if x.dtype.kind in "iu" else (x != y).astype(np.int64)
     nan = np.isnan(x), np.isnan(y)
     whole = np.abs(_ordered(x).astype(object) - _ordered(y).astype(object))
@@ -224,7 +225,7 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
                     fresh = arrays[k].copy()
                     part = fresh.reshape(-1)[start : start + step]
                     part[...] = (part != 0) * value
-                    changed = not np.array_equal(fresh, arrays[k], equal_nan=fresh.dtype.kind in "fc")
+                    changed = not np.array_equal(fresh, arrays[k], equal_nan=kind_of(fresh.dtype) in "fc")
                     if changed and shows([*arrays[:k], fresh, *arrays[k + 1 :]]):
                         arrays = [*arrays[:k], fresh, *arrays[k + 1 :]]
                 step //= 2

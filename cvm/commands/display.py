@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cvm.dialect.ir.cast_arrays import is_float
+from cvm.dialect.ir.types import kind_of
 from cvm.jit.calls.arguments import describe
 
 WHOLE = 64  # elements: of larger arrays the first elements and the range are shown
@@ -28,7 +30,7 @@ def values(array: np.ndarray) -> str:
         form: Any = {"separator": ", ", "prefix": "  ", "threshold": sys.maxsize, "formatter": {"all": element}}
         return "  " + np.array2string(array, WIDTH, **form).replace("\n\n", "\n")
     first = ", ".join(map(element, array.flat[:FIRST]))
-    if array.dtype.kind in "iuf":
+    if kind_of(array.dtype) in "iuf":
         with np.errstate(all="ignore"):
             return f"  {first}, ... ({array.size} values, from {element(array.min())} to {element(array.max())})"
     return f"  {first}, ... ({array.size} values)"
@@ -44,7 +46,7 @@ def columns(rows: Sequence[Sequence[str]], aligned: str) -> list[str]:
 def element(value: Any) -> str:
     if isinstance(value, np.bool_):
         return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, np.floating) else str(value)
+    return f"{value:.6g}" if is_float(value) else str(value)
 
 
 def digest(array: np.ndarray) -> str:

@@ -20,6 +20,7 @@ EXTRAS = {  # what each is for, and the modules that it needs
     "onnx": ("models of ONNX", ("onnx",)),
     "cuda": ("NVIDIA GPUs", ("pycuda",)),
     "cuda-sim": ("kernels for GPUs, emulated", ("nvidia.cu13",)),
+    "bfloat16": ("arrays of bf16", ("ml_dtypes",)),
     "images": ("pictures as inputs and outputs", ("PIL",)),
     "plot": ("run --plot", ("matplotlib",)),
     "progress": ("bars of progress", ("tqdm",)),

@@ -21,6 +21,7 @@ from cvm.commands.inputs import random_arrays
 from cvm.commands.opt import all_passes, listing, text_after
 from cvm.commands.read_level import Level, bind_sizes, compiled, entries, read_level
 from cvm.dialect.ir.suggest import did_you_mean
+from cvm.dialect.ir.types import kind_of
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
@@ -291,7 +292,7 @@ def _call(program: Level, call: Call, target: str) -> str | None:
     for n, (result, wanted) in enumerate(zip(results, call.results, strict=True)):
         if (said := difference(result, as_array(wanted, result.dtype, result.shape), call.relation)) is not None:
             return said if len(results) == 1 else f"result {n}: {said}"
-    kept = all(np.array_equal(a, g, equal_nan=a.dtype.kind in "fc") for a, g in zip(arrays, given, strict=True))
+    kept = all(np.array_equal(a, g, equal_nan=kind_of(a.dtype) in "fc") for a, g in zip(arrays, given, strict=True))
     inplace = any("inplace" in a.attributes for a in f.function.arguments)
     return None if kept or inplace else "the call changed its arguments"
 

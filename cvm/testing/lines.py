@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cvm.dialect.ir.types import kind_of
+
 from .filetest import Check, Failure
 
 SHOWN = 12  # lines of text where a check fails
@@ -69,7 +71,7 @@ def difference(got: np.ndarray, expected: np.ndarray, relation: str) -> str | No
     if relation == "~=":
         with np.errstate(all="ignore"):
             same = np.isclose(got, expected, rtol=2.4e-7, atol=0, equal_nan=True)
-    elif got.dtype.kind in "fc":
+    elif kind_of(got.dtype) in "fc":
         same = ((got == expected) & (_signs(got) == _signs(expected))) | (np.isnan(got) & np.isnan(expected))
     else:
         same = got == expected

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .attributes import quoted
-from .cast_arrays import with_plain_truths
+from .cast_arrays import from_file, with_plain_truths
 from .limits import LIMITS, excess
 from .types import TensorType
 
@@ -103,6 +103,7 @@ def _digest(data: bytes | None) -> str | None:
 def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:
     """The array in the constant's element type, if no value is lost."""
     target = wanted.element.dtype
+    array = from_file(array, wanted.element)
     if array.dtype == target:
         return with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
     if not np.can_cast(array.dtype, target, "safe"):
@@ -124,7 +125,7 @@ def _pick(names: Names, get: Get, name: str | None, wanted: TensorType) -> np.nd
 # Formats: the names of a file's arrays, and a reader for each
 
 ONLY = None  # the name of the array of a file without names
-_SAFETENSORS = {"BOOL": "?", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}  # fmt: skip
+_SAFETENSORS = {"BOOL": "?", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "F16": "<f2", "BF16": "V2", "F32": "<f4", "F64": "<f8"}  # fmt: skip
 
 
 def _npy(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:

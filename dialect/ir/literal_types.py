@@ -6,9 +6,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .cast_arrays import is_float
 from .types import C64, C128, F32, F64, I1, I8, I16, I32, I64, UI64, ElementType, FieldType, TensorType, Type
 
-LIMIT = {32: 3.4028235677973366e38, 16: 65520.0}  # values from here on round to infinity
+LARGEST = {"f16": 65504.0, "bf16": 2.0**128 - 2.0**120, "f32": 2.0**128 - 2.0**104}
+LIMIT = {
+    "f16": 65520.0,
+    "bf16": 2.0**128 - 2.0**119,
+    "f32": 2.0**128 - 2.0**103,
+}  # values from here on round to infinity
 
 
 def fit(value: Any, element: ElementType) -> Any:
@@ -28,8 +34,8 @@ def fit(value: Any, element: ElementType) -> Any:
             return fit(float(value) if element.kind == "float" else complex(value), element)
     elif isinstance(value, float):
         if element.kind == "float":
-            if math.isfinite(value) and abs(value) >= LIMIT.get(element.bits, math.inf):
-                raise ValueError(f"{element} holds at most {float(np.finfo(element.dtype).max):.8g}, got {value!r}")
+            if math.isfinite(value) and abs(value) >= LIMIT.get(element.name, math.inf):
+                raise ValueError(f"{element} holds at most {LARGEST[element.name]:.8g}, got {value!r}")
             return value
         if element.kind == "complex":
             return fit(complex(value), element)
@@ -52,7 +58,7 @@ def literal_text(value: Any) -> str:
     """A literal as the language writes it; floats in the fewest digits that give the same value back."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
-    if isinstance(value, (float, np.floating)):
+    if is_float(value):
         text = repr(value) if type(value) is float else str(value)
         digits, e, exponent = text.partition("e")
         return text if "." in digits or "n" in text else f"{digits}.0{e}{exponent}"
@@ -74,7 +80,7 @@ def _theano_integer(value: int) -> ElementType:
 
 def _is_f32(value: float) -> bool:
     """Test whether a number is exact in f32."""
-    return not math.isfinite(value) or (abs(value) < LIMIT[32] and float(np.float32(value)) == value)
+    return not math.isfinite(value) or (abs(value) < LIMIT["f32"] and float(np.float32(value)) == value)
 
 
 Element: TypeAlias = ElementType | Callable[[Any], ElementType]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from .diagnostics import Error
 from .sizes import Dim, Given, Shape, Size, product
 
 Kind = Literal["bool", "int", "uint", "float", "complex"]
@@ -19,7 +21,11 @@ class ElementType:
     name: str
     kind: Kind
     bits: int
-    dtype: np.dtype
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's type of the element; that of bf16 is of the package ml_dtypes."""
+        return _DTYPES.get(self.name) or _bfloat16()
 
     @property
     def is_integer(self) -> bool:
@@ -35,7 +41,7 @@ class ElementType:
 
     @property
     def bytes(self) -> int:
-        return self.dtype.itemsize
+        return max(self.bits // 8, 1)
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -62,12 +68,14 @@ _ROWS: tuple[tuple[str, Kind, int, str], ...] = (
     ("ui32", "uint", 32, "uint32"),
     ("ui64", "uint", 64, "uint64"),
     ("f16", "float", 16, "float16"),
+    ("bf16", "float", 16, ""),
     ("f32", "float", 32, "float32"),
     ("f64", "float", 64, "float64"),
     ("complex<f32>", "complex", 64, "complex64"),
     ("complex<f64>", "complex", 128, "complex128"),
 )
-ELEMENT_TYPES: dict[str, ElementType] = {n: ElementType(n, k, b, np.dtype(d)) for n, k, b, d in _ROWS}
+ELEMENT_TYPES: dict[str, ElementType] = {n: ElementType(n, k, b) for n, k, b, _ in _ROWS}
+_DTYPES: dict[str, np.dtype] = {n: np.dtype(d) for n, _, _, d in _ROWS if d}
 
 
 def element_type(name: str) -> ElementType:
@@ -75,8 +83,52 @@ def element_type(name: str) -> ElementType:
     return ELEMENT_TYPES[name]
 
 
-I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, F32, F64, C64, C128 = ELEMENT_TYPES.values()
-BY_DTYPE: dict[np.dtype, ElementType] = {e.dtype: e for e in ELEMENT_TYPES.values()}
+I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, BF16, F32, F64, C64, C128 = ELEMENT_TYPES.values()
+
+
+class _ByDtype(dict[np.dtype, ElementType]):
+    """Element types by their dtypes. That of bf16 is entered when it is first met."""
+
+    def __missing__(self, dtype: np.dtype) -> ElementType:
+        if dtype.name != "bfloat16":
+            raise KeyError(dtype)
+        return self.setdefault(dtype, BF16)
+
+    def __contains__(self, dtype: object) -> bool:
+        return super().__contains__(dtype) or getattr(dtype, "name", "") == "bfloat16"
+
+    def get(self, dtype: np.dtype, default: Any = None) -> Any:
+        return self[dtype] if self.__contains__(dtype) else default
+
+
+BY_DTYPE = _ByDtype({d: ELEMENT_TYPES[n] for n, d in _DTYPES.items()})
+
+
+@cache
+def _bfloat16() -> np.dtype:
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise Error('arrays of bf16 are those of ml_dtypes: pip install "cvm-lang[bfloat16]"') from None
+    return np.dtype(bfloat16)
+
+
+def kind_of(dtype: np.dtype) -> str:
+    """NumPy's letter for the kind of number; bf16, which NumPy takes for bytes, is a float."""
+    return "f" if dtype.kind == "V" and dtype in BY_DTYPE else dtype.kind
+
+
+def promoted(a: ElementType, b: ElementType) -> ElementType:
+    """The common type of two, NumPy's; bf16 has one with other types where f32 has it, but holds integers of 8 bits itself."""
+    if BF16 in (a, b) and a is not b:
+        other = b if a is BF16 else a
+        a, b = (BF16, BF16) if other.bits <= 8 else (F32, other)
+    return BY_DTYPE[np.promote_types(a.dtype, b.dtype)]
+
+
+def compute_type(element: ElementType) -> ElementType:
+    """The type in which operations are computed before they are rounded: f32 of f16 and bf16."""
+    return F32 if element in (F16, BF16) else element
 
 
 def element_of(x: Any) -> ElementType:

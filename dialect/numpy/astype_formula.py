@@ -5,13 +5,15 @@ low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's ve
 its scalar loops; these are the scalar ones.
 """
 
-from ..ir.types import F32, F64, I1, I32, I64, UI32, UI64, ElementType
+from ..ir.types import BF16, F32, F64, I1, I32, I64, UI32, UI64, ElementType
 from ..notation.expressions import Expr, cast, constant, select
 
 
 def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
     """The expression of `ndarray.astype(element)` for one element."""
     source = value.type
+    if element is BF16 and source is not BF16:
+        return cast(cast(value, F32), BF16)  # ml_dtypes' way: of what f32 does not hold, rounded twice
     if source is element or source.is_discrete or not element.is_integer:
         return cast(value, element)
     if source.kind == "complex":

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, ElementType, TensorType
+from ..ir.types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
 from ..spec.op import C, T, Unmet, operator
 from ..theano.dimensions import sizes_agree
 from ..theano.elemwise import Broadcasting
@@ -49,11 +49,18 @@ class Elementwise(Broadcasting[T]):
         return TensorType(self.shape(), types[-1])
 
     def reference(self: Elementwise[np.ndarray]) -> np.ndarray:
-        types = self.op.loop(tuple(BY_DTYPE[x.dtype] for x in self.xs))
+        elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
+        types = self.op.loop(elements)
         assert types is not None
+        in_f32 = BF16 in elements and not self.op.keeps_f16
         try:
             with np.errstate(all="ignore"):
-                return np.asarray(self.op.numpy(*self.xs), types[-1].dtype)
+                xs = (
+                    [x.astype(compute_type(e).dtype) for x, e in zip(self.xs, elements, strict=True)]
+                    if in_f32
+                    else self.xs
+                )
+                return np.asarray(self.op.numpy(*xs), types[-1].dtype)
         except OverflowError as e:
             raise Unmet(str(e)) from None
         except ValueError:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ..ir.types import F16, F32, F64, I16, I32, I64
+from ..ir.types import BF16, F16, F32, F64, I16, I32, I64
 from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
 from .ufunc_table import row, row_of_result
 
-_BITS = {F16: I16, F32: I32, F64: I64}
+_BITS = {F16: I16, BF16: I16, F32: I32, F64: I64}
 _MANTISSA = {F32: 23, F64: 52}
 
 
@@ -31,7 +31,9 @@ def _spacing(x: Expr) -> Expr:
     if x.type is F16:
         return _spacing_of_f16(x)
     outward = _copysign(constant(np.inf, x.type), x)
-    found = select(x.eq(0), Bitcast(constant(1, _BITS[x.type]), x.type), _nextafter(x, outward) - x)
+    found = _nextafter(x, outward) - x
+    if x.type is not BF16:  # of which that of -0.0 is negative
+        found = select(x.eq(0), Bitcast(constant(1, _BITS[x.type]), x.type), found)
     return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, I1, ElementType
+from ..ir.types import I1, ElementType, promoted
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal
 from .astype_formula import cast_like_numpy, truth
@@ -54,8 +54,8 @@ row("isfinite", complex_or(_is_finite, lambda z: _is_finite(z.re) & _is_finite(z
 
 
 def _chosen(c: ElementType, x: ElementType, y: ElementType) -> tuple[ElementType, ...] | None:
-    common = BY_DTYPE.get(np.promote_types(x.dtype, y.dtype))
-    return None if common is None else (I1, common, common, common)
+    common = promoted(x, y)
+    return I1, common, common, common
 
 
 UFUNCS["where"] = Ufunc(

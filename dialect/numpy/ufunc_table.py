@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, F16, F32, ElementType
+from ..ir.types import BY_DTYPE, ElementType, compute_type
 from ..notation.expressions import Expr
 from ..theano.complex_arithmetic import Z
 from .astype_formula import cast_like_numpy
@@ -21,7 +21,7 @@ Formula = Callable[..., Expr]
 class Ufunc:
     """One row. `numpy` is the function itself, `ufunc` what says its types; of several results this is result `result`.
 
-    `formula` takes expressions of the loop's element types (f16 as f32) and gives the result's element. `types` replaces
+    `formula` takes expressions of the loop's element types (f16 and bf16 as f32) and gives the result's element. `types` replaces
     NumPy's own resolution for functions that are no ufuncs. `ulps` is how far from NumPy the result may be, 0 being exact.
     """
 
@@ -50,7 +50,7 @@ class Ufunc:
         assert types is not None
         given = [cast_like_numpy(o, t) for o, t in zip(operands, types, strict=False)]
         if not self.keeps_f16:
-            given = [cast_like_numpy(o, F32) if o.type is F16 else o for o in given]
+            given = [cast_like_numpy(o, compute_type(o.type)) for o in given]
         return cast_like_numpy(self.formula(*given), result)
 
 

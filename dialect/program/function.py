@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.cast_arrays import converted
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.types import TensorType, Type
 
@@ -52,7 +53,7 @@ class Literal(Value):
         """The literal as a rank 0 array of its type."""
         assert isinstance(self.type, Type)
         with np.errstate(all="ignore"):
-            return np.asarray(np.array(self.value).astype(self.type.element.dtype))
+            return converted(np.array(self.value), self.type.element)
 
 
 @dataclass(frozen=True, eq=False)

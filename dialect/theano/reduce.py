@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from ..ir.types import F16, F32, I1, ElementType, TensorType, element_of
+from ..ir.types import I1, ElementType, TensorType, compute_type, element_of
 from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.reduce_in_order import reduce_in_order
 from ..notation.reference_functions import largest, smallest
@@ -64,9 +64,8 @@ class Reduction(Operator[T]):
         return self.map(lambda x: x if isinstance(x, TensorType) else TensorType(x.shape, element_of(x)))
 
     def prepared(self: Any, x: Any, convert: Callable[[Any, ElementType], Any]) -> Any:
-        """The elements in the accumulator's type; f16 is reduced in f32."""
-        accumulator = self.typed().accumulator()
-        return convert(x, F32 if accumulator is F16 else accumulator)
+        """The elements in the accumulator's type; f16 and bf16 are reduced in f32."""
+        return convert(x, compute_type(self.typed().accumulator()))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """By the operation of the reduction; a reduction in integers has no derivative but zero."""

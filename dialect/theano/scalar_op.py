@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import C64, F16, F32, ElementType
+from ..ir.types import C64, ElementType, compute_type
 from ..notation.expressions import Expr
 from ..spec.op import Unmet
 from .complex_arithmetic import Z
@@ -91,8 +91,8 @@ class ScalarOp:
         return self.rule.wanted
 
     def working(self, elements: Elements) -> Elements:
-        """The types to which operands are converted: f16 is computed in f32, and rounded once."""
-        return tuple(F32 if e is F16 else e for e in self.rule.working(elements, self.rule.result(*elements)))
+        """The types to which operands are converted: f16 and bf16 are computed in f32, and rounded once."""
+        return tuple(compute_type(e) for e in self.rule.working(elements, self.rule.result(*elements)))
 
     def evaluate(self, arrays: Sequence[np.ndarray], elements: Elements, result: ElementType) -> np.ndarray:
         """The operation on arrays of one shape."""

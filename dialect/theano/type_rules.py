@@ -6,14 +6,14 @@ from functools import reduce
 
 import numpy as np
 
-from ..ir.types import BY_DTYPE, C64, C128, F32, F64, I1, I8, ElementType
+from ..ir.types import C64, C128, F32, F64, I1, I8, ElementType, promoted
 
 Elements = tuple[ElementType, ...]
 
 
 def upcast(*elements: ElementType) -> ElementType:
     """The common type: NumPy's promotion of arrays, folded from the left."""
-    return reduce(lambda a, b: BY_DTYPE[np.promote_types(a.dtype, b.dtype)], elements)
+    return reduce(promoted, elements)
 
 
 def floating(element: ElementType) -> ElementType:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
+from ..ir.types import BF16, C64, C128, F16, F32, F64, I64, UI64, ElementType
 from ..spec.op import C, T, declare, operator
 from .reduce import BY_ATTRIBUTE, MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
 from .type_rules import upcast
@@ -25,7 +25,7 @@ def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
 class TypedReduction(Reduction[T]):
     """The family of reductions in `acc_dtype` whose result is of `dtype`.
 
-    By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16).
+    By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16 and bf16).
     """
 
     dtype: ElementType | None = None
@@ -38,7 +38,9 @@ class TypedReduction(Reduction[T]):
     )  # fmt: skip
 
     def accumulator(self: Any) -> ElementType:
-        return self.acc_dtype or {F16: F32, F32: F64, C64: C128}.get(self.x.element, default_dtype(self.x.element))
+        return self.acc_dtype or {F16: F32, BF16: F32, F32: F64, C64: C128}.get(
+            self.x.element, default_dtype(self.x.element)
+        )
 
     def result(self: Any) -> ElementType:
         return self.dtype or default_dtype(self.x.element)

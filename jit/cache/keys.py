@@ -75,4 +75,6 @@ def _constant(operator: object) -> str:
         return ""
     whole = operator.data.array
     array = np.ascontiguousarray(whole.flat[:1] if operator.data.splat else whole)
-    return f"const {operator.type} {array.dtype.str} {whole.shape} {hashlib.sha256(array.data).hexdigest()}"
+    return (
+        f"const {operator.type} {array.dtype.str} {whole.shape} {hashlib.sha256(array.view(np.uint8).data).hexdigest()}"
+    )

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...dialect.ir.cast_arrays import from_file
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError
 from ...dialect.ir.masked_array_error import masked
 from ...dialect.ir.sizes import Size
-from ...dialect.ir.types import BY_DTYPE, Type
+from ...dialect.ir.types import BY_DTYPE, Type, kind_of
 from ...dialect.program.function import Function, Value
 
 
@@ -86,11 +87,13 @@ def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
         array = from_dlpack(value) if exports and not isinstance(value, np.ndarray) else np.asarray(value)
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
-    if array.dtype != dtype:
+    if (array := from_file(array, wanted.element)).dtype != dtype:
         if is_array and not np.can_cast(array.dtype, dtype, "safe") and not (convert and array.dtype in BY_DTYPE):
             error = ValueError(f"expected {wanted}, got {describe(array)}")
             if np.can_cast(array.dtype, dtype, "unsafe") and array.dtype in BY_DTYPE:
-                error.add_note(f"astype(np.{dtype}), or convert=True of cvm.compile")
+                error.add_note(
+                    f"astype({dtype.type.__module__.replace('numpy', 'np')}.{dtype}), or convert=True of cvm.compile"
+                )
             raise error
         if is_array and convert:
             array = _converted(array, wanted)
@@ -103,7 +106,7 @@ def _converted(array: np.ndarray, wanted: Type) -> np.ndarray:
     """An array in an element type that holds each of its values."""
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         found = array.astype(wanted.element.dtype)
-        if not np.array_equal(found.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc"):
+        if not np.array_equal(found.astype(array.dtype), array, equal_nan=kind_of(array.dtype) in "fc"):
             raise ValueError(f"expected {wanted}, got {describe(array)} with values that it does not hold")
     return found
 
@@ -136,7 +139,7 @@ def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
         raise ValueError(f"expected {wanted}, got {describe(array)}")
     with np.errstate(all="ignore"):
         converted = (array if element.kind == "complex" else np.real(array)).astype(element.dtype)
-    kinds = array.dtype.kind, element.dtype.kind
+    kinds = array.dtype.kind, element.kind[0]
     same_kind = "biufc".index(kinds[0]) <= "biufc".index(kinds[1]) or kinds == ("i", "u")
     lossless = element.kind in ("float", "complex") or np.array_equal(converted.astype(array.dtype), array)
     if array.size and not (same_kind and lossless):

@@ -18,6 +18,7 @@ from ...dialect.notation.printer import kernels_text
 from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
 from ...lowering.analysis.verify_kernel import check_kernel
+from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
 from ...lowering.pass_context import Context
 from ...lowering.passes import run_passes
@@ -38,16 +39,17 @@ class KernelFunction(NativeFunction):
     def __init__(self, plan: Plan, options: CompileOptions = DEFAULT) -> None:
         if not options.optimize:
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
-        if options.sanitize or any(map(check_kernel, plan.all_kernels)):  # accesses that nothing else proves or checks
-            plan = run_passes((sanitize,), plan, Context())
-        self.plan = place_buffers(plan)
+        legal = legalize_types(plan)
+        if options.sanitize or any(map(check_kernel, legal.all_kernels)):  # accesses that nothing else proves or checks
+            legal = run_passes((sanitize,), legal, Context())
+        self.given, self.plan = plan, place_buffers(legal)
         values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*plan.arguments, *plan.results)}
         head = Function(plan.name, tuple(values[t] for t in plan.arguments), (), tuple(values[t] for t in plan.results))
         CompiledFunction.__init__(self, Module({plan.name: head}), head, options)
         self.overwritten = {n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return KernelFunction, (self.plan, self.options)
+        return KernelFunction, (self.given, self.options)
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

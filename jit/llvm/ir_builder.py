@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ...dialect.ir.types import I1, ElementType
+from ...dialect.ir.types import BF16, I1, ElementType
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 
@@ -47,8 +47,8 @@ BIT, BYTE, STATUS, WORD = ir_type("i1"), ir_type("i8"), ir_type("i32"), ir_type(
 
 def value_type(element: ElementType, lanes: int = 1) -> Type:
     """The type of values of an element type."""
-    if element.kind == "complex":
-        raise TypeError("complex elements are split before emission")
+    if element.kind == "complex" or element is BF16:
+        raise TypeError(f"elements of type {element} are legalized before emission")
     return ir_type(_FLOATS[element.bits] if element.kind == "float" else f"i{element.bits}", lanes)
 
 

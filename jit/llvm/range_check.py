@@ -7,7 +7,7 @@ Differences are of unsigned integers; floats are compared with both ends, so tha
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from ...dialect.ir.types import ElementType, Type
+from ...dialect.ir.types import BF16, F32, UI16, ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor
 from . import ir_builder as ll
@@ -123,7 +123,7 @@ class _Look:
 
     def turns(self, start: ll.Value, lanes: int, before: Sequence[ll.Value]) -> tuple[ll.Value, list[ll.Value]]:
         """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
-        b, kind = self.b, self.word.of(lanes)
+        b, kind, held = self.b, self.word.of(lanes), ll.value_type(UI16 if self.element is BF16 else self.element)
         entry, head, body, after = b.block, b.new_block(), b.new_block(), b.new_block()
         known = [(b.fresh(kind), b.fresh(kind)) for _ in before]
         i, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
@@ -137,8 +137,8 @@ class _Look:
         b.start(body)
         for n, (now, later) in enumerate(known):
             at = b.add(ll.binary("add", i, ll.index(n * lanes)))
-            place = b.add(ll.element_pointer(ll.value_type(self.element), ll.Value("%array", ll.POINTER), at, flags=""))
-            x = b.add(ll.load(ll.value_type(self.element, lanes), place, "align 1"))
+            place = b.add(ll.element_pointer(held, ll.Value("%array", ll.POINTER), at, flags=""))
+            x = b.add(ll.load(held.of(lanes), place, "align 1"))
             b.define(later, self.reduced(now, self.judged(x)))
         b.do(ll.branch(head))
         b.start(after)
@@ -149,7 +149,12 @@ class _Look:
 
     def judged(self, x: ll.Value) -> ll.Value:
         """The check of a vector."""
-        low, high = (self.splat(ll.number(v, self.element), x.lanes) for v in (self.low, self.high))
+        element = self.element
+        if element is BF16:  # in f32, of which it has the upper half
+            x = self.b.add(ll.cast("zext", x, ll.STATUS.of(x.lanes)))
+            x = self.b.add(ll.binary("shl", x, self.splat(ll.Constant("16", ll.STATUS), x.lanes)))
+            x, element = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes))), F32
+        low, high = (self.splat(ll.number(v, element), x.lanes) for v in (self.low, self.high))
         if self.element.is_integer:
             return self.b.add(ll.binary("sub", x, low))
         above, below = (self.b.add(ll.compare_floats(test, x, end)) for test, end in (("oge", low), ("ole", high)))

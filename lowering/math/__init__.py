@@ -1,7 +1,7 @@
 """Transcendental functions (a libm) as expressions of exactly rounded primitives, with equal bits on every target.
 
 Each function is written once and is within 2 ulp over its whole range (measured in docs/accuracy.md); infinities, NaN,
-signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type, f16 in f32. Read
+signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type, f16 and bf16 in f32. Read
 `primitives` and `double_word` first, then `argument_reduction` and the families of functions.
 """
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...dialect.ir.types import F16, F32
-from ...dialect.notation.expressions import Apply, Expr, cast
+from ...dialect.ir.types import BF16, compute_type
+from ...dialect.notation.expressions import Apply, Expr
 from ...dialect.notation.traverse import over, rebuild
+from .bfloat16 import converted, in_f32
 from .error_functions import erf, erfc, erfcx
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
@@ -33,15 +34,16 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
 
 def computed(function: str, *operands: Expr) -> Expr:
     """One of FUNCTIONS of these operands, in primitives."""
-    if operands[0].type is not F16:
-        return FUNCTIONS[function](*operands)
-    return cast(FUNCTIONS[function](*(cast(o, F32) for o in operands)), F16)
+    element = operands[0].type
+    return converted(FUNCTIONS[function](*(converted(o, compute_type(element)) for o in operands)), element)
 
 
 def in_primitives(expr: Expr) -> Expr:
-    """The expression with every one of FUNCTIONS replaced by its expression in primitives."""
+    """The expression with every one of FUNCTIONS, and arithmetic of bf16, replaced by its expression in primitives."""
 
-    def expanded(e: Expr, parts: tuple[Expr, ...]) -> Expr:
-        return computed(e.function, *parts) if isinstance(e, Apply) and e.function in FUNCTIONS else over(e, parts)
+    def replaced(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+        if isinstance(e, Apply) and e.function in FUNCTIONS:
+            return computed(e.function, *parts)
+        return in_f32(e, parts) if BF16 in [p.type for p in (e, *parts[-1:])] else over(e, parts)
 
-    return rebuild(expr, expanded, {})
+    return rebuild(expr, replaced, {})

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...dialect.ir.types import F32, F64, I1, ElementType
+from ...dialect.ir.types import BF16, F32, F64, I1, ElementType
 
 Emit: TypeAlias = Callable[[str, str], str]  # of an operation and its result's type: the result's name
 
@@ -31,6 +31,8 @@ def mlir_type(element: ElementType) -> str:
     """The type without a sign, as MLIR's are."""
     if element.kind == "complex":
         raise Unsupported("linalg has no complex numbers")
+    if element is BF16:
+        raise Unsupported("bf16 is not lowered to linalg")
     return "i1" if element.kind == "bool" else f"{'f' if element.kind == 'float' else 'i'}{element.bits}"
 
 

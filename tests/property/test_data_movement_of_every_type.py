@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+from cvm.dialect.ir.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
 
 import cvm
 
-REAL = (I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, F32, F64)
+REAL = (I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, BF16, F32, F64)
 # an operator with its attributes, of an array of 5 by 6, and NumPy's meaning
 MOVES = {
     "reshape %x {target_shape = [3, -1]}": lambda x: x.reshape(3, -1),

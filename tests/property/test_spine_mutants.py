@@ -95,7 +95,9 @@ MUTANTS = [
     Mutant("lowering.loops.build_loops:_Lowering.reduction", "identity(e.function,", 'identity("mul",', "dense"),
     Mutant("lowering.loops.build_loops:accumulate", "a, b, acc[()]", "a, b, a", "fused product"),
     Mutant("lowering.loops.build_loops:accumulate", "in (F32, F64)", "in ()", "fused product"),
-    Mutant("lowering.loops.split_complex:_Split.statement", "enumerate(names)", "enumerate(names[::-1])", "complex"),
+    Mutant(
+        "lowering.loops.legalize_types:_Legalizing.statement", "enumerate(names)", "enumerate(names[::-1])", "complex"
+    ),
     Mutant("lowering.storage.place_buffers:_pack", "first[other] <= last[t] and", "False and", "three at once"),
     Mutant("jit.functions.compiled_function:CompiledFunction.sizes_of", "shape[axis]", "shape[-1]", "unknown sizes"),
 ]

@@ -134,17 +134,20 @@ def imported(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def difference(got: np.ndarray, wanted: Any, rtol: float, atol: float) -> str | None:
-    """In which way a result is not what it should be: floats within the test's bounds, or 1e-5 (f16: 2e-3) of the largest."""
+    """In which way a result is not what it should be: floats within the test's bounds, or 1e-5 (f16: 2e-3, bf16: 2^-7) of the largest."""
     wanted = np.asarray(wanted)
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return f"{got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"
+    share = {"float16": 2e-3, "bfloat16": 2**-7}.get(wanted.dtype.name, 1e-5)
+    if wanted.dtype.name == "bfloat16":
+        got, wanted = got.astype(np.float32), wanted.astype(np.float32)
     if wanted.dtype.kind not in "fc":
         return None if np.array_equal(got, wanted) else f"{got.reshape(-1)[:8]}, not {wanted.reshape(-1)[:8]}"
     if np.allclose(got, wanted, rtol, atol, equal_nan=True):
         return None
     finite = np.isfinite(wanted)
     largest = float(np.abs(wanted[finite]).max()) if finite.any() else 0.0
-    bound = (2e-3 if wanted.dtype == np.float16 else 1e-5) * largest
+    bound = share * largest
     wide = np.promote_types(wanted.dtype, np.float64)
     if np.allclose(got.astype(wide), wanted.astype(wide), 0, bound, equal_nan=True):
         return None

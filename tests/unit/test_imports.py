@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
 }
 ALSO = {
+    "dialect/ir/types.py": "ml_dtypes",
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
     "cvm/commands/inputs.py": "PIL",

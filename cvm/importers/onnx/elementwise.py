@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import F16, F32, F64, I1, UI8, ElementType
+from cvm.dialect.ir.types import F32, F64, I1, UI8, ElementType, compute_type
 from cvm.dialect.program.builder import Node
 
 from .elements import element_of
@@ -145,7 +145,7 @@ def modulo(at: At, a: Node, b: Node) -> Known:
     if not at["fmod"] and a.element.kind != "float":
         return combine("mod", a, b)
     x, y = aligned(a, b)
-    wide = F32 if x.element is F16 else x.element
+    wide = compute_type(x.element)
     rest = at.apply("dali.mod", x.cast(wide), y.cast(wide)).cast(x.element)
     if at["fmod"]:
         return rest

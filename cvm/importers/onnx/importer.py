@@ -17,7 +17,7 @@ import cvm
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
-from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.ir.types import BY_DTYPE, TensorType, kind_of
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
@@ -350,7 +350,7 @@ class At:
     def has_floats(self) -> bool:
         """Test whether a result of the node is a float."""
         made = (self.values.get(name) for name in self.node_proto.output)
-        return any((v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype).kind in "fc" for v in made)
+        return any(kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc" for v in made)
 
     def exactness(self) -> Exactness:
         """The exactness of this node beside onnxruntime's kernel."""

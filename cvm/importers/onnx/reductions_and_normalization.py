@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.sizes import Size, product
-from cvm.dialect.ir.types import F16, F32, I1, ElementType
+from cvm.dialect.ir.types import BF16, F16, F32, I1, compute_type
 from cvm.dialect.program.builder import Node
 
 from .elementwise import combine, number
@@ -18,12 +18,8 @@ from .rules import Ints, Known, Unsupported, aligned, real_axes, rule
 
 
 def total(x: Node, over: Sequence[int]) -> Node:
-    """The sum in the elements' own type; f16 is summed in f32."""
-    return x.sum(over, dtype=x.element, acc_dtype=wide(x))
-
-
-def wide(x: Node) -> ElementType:
-    return F32 if x.element is F16 else x.element
+    """The sum in the elements' own type; f16 and bf16 are summed in f32."""
+    return x.sum(over, dtype=x.element, acc_dtype=compute_type(x.element))
 
 
 def mean(at: At, x: Node, over: Sequence[int]) -> Node:
@@ -32,8 +28,8 @@ def mean(at: At, x: Node, over: Sequence[int]) -> Node:
         return at.apply("dali.floordiv", total(x, over), np.array(count, x.element.dtype)).cast(x.element)
     if isinstance(count, Size):
         return total(x, over) / at.node(np.array(count, object)).cast(x.element)
-    if x.element is F16:
-        return (x.cast(F32).sum(over, dtype=F32, acc_dtype=F32) / float(count)).cast(F16)
+    if x.element in (F16, BF16):
+        return (x.cast(F32).sum(over, dtype=F32, acc_dtype=F32) / float(count)).cast(x.element)
     return total(x, over) / float(count)
 
 
@@ -73,7 +69,7 @@ REDUCTIONS: dict[str, Any] = {
     "ReduceMean": mean,
     "ReduceMax": lambda at, x, over: extreme(x, over, "max"),
     "ReduceMin": lambda at, x, over: extreme(x, over, "min"),
-    "ReduceProd": lambda at, x, over: x.reduce("prod", over, dtype=x.element, acc_dtype=wide(x)),
+    "ReduceProd": lambda at, x, over: x.reduce("prod", over, dtype=x.element, acc_dtype=compute_type(x.element)),
     "ReduceL1": lambda at, x, over: total(x.scalar("abs_"), over),
     "ReduceL2": lambda at, x, over: total(x * x, over).scalar("sqrt").cast(x.element),
     "ReduceSumSquare": lambda at, x, over: total(x * x, over),
@@ -172,7 +168,7 @@ def instance_normalization(at: At, x: Node, scale: Node, shift: Node) -> Known:
 
 @rule("LayerNormalization")
 def layer_normalization(at: At, x: Node, scale: Node, shift: Node | None = None) -> Any:
-    stash = x.cast(F32) if x.element is F16 and at["stash_type"] == 1 else x
+    stash = x.cast(F32) if x.element in (F16, BF16) and at["stash_type"] == 1 else x
     y, center, deviation = normalized(at, stash, tuple(range(at.axis(x), x.rank)), at["epsilon"])
     y, by = aligned(y.cast(x.element), scale)
     found = y * by

@@ -66,7 +66,7 @@ def nearest(value: Any, element: ElementType) -> float:
     """The float nearest to a number, ties to even."""
     if isinstance(value, float) and (not math.isfinite(value) or value == 0):
         return value
-    digits, least = {16: (11, -24), 32: (24, -149), 64: (53, -1074)}[element.bits]
+    digits, least = {"f16": (11, -24), "bf16": (8, -133), "f32": (24, -149), "f64": (53, -1074)}[element.name]
     number = Fraction(value)
     if number == 0:
         return 0.0
@@ -76,7 +76,7 @@ def nearest(value: Any, element: ElementType) -> float:
         if scaled < 2**digits and e >= least:
             break
     rounded = Fraction(round(scaled)) * Fraction(2) ** e
-    large = {16: 2**16, 32: 2**128, 64: 2**1024}[element.bits]
+    large = {"f16": 2**16, "f64": 2**1024}.get(element.name, 2**128)
     found = math.inf if rounded >= large else float(rounded)
     return math.copysign(found, number)
 
@@ -104,7 +104,7 @@ def test_conversions(source: ElementType) -> None:
 def test_complex(source: ElementType) -> None:
     x = edges(source)
     for target in (e for e in ELEMENT_TYPES.values() if e.kind == "complex"):
-        part = FLOATS[1] if target.bits == 64 else FLOATS[2]
+        part = FLOATS[-2] if target.bits == 64 else FLOATS[-1]
         there = converted(x, target)
         assert there.dtype == target.dtype and not there.imag.any()
         np.testing.assert_array_equal(there.real, converted(x, part))

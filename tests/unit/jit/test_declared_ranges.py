@@ -16,7 +16,7 @@ NUMBERS = [e for e in ELEMENT_TYPES.values() if e.kind in ("int", "uint", "float
 
 
 def program(element: ElementType, shape: str, low: object, high: object) -> str:
-    return f"func @main(%x: tensor<{shape}{element}> {{range = [{low}, {high}]}}) {{\n  %y = dali.pos %x\n  return %y\n}}\n"
+    return f'func @main(%x: tensor<{shape}{element}> {{range = [{low}, {high}]}}) {{\n  %y = theano.elemwise %x {{scalar_op = "identity"}}\n  return %y\n}}\n'
 
 
 @pytest.mark.parametrize("target", EVERY)
