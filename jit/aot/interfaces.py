@@ -10,9 +10,8 @@ from ...dialect.program.function import Function, Value
 ELEMENTS = {  # in C and in Rust; complex numbers are pairs
     "i1": ("uint8_t", "u8"), "i8": ("int8_t", "i8"), "i16": ("int16_t", "i16"), "i32": ("int32_t", "i32"),
     "i64": ("int64_t", "i64"), "ui8": ("uint8_t", "u8"), "ui16": ("uint16_t", "u16"), "ui32": ("uint32_t", "u32"),
-    "ui64": ("uint64_t", "u64"), "f16": ("uint16_t", "u16"), "bf16": ("uint16_t", "u16"),
-    "f32": ("float", "f32"), "f64": ("double", "f64"),
-    "complex<f32>": ("float", "f32"), "complex<f64>": ("double", "f64"),
+    "ui64": ("uint64_t", "u64"), "f16": ("uint16_t", "u16"), "bf16": ("uint16_t", "u16"), "f32": ("float", "f32"),
+    "f64": ("double", "f64"), "complex<f32>": ("float", "f32"), "complex<f64>": ("double", "f64"),
 }  # fmt: skip
 
 

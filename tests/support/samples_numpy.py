@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.types import ELEMENT_TYPES, F16
+from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16
 from cvm.dialect.numpy.ufunc_table import UFUNCS
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag, sample, shape
 from samples_dali import values
 
-REALS = tuple(e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e is not F16)
+REALS = tuple(e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e not in (F16, BF16))
 NOT_SAMPLED = (
     "maximum",
     "minimum",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.ir.types import ELEMENT_TYPES, F16, I1, ElementType
+from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16, I1, ElementType
 from cvm.dialect.spec.op import OPERATORS, Operator
 from cvm.dialect.theano.reduce import NUMPY_REDUCTIONS, is_reducible
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
@@ -16,7 +16,7 @@ from cvm.dialect.theano.typed_reductions import keeps_precision
 from samples import axes_among, between, flag, sample, shape
 from samples_dali import values
 
-REALS = tuple(e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e is not F16)
+REALS = tuple(e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e not in (F16, BF16))
 EXACT = [
     "add",
     "mul",
