@@ -30,7 +30,7 @@ class FormulaFunction(KernelFunction):
         self.unscheduled = run_passes((*pipeline.FORMULAS, *pipeline.LOOPS), formulas, Context())
         with compiling_for(options.cpu or host_processor()):
             plan = run_passes((*pipeline.CPU_LOOPS, *pipeline.CPU_SCHEDULE), self.unscheduled, Context())
-        super().__init__(plan, options)
+        super().__init__(plan, options, formulas)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.formulas, self.options)

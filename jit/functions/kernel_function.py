@@ -12,6 +12,7 @@ from ...dialect.ir.diagnostics import TargetError
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import TensorType, Type, as_given
 from ...dialect.ir.unify import bind
+from ...dialect.notation.formulas import Formulas
 from ...dialect.notation.loops import For, Kernel, statements
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.printer import kernels_text
@@ -36,15 +37,18 @@ from .native_function import NativeFunction
 class KernelFunction(NativeFunction):
     """Runs the kernels of a plan that has no program."""
 
-    def __init__(self, plan: Plan, options: CompileOptions = DEFAULT) -> None:
+    def __init__(self, plan: Plan, options: CompileOptions = DEFAULT, formulas: Formulas | None = None) -> None:
         if not options.optimize:
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         legal = legalize_types(plan)
         if options.sanitize or any(map(check_kernel, legal.all_kernels)):  # accesses that nothing else proves or checks
             legal = run_passes((sanitize,), legal, Context())
         self.given, self.plan = plan, place_buffers(legal)
-        values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*plan.arguments, *plan.results)}
-        head = Function(plan.name, tuple(values[t] for t in plan.arguments), (), tuple(values[t] for t in plan.results))
+        typed = plan if formulas is None else formulas
+        values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*typed.arguments, *typed.results)}
+        head = Function(
+            plan.name, tuple(values[t] for t in typed.arguments), (), tuple(values[t] for t in typed.results)
+        )
         CompiledFunction.__init__(self, Module({plan.name: head}), head, options)
         self.overwritten = {n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments}
 
