@@ -27,6 +27,7 @@ GENERAL = {  # what may follow any operator's name in a code
     "form": "a name in quotes and an initial value stand where the operator's page has them",
     "literal": "a number in place of an operand is one that the operand's element type holds",
     "operands": "an operator has the operands of its page",
+    "overflow": "the integers that an operation computes stay in their type, whatever the arguments are in their ranges",
     "results": "an operation has as many results, and result types, as its operator gives",
     "size": "the elements of a result can be counted in 62 bits",
     "type": "operands and results have the types that the program states",
