@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.fuzz import differential  # noqa: E402
 from tests.fuzz.attacks import ATTACKS  # noqa: E402
+from tests.fuzz.mutants import mutants, run  # noqa: E402
 from tests.fuzz.mutate import mutate_bytes, mutate_text  # noqa: E402
 
 TIMES = {"programs": 3, "cuda": 2, "cache": 5}
@@ -91,3 +92,24 @@ def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.Monkey
     assert any("func @back" in t for t in texts) and any("<?x" in t for t in texts)
     chained = [o for o in operations if any(v.name.startswith("v") for _, v in o.operator.operands())]
     assert len(chained) > len(operations) // 8
+
+
+def test_mutants_change_one_token() -> None:
+    found = mutants(3, seed=7)
+    assert found == mutants(3, seed=7) != mutants(3, seed=8)
+    for mutant in found:
+        lines = (ROOT / mutant.path).read_text("utf-8").splitlines(), mutant.text.splitlines()
+        changed = [n for n, (a, b) in enumerate(zip(*lines, strict=True), 1) if a != b]
+        assert changed == [mutant.line] and mutant.old != mutant.new
+        assert lines[1][mutant.line - 1].count(mutant.new) > lines[0][mutant.line - 1].count(mutant.new)
+
+
+@pytest.mark.slow
+def test_a_mutant_is_noticed_by_a_failing_test(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import it\ndef test_it(): assert it.one == 1\n", "utf-8")
+    for value, said in (("1", ""), ("2", "FAILED test_it.py::test_it"), ("[", "ERROR test_it.py")):
+        (tmp_path / "it.py").write_text(f"one = {value}\n", "utf-8")
+        found = run(tmp_path, ["test_it.py"], 100)
+        assert found.startswith(said) and bool(found) == bool(said)
+    (tmp_path / "it.py").write_text("while True: pass\n", "utf-8")
+    assert run(tmp_path, [], 3) == "no end within 3 s"
