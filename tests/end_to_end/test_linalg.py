@@ -173,7 +173,7 @@ def test_a_network_of_onnx(name: str) -> None:
 
 @pytest.mark.parametrize("tool", ["iree-opt", "xdsl-opt"])
 def test_tools_read_the_generic_form(tool: str) -> None:
-    """That of every operator's example; it reads back here, too."""
+    """Print every operator's example in the generic form, which reads back here, too."""
     path = Path(sys.executable).parent / tool
     if not path.exists():
         pytest.skip(f"needs {tool}")
