@@ -76,6 +76,20 @@ def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture
     assert "kernels run on the target cpu, not on cuda-sim" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("extent, index", [("?R", "%i"), ("?Q", "i64(%r[%i])")])
+def test_accesses_that_are_not_proven_are_checked(extent: str, index: str) -> None:
+    from cvm.commands.read_level import compiled, read_level
+
+    text = (
+        "kernel @k(%q: tensor<?Q x f32>, %r: tensor<?R x i32>) -> (%y: tensor<?Q x f32>) {\n"
+        f"  for %i in 0..{extent} {{\n    %y[%i] = %q[{index}]\n  }}\n}}\n"
+    )
+    f = compiled(read_level("k.loops", text.encode()), "kernels", "cpu")
+    assert f(np.ones(3, np.float32), np.array([2, 0, 1], np.int32)).tolist() == [1, 1, 1]
+    with pytest.raises(cvm.CallError, match="is outside of axis 0"):
+        f(np.ones(3, np.float32), np.full(10**6, 10**9, np.int32))
+
+
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
 
