@@ -26,12 +26,7 @@ MOST_TRACES = 4  # of a body, until the types of Python numbers that it carries 
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int | bool = 1,
+    f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int = 1
 ) -> tuple[Any, Any]:
     """Steps `carry, y = f(carry, x)` over slices x of `xs` along first axes, or `length` steps: the last carry, and the ys stacked.
 

@@ -383,7 +383,7 @@ class TracedArray:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
             raise AttributeError(name)
-        public = ", ".join(sorted(n for n in dir(type(self)) if n[0] != "_" and n not in ("tracer", "type", "value")))
+        public = ", ".join(n for n in dir(type(self)) if n[0] != "_" and (n == "at" or hasattr(np.ndarray, n)))
         message = f"traced arrays have no {name}; they have {public}, and cvm's functions take them"
         raise NoSuchAttribute(Diagnostic(message, caller(), "trace"))
 
@@ -456,8 +456,11 @@ def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
 
 def _power(x: TracedArray, y: Any) -> Any:
     """`x**y` as NumPy's arrays compute it, some powers by other ufuncs."""
-    simple = type(y) in (int, float) and y in POWERS and (x.dtype.kind in "fc" or (type(y) is int and y == 2))
-    return ufunc_of_trace(POWERS[y], x) if simple and x.weak is None else _operator("power", x, y)
+    if type(y) in (int, float) and y in POWERS and x.weak is None:
+        squared = y == 2 and type(y) is int and (x.ndim or x.dtype.kind != "b")  # one bool becomes an i64
+        if squared or x.dtype.kind in "fc":
+            return ufunc_of_trace(POWERS[y], x)
+    return _operator("power", x, y)
 
 
 def _reflected(self: TracedArray, name: str, other: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import warnings
 import weakref
 from collections import Counter
@@ -239,12 +240,19 @@ class TracedFunction(Generic[P, R]):
         dtypes = tuple(a.dtype.str for a in arrays)
         shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
         signature: Signature = structure, dtypes, tuple(shapes)
-        if unknown or (found := self._traces.get(signature)) is None:
+        if (found := None if unknown else self._traces.get(signature)) is None:
             ranks = structure, dtypes, tuple(map(len, shapes))
             if unknown or self._shapes[ranks] >= MANY_SHAPES:
-                shapes = pattern(shapes)
-                signature = structure, dtypes, repr(shapes)
-            if (found := self._traces.get(signature)) is None:
+                general = pattern(shapes)
+                kept: Signature = structure, dtypes, repr(general)
+                try:
+                    found = self._traces.get(kept) or self._trace(structure, arrays, general)
+                    self._traces[kept] = found
+                except Exception:
+                    if unknown:
+                        raise
+                    self._shapes[ranks] = -sys.maxsize  # the function needs sizes
+            if found is None:
                 self._shapes[ranks] += 1
                 found = self._traces[signature] = self._trace(structure, arrays, shapes)
         self._last = found[0]

@@ -1,12 +1,14 @@
-"""Writes docs/numpy.md's table: every function of NumPy that takes arrays, and what it is in a traced function.
+"""Writes docs/numpy.md's table: every function of np, np.linalg and np.fft, and what it is in a traced function.
 
 python docs/numpy_table.py
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,16 +31,85 @@ DIFFERS = {
     "bincount": "minlength is above all elements, or it is an error of the call",
     "linspace": "floats only",
     "var": "floats are summed in the documented order; complex numbers take no real dtype",
-    "full": "of traced fill values: use np.full_like(x, value, shape=...)",
+    "full": "a traced fill value is refused: use np.full_like(x, value, shape=...)",
+    **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), "an array of traced ones is refused: use np.stack"),
     "empty_like": "zeros",
     **dict.fromkeys(("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign"), "complex numbers: each product rounded by itself, where NumPy's vector loops round a product and a sum together"),
     **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "matvec", "vecmat", "vecdot", "std", "average", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "einsum", "convolve", "correlate", *(f"linalg.{n}" for n in ("norm", "vector_norm", "matrix_norm", "matmul", "tensordot", "vecdot", "trace", "multi_dot", "matrix_power"))), "floats are summed in the documented order"),
     "argsort": "always stable",
     "histogram": "of known edges",
-    "searchsorted": "the array is compared with every value",
+    "searchsorted": "the array is compared with every value; complex numbers that are NaN have no place",
     "astype": "ui32 of floats that do not fit: as NumPy's scalar loops, its vector loops differ",
 }  # fmt: skip
 NOT_OFFERED = {**REFUSED, "isnat": "dates are no element type"}
+# functions that do not compute: input and output, settings, and NumPy's own affairs
+ASIDE = frozenset(
+    [
+        "asmatrix",
+        "bmat",
+        "base_repr",
+        "binary_repr",
+        "datetime_data",
+        "format_float_positional",
+        "format_float_scientific",
+        "fromfile",
+        "fromregex",
+        "genfromtxt",
+        "get_include",
+        "get_printoptions",
+        "getbufsize",
+        "geterr",
+        "geterrcall",
+        "info",
+        "load",
+        "loadtxt",
+        "nested_iters",
+        "printoptions",
+        "set_printoptions",
+        "setbufsize",
+        "seterr",
+        "seterrcall",
+        "show_config",
+        "show_runtime",
+        "test",
+        "typename",
+        "mintypecode",
+        "require",
+        "iterable",
+        "row_stack",
+    ]
+)
+KNOWN = (
+    "same, of what is known while compiling"  # NumPy itself computes it, and its result is a constant of the program
+)
+REASONS = (  # of functions of traced arrays that have no counterpart, by their names
+    (r"linalg\.", "there are no factorizations"),
+    (r"fft\.", "there are no Fourier transforms"),
+    (r"unique|union1d|intersect1d|setdiff1d|setxor1d", "its result's size depends on the elements"),
+    (r"busday|datetime|is_busday", "dates are no element type"),
+    (r"array2string|array_repr|array_str|save", "it gives text or a file"),
+    (r"poly|roots", "write the polynomial with operators"),
+    (r"shares_memory|may_share_memory|min_scalar_type|einsum_path", "it says how NumPy stores or computes"),
+    (r"can_cast|common_type|result_type|is\w+obj", "use x.dtype"),
+    (r"(un)?packbits", "use shifts and bitwise operators"),
+    (r"\w+_indices_from", "use np.tril_indices(n) and the like, of x.shape"),
+    (r"apply_\w+|piecewise", "use cvm.vmap, or np.where"),
+    (r"insert|delete|block|resize|diagflat|unstack", "use np.concatenate, np.reshape and subscripts"),
+    (r"(nan)?(percentile|quantile)|nanmedian|(arg)?partition", "use np.sort and a subscript"),
+    (r"cumulative_\w+|nancum\w+", "use np.cumsum or np.cumprod"),
+    (r".*", "write it with operators"),
+)
+
+
+def of_numpy() -> dict[str, Any]:
+    """The functions of np, np.linalg and np.fft that compute; ufuncs are not among them."""
+    found = {}
+    for prefix, room in (("", np), ("linalg.", np.linalg), ("fft.", np.fft)):
+        for name in dir(room):
+            f = getattr(room, name)
+            if callable(f) and not name.startswith("_") and not isinstance(f, (type, np.ufunc)) and name not in ASIDE:
+                found[prefix + name] = f
+    return found
 
 
 def rows() -> list[tuple[str, str]]:
@@ -59,6 +130,14 @@ def rows() -> list[tuple[str, str]]:
         found.setdefault(name, f"differs: {DIFFERS[name]}" if name in DIFFERS else "same")
     for name, reason in NOT_OFFERED.items():
         found.setdefault(name, f"refused: {reason}")
+    for name, f in of_numpy().items():
+        if not hasattr(f, "_implementation"):  # no array decides what it does
+            found.setdefault(name, f"differs: {DIFFERS[name]}" if name in DIFFERS else KNOWN)
+        elif f.__name__ in found:  # another name
+            found.setdefault(name, found[f.__name__])
+        else:
+            reason = next(why for pattern, why in REASONS if re.match(pattern, name))
+            found.setdefault(name, f"refused: {reason}")
     return sorted(found.items())
 
 

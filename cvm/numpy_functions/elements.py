@@ -2,6 +2,7 @@
 that have an operator of their own."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,6 @@ def diag(x: Any, k: int = 0) -> Any:
 
 
 @numpy_function
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return np.sum(diagonal(x, offset, axis1, axis2), axis=-1)
-
-
-@numpy_function
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
     """Changes an array that the function made."""
     if not isinstance(x, TracedArray):
@@ -102,8 +98,13 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return found
 
 
+_of_parts = partial(apply, "theano.elemwise", scalar_op="complex")
+
+
 @numpy_function
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    if x.dtype.kind == "c":
+        return _of_parts(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (x.real, x.imag)))
     if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
@@ -114,6 +115,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 @numpy_function
 def round_(x: Any, decimals: int = 0) -> Any:
+    if x.dtype.kind == "c":
+        return _of_parts(round_(x.real, decimals), round_(x.imag, decimals))
     if x.dtype == np.bool_:
         if decimals:
             fail("np.round takes bools with no decimals")
@@ -167,6 +170,7 @@ def lcm(x1: Any, x2: Any, /) -> Any:
 
 
 ARRAY_FUNCTIONS |= {
+    "trace": lambda x, offset=0, axis1=0, axis2=1, dtype=None: np.sum(diagonal(x, offset, axis1, axis2), -1, dtype),
     "allclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: np.all(isclose(a, b, rtol, atol, equal_nan)),
     "real": lambda x: apply("theano.elemwise", x, scalar_op="real") if x.dtype.kind == "c" else x,
     "imag": lambda x: apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x),

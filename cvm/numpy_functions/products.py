@@ -10,7 +10,7 @@ import numpy as np
 from ..array_api import Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
-from .elements import diagonal, trace
+from .elements import diagonal
 from .layout import pad
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
@@ -33,13 +33,7 @@ def vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     (a, b), dtype = _widened(a, b)
     if not a.ndim or not b.ndim:
         fail("np.vecdot takes vectors, or stacks of them")
-    return astype(np.sum((np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=a.dtype), dtype)
-
-
-@numpy_function
-def vecmat(a: Any, b: Any) -> Any:
-    a = arrays_of(a, b)[0]
-    return np.squeeze(matmul(np.expand_dims(np.conjugate(a) if a.dtype.kind == "c" else a, -2), b), -2)
+    return astype(np.sum(a.conj() * b, axis=axis, dtype=a.dtype), dtype)
 
 
 @numpy_function
@@ -165,7 +159,7 @@ def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
     if a.ndim != 1 or v.ndim != 1 or 0 in (*a.shape, *v.shape) or mode not in ("full", "same", "valid"):
         fail("one-dimensional arrays that are not empty are taken, with the modes full, same and valid")
     n, m = known_size(a, 0), known_size(v, 0)
-    kernel = v if flipped or v.dtype.kind != "c" else np.conjugate(v)
+    kernel = v if flipped else v.conj()
     if swapped := m > n:
         a, kernel, n, m = kernel, a, m, n
     before = {"full": m - 1, "same": m // 2, "valid": 0}[mode]
@@ -211,7 +205,8 @@ ARRAY_FUNCTIONS |= {
     "convolve": lambda a, v, mode="full": _windowed(a, v, mode, flipped=True),
     "correlate": lambda a, v, mode="valid": _windowed(a, v, mode, flipped=False),
     "matvec": lambda a, b: np.squeeze(matmul(a, np.expand_dims(arrays_of(b, a)[0], -1)), -1),
-    "linalg.trace": lambda x, offset=0: trace(x, offset, -2, -1),
+    "vecmat": lambda a, b: np.squeeze(matmul(np.expand_dims(arrays_of(a, b)[0].conj(), -2), b), -2),
+    "linalg.trace": lambda x, offset=0: np.trace(x, offset, -2, -1),
     "linalg.diagonal": lambda x, offset=0: diagonal(x, offset, -2, -1),
     "linalg.matrix_norm": lambda x, ord="fro", keepdims=False: norm(x, ord, (-2, -1), keepdims),
     "linalg.multi_dot": lambda arrays: reduce(dot, arrays),

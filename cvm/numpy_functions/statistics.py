@@ -212,12 +212,12 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     ordered, n = sort(x, at), known_size(x, at)
     found = np.mean(along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1)), axis=at, keepdims=keepdims)
     last = along_axis(ordered, at, slice(n - 1, n) if keepdims else n - 1)
-    return where(np.isnan(last), np.nan, found) if x.dtype.kind == "f" else found
+    return where(np.isnan(last), last, found) if x.dtype.kind in "fc" else found
 
 
 def _without_nan(reduce: Any, start: float, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """A reduction of the elements that are not NaN; it is NaN where there are none and the start is infinite."""
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in "fc":
         return reduce(x, axis=axis, keepdims=keepdims)
     missing = np.isnan(x)
     found = reduce(where(missing, start, x), axis=axis, keepdims=keepdims)
@@ -228,19 +228,14 @@ STARTS = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
 ARRAY_FUNCTIONS |= {f"nan{n}": partial(_without_nan, getattr(np, n), start) for n, start in STARTS.items()}
 
 
-@numpy_function
-def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    if x.dtype.kind != "f":
-        return np.mean(x, axis=axis, keepdims=keepdims)
-    present = np.sum(~np.isnan(x), axis=axis, keepdims=keepdims)
-    return np.nansum(x, axis=axis, keepdims=keepdims) / astype(present, x.dtype)
+def _of_present(reduce: Any, x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    return reduce(x, axis=axis, keepdims=keepdims, where=~np.isnan(x) if x.dtype.kind in "fc" else True)
 
 
-@numpy_function
-def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    return np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
-
-
-@numpy_function
-def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
-    return np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims)
+ARRAY_FUNCTIONS |= {f"nan{n}": partial(_of_present, getattr(np, n)) for n in ("mean", "var", "std")}
+ARRAY_FUNCTIONS |= {
+    "ptp": lambda x, axis=None, keepdims=False: np.subtract(
+        *(f(x, axis=axis, keepdims=keepdims) for f in (np.max, np.min))
+    ),
+    "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims),
+}

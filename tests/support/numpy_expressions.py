@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from numpy_forms import FORMS  # noqa: E402
+from numpy_forms import FORMS, OF_STACKS  # noqa: E402
 
 import cvm  # noqa: E402
 
@@ -260,9 +260,11 @@ def of_functions(plain: bool) -> Iterator[Expression]:
 
 def of_forms(plain: bool) -> Iterator[Expression]:
     for t in ("?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", "c8"):
-        x = values(t, 7, plain, (4, 6))
-        for form in FORMS:
-            yield Expression(f"{form} ({t})", eval(f"lambda x: {form}", {"np": np}), (x,), 64, True)
+        for forms, shape in ((FORMS, (4, 6)), (OF_STACKS, (2, 3, 4))):
+            x = values(t, 7, plain, shape)
+            for form in forms:
+                name = f"{form} ({t}, {len(shape)}d)"
+                yield Expression(name, eval(f"lambda x: {form}", {"np": np}), (x,), 64, True)
 
 
 def leaves(found: Any) -> list[np.ndarray]:

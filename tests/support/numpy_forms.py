@@ -1,4 +1,4 @@
-"""Expressions of a matrix x, as people write them: functions with their keywords, methods, subscripts and operators."""
+"""Expressions of a matrix x, and of a stack of matrices, as people write them: functions with their keywords, methods, subscripts and operators."""
 
 FORMS = """
 x.sum()  x.sum(axis=0)  x.sum(axis=-1, keepdims=True)  x.sum(axis=(0,1))  x.sum(axis=())  x.sum(0)  x.sum(dtype=np.float64)  x.sum(dtype='f4')
@@ -126,5 +126,54 @@ np.power.outer(x[0], [1, 2])  np.maximum.outer(x[0], 1.5)  np.divmod.outer(x[0],
 np.add.accumulate(x, 1, np.float32)  np.add.accumulate(x, dtype='f4')  np.multiply.accumulate(x[0])  np.maximum.accumulate(x, axis=-1)
 np.minimum.accumulate(x[0])  np.cumsum(x, axis=1)  np.cumprod(x, axis=0, dtype=np.float32)  np.sum(x)  np.sum(x, axis=0)  np.prod(x, axis=1)
 np.mean(x)  np.mean(x, axis=0)  np.var(x)  np.std(x, axis=1)  np.einsum('ij,kj->ik', x, x)  np.convolve(x[0], x[1])  np.linalg.norm(x, axis=1)
-np.average(x, axis=0)  np.median(x, axis=0)  np.interp(x, [0,1,2],[0,10,20])  np.linspace(x[0], x[1], 5)
+np.average(x, axis=0)  np.median(x, axis=0)  np.interp(x, [0,1,2],[0,10,20])  np.linspace(x[0], x[1], 5)  np.trace(x, dtype='f4')  x.trace(1, dtype='i8')  np.nanvar(x, axis=0)  np.nanstd(x)
+""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+OF_STACKS = """
+x.sum(axis=(0,2))  x.mean(axis=(1,2), keepdims=True)  x.max(axis=(0,2))  np.cumsum(x, axis=1)  np.argmax(x, axis=1)  np.sort(x, axis=1)
+np.argsort(x, axis=0, kind='stable')  np.diff(x, axis=1)  np.concatenate([x, x], axis=2)  np.stack([x, x], axis=2)  np.transpose(x, (2, 0, 1))
+np.moveaxis(x, 1, 2)  np.swapaxes(x, 0, 2)  np.rollaxis(x, 2, 1)  x.T  x.reshape(4, -1)  x[:, 1, ::-1]  x[..., 0, None]  x[:, [0, 2], 1]
+x[[0, 1], :, [1, 2]]  x[0, [0, 1], [1, 2]]  x[:, np.newaxis, [0, 1]]  x[1][::-1][0]  x[:, :, 1:3] * 2  np.take(x, [1, 0], axis=1)
+np.take_along_axis(x, np.argmax(x, axis=1)[:, None], axis=1)  np.matmul(x, np.swapaxes(x, -1, -2))  x @ np.ones((4, 2))  np.ones(3) @ x
+np.einsum('bij,bkj->bik', x, x)  np.einsum('...j->...', x)  np.einsum('ijk,ijk->', x, x)  np.einsum('ijk->kji', x)
+np.einsum('bij,bjk', x, np.swapaxes(x, 1, 2))  np.tensordot(x, x, axes=([1, 2], [1, 2]))  np.dot(x, np.ones((4, 3)))  np.dot(x, np.ones(4))
+np.inner(x, x[0])  np.trace(x)  np.diagonal(x, axis1=1, axis2=2)  np.linalg.norm(x, axis=2)  np.linalg.norm(x, axis=(1, 2))  np.linalg.norm(x)
+np.var(x, axis=(0, 2))  np.std(x, axis=1, ddof=1)  np.median(x, axis=1)  np.average(x, axis=2, weights=[1, 2, 3, 4])
+np.pad(x, ((0, 0), (1, 1), (2, 0)))  np.pad(x, 1, mode='edge')  np.roll(x, (1, 2), axis=(1, 2))  np.flip(x, (0, 2))  np.rot90(x, axes=(1, 2))
+np.tile(x, (1, 2, 1))  np.repeat(x, [1, 2, 0], axis=1)  np.split(x, 3, axis=1)  np.dsplit(x, 2)  np.dstack([x, x])  np.tril(x)  np.triu(x, 1)
+np.where(x > x.mean(axis=0), x, 0)  np.clip(x, x[0], x[1])  np.broadcast_to(x[:, :1], (2, 3, 4))  np.kron(x[0], x[1])
+np.cross(x[..., :3], x[..., 1:])  np.cross(x[:, :, 0], x[:, :, 1])  np.outer(x, x[0])  np.count_nonzero(x, axis=(1, 2))  np.nansum(x, axis=(0, 1))
+np.all(x > 0, axis=(0, 2))  np.ptp(x, axis=1)  np.interp(x, [0, 1, 2], [3, 2, 1])  np.searchsorted([0, 1, 2, 3], x)  np.digitize(x, [0, 1, 2])
+np.histogram(x, [0, 1, 2, 3])[0]  np.select([x > 2, x > 1], [x, -x])  np.choose((x > 1).astype(np.int64), [x, x * 2])  np.linspace(x, x + 1, 3)
+np.linspace(x[0], x[1], 3, axis=1)  np.meshgrid(x[0, 0], x[0, :, 0], [1, 2])  np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(1, 2))
+np.lib.stride_tricks.sliding_window_view(x, 2, axis=2).sum(-1)  np.expand_dims(x, (1, -1))  np.squeeze(x[:, :1], 1)  np.array_split(x, 2, axis=2)
+np.append(x, x, axis=1)  np.ravel(x, 'F')  x.flatten()  x.argmin()  np.round(x * 10) / 10  x.std(axis=(0, 1, 2))  np.convolve(x.ravel(), [1, -1])
+np.vecdot(x, x)  np.vecdot(x, x, axis=0)  np.matvec(x, x[:, 0])  np.vecmat(x[:, :, 0], x)  np.vecmat(x[:, :, 0], x)[..., None]
+np.linalg.matmul(x, np.swapaxes(x, 1, 2))  np.linalg.trace(x)  np.linalg.matrix_norm(x)  np.add.reduce(x, axis=(0, 2))
+np.maximum.accumulate(x, axis=2)  np.add.accumulate(x, axis=1)  np.bitwise_or(x > 1, x < 0)  x - x.mean(axis=(1, 2), keepdims=True)
+(x - x.min()) / (x.max() - x.min())  x / x.sum(axis=-1, keepdims=True)  x ** np.arange(4)  np.arange(4) ** x[0]  x % (np.arange(4) + 1)
+(np.arange(4) + 1) // x  x * np.arange(3)[:, None]  x + np.arange(4, dtype=np.uint8)  x + np.arange(4, dtype=np.int8)
+x * np.arange(4, dtype=np.float16)  x - np.arange(4, dtype=np.float32)  np.hypot(x, np.arange(4))  np.arctan2(x, np.arange(4, dtype=np.float32))
+np.fmod(x, np.float32(2.5))  np.copysign(x, -np.arange(4.0))  np.logaddexp(x, np.float32(1))  np.ldexp(x, np.arange(4))
+np.float_power(x, np.arange(4))  np.maximum(x, np.arange(4, dtype=np.int8))  np.left_shift(x, np.arange(4))  np.gcd(x, np.arange(4))
+np.where(x > 1, x, np.arange(4, dtype=np.int8))
+np.concatenate([x, np.arange(4, dtype=np.int8).reshape(1, 1, 4) * np.ones((2, 1, 1), np.int8)], axis=1)
+np.stack([x[0, 0], np.arange(4, dtype=np.float32)])  np.isclose(x, np.arange(4))  np.allclose(x, np.float32(1))  np.array_equal(x[0], x[1])
+x[0] == x[1]  x.sum() / x.size  x.sum() * 0.5  x.sum() + 1  x.mean() * np.float32(2)  x[0, 0, 0] + 1.5  x[0, 0, 0] * np.float32(1.5)  x[0, 0, 0] ** 2
+x.max() - 1  -x.sum()  abs(x.min())  x.sum() // 3  x.sum() % 7  divmod(x.sum(), 7)  x.sum() > 3  x.any() & (x.sum() > 3)  ~(x > 1).any()
+(x > 1).sum() / x.size  (x > 1).sum(axis=0, dtype=np.int8)  x.sum(dtype=np.int8)  x.astype(np.uint8) - 1  x.astype(np.int8) * 100
+x.astype(np.int16) << 3  x.astype(np.uint8) / 2  x.astype(np.float16) + 1e-4  x.astype(np.float16).sum()  x.astype(np.float16).mean(axis=0)
+x.astype(np.float32).mean()  x.astype(np.int32).mean(axis=1)  x.astype(np.uint8).sum()  x.astype(np.uint32).prod(axis=1)  x.astype(bool).mean()
+x.astype(bool) + x.astype(bool)  x.astype(bool) * x.astype(bool)  x.astype(bool) - x.astype(bool)  x.astype(bool) ** 2  x.astype(bool) // True
+x.astype(bool) % True  x.astype(bool) << 1  np.add(x.astype(bool), x.astype(bool), dtype=np.int32)  np.sqrt(x.astype(np.int8))
+np.sqrt(x.astype(np.int16))  np.sqrt(x.astype(np.int32))  np.exp(x.astype(np.uint8))  np.sin(x.astype(bool))  np.floor(x.astype(np.int8))
+np.trunc(x.astype(bool))  np.sign(x.astype(np.uint8))  np.abs(x.astype(np.int8))  np.mean(x.astype(np.int8))  np.var(x.astype(np.int8))
+np.cumsum(x.astype(np.int8))  np.cumprod(x.astype(bool))  np.dot(x[0].astype(np.int8), x[0].T.astype(np.int8))
+np.dot(x[0].astype(bool), x[0].T.astype(bool))  np.diff(x.astype(bool))  np.diff(x.astype(np.uint8))  np.power(x.astype(np.int8), 2)
+np.power(x.astype(np.int8), 2.0)  np.divide(x.astype(np.int8), x.astype(np.int8))  np.true_divide(1, x.astype(np.uint8))
+np.reciprocal(x.astype(np.int32))  np.linspace(0, x[0, 0].astype(np.int32), 3)  np.interp(x.astype(np.float32), [0, 1], [0, 1])
+np.clip(x.astype(np.uint8), 1, 3)  np.clip(x.astype(np.uint8), 1.5, 3)  np.clip(x.astype(np.int8), -1000, 3)  np.round(x.astype(np.int8), -1)
+np.round(x.astype(np.float32), 3)  np.full_like(x, 3.7, dtype=int)  np.ones_like(x, dtype=np.float16) * x  np.zeros_like(x, shape=(2,)) + 1
+np.asarray(2) * x  np.float32(2) * x.astype(np.float32)  np.float64(2) * x.astype(np.float32)  np.int64(2) * x.astype(np.int8)
+np.array(2.0) * x.astype(np.float32)  np.array([2.0]) * x.astype(np.float32)  2.0 * x.astype(np.float32)  True * x.astype(np.int8)
+np.True_ * x.astype(np.int8)  1j * x.astype(np.float32)
 """.replace("\n", "  ").strip().split("  ")  # fmt: skip

@@ -118,6 +118,46 @@ def test_every_function_is_tested() -> None:
     assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)]
 
 
+def test_parts_of_complex_numbers_that_are_nan() -> None:
+    nan, inf = np.nan, np.inf
+    x = np.array(
+        [[1 + 2j, complex(nan, 1), 3 - 1j], [complex(2, nan), -1j, complex(inf, 1)], [complex(nan, nan), 2, 0.25j]]
+    )
+    for form in [
+        "np.nansum(x,axis=0)",
+        "np.nanmean(x[:,:2])",
+        "np.nanvar(x[:,:2],axis=0)",
+        "np.nanmax(x)",
+        "np.nanmin(x,axis=1)",
+        "np.nan_to_num(x)",
+        "np.nan_to_num(x,nan=7.0,posinf=9.0)",
+        "np.round(x,1)",
+        "np.median(x)",
+        "np.median(x,axis=0)",
+        "np.sort(x,axis=0)",
+        "np.argmax(x)",
+    ]:
+        function = eval(f"lambda x: {form}", {"np": np})
+        wanted = np.asarray(function(x))
+        found = cvm.compile(function, rules="numpy")(x)
+        assert found.shape == wanted.shape and found.dtype == wanted.dtype
+        for got, want in ((found.real, wanted.real), (found.imag, wanted.imag)):
+            np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_more_shapes_than_are_compiled_one_by_one() -> None:
+    """Sizes are unknown then, but for a function that needs them."""
+    for function in (
+        lambda x: x.sum(axis=0) / len(x),
+        lambda x: np.pad(np.roll(x, 1), 1, "wrap"),
+        lambda x: x[1:] if len(x) > 9 else x,
+    ):
+        f = cvm.compile(function, target="reference", rules="numpy")
+        for n in range(2, 14):
+            x = np.arange(float(n))
+            np.testing.assert_array_equal(f(x), function(x))
+
+
 def test_bincount_of_a_known_size() -> None:
     x = np.array([3, 0, 3, 1], "u1")
     assert cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(x).tolist() == [1, 1, 0, 2, 0]
