@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import cvm
+from cvm.dialect.builtin import Calling
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
@@ -72,10 +73,13 @@ class Imported(Module):
         """The verdict on each operator, its condition decided by the ranges of integers where it can be."""
         from cvm.lowering.formulas.overflow_warnings import Analysis
 
-        analysis = Analysis(self)
-        analysis.function(self.functions["main"])
-        beyond = {r.name: o.operator.name for o in analysis.overflowing for r in o.results}
-        return [self._verdict(o, {beyond[v.name] for v in o.values if v.name in beyond}) for o in self.operators]
+        analysis, main = Analysis(self), frozenset(self.functions["main"].operations)
+        for function in self.functions.values():
+            analysis.function(function)
+        inside = {o.operator.name for o in analysis.overflowing if o not in main}  # of loops
+        beyond = {r.name: {o.operator.name} for o in analysis.overflowing if o in main for r in o.results}
+        beyond |= {r.name: inside for o in main if isinstance(o.operator, Calling) for r in o.results}
+        return [self._verdict(o, {n for v in o.values for n in beyond.get(v.name, ())}) for o in self.operators]
 
     def _verdict(self, operator: ImportedOperator, overflowing: Iterable[str]) -> Verdict:
         found = operator.exactness

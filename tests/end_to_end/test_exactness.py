@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from tflite_cases import FOLDER, digest, one
-from tflite_models import Tensor
+from tflite_models import Operator, Tensor, model
 
 import cvm
 from cvm.cli import main
@@ -135,6 +135,24 @@ def test_sums_that_may_leave_the_accumulator_are_a_condition() -> None:
     condition = "no sum leaves its accumulator"
     assert verdict(dense(66_000)) == Verdict("FULLY_CONNECTED", "0", "exact", f"ranges show that {condition}")
     assert verdict(dense(67_000)) == Verdict("FULLY_CONNECTED", "0", "exact if", condition)
+
+
+@pytest.mark.parametrize("steps", [1, 6])
+@pytest.mark.parametrize(("outputs", "said"), [(100_000, "exact"), (140_000, "exact if")])
+def test_sums_in_loops_are_a_condition_too(steps: int, outputs: int, said: str) -> None:
+    """Sums over the outputs of a recurrent layer, of one cell and a projection, by steps that are unrolled and by a loop."""
+    one, many = np.ones((1, 1)), np.full((1, outputs), 127)
+    tensors = [
+        Tensor((steps, 1, 1), "INT8", 0.02), Tensor((1, outputs), "INT8", 0.01, variable=True, name="h"),
+        Tensor((1, 1), "INT16", 2.0**-11, variable=True, name="c"), Tensor((), "INT8", 0.01),
+        Tensor((steps, 1, outputs), "INT8", 0.01), Tensor((1, 1), "INT8", 0.01, data=one),
+        Tensor((1, outputs), "INT8", 0.01, data=many), Tensor((1,), "INT32", 1e-4, data=np.zeros(1)),
+        Tensor((outputs, 1), "INT8", 0.01, data=many.T),
+    ]  # fmt: skip
+    inputs = [0, *[5] * 4, *[6] * 4, *[-1] * 3, *[7] * 4, 8, -1, 1, 2, *[-1] * 4]
+    more = {"intermediates": [3] * 5}
+    node = Operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [4], {"time_major": True}, 3, more)
+    assert verdict(model(tensors, [node], [0], [4])).verdict == said
 
 
 def test_a_concatenation_of_unsigned_numbers_of_several_scales_is_bounded() -> None:

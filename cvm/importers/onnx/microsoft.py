@@ -116,13 +116,11 @@ def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_z
     return at.apply("builtin.gather", table, index, axes=(0,), mode="clip")
 
 
-def leaky(v: Node, at: At) -> Node:
-    return v.scalar("ge", 0.0).scalar("switch", v, v * float(0.01 if at["alpha"] is None else at["alpha"]))
-
-
 TABULATED: dict[str, Callable[[Node, At], Node]] = {
     "QLinearSigmoid": lambda v, at: v.scalar("sigmoid"),
-    "QLinearLeakyRelu": leaky,
+    "QLinearLeakyRelu": lambda v, at: v.scalar("ge", 0.0).scalar(
+        "switch", v, v * (0.01 if at["alpha"] is None else at["alpha"])
+    ),
     "QLinearConcat": lambda v, at: v,
 }
 rule("com.microsoft.QLinearSigmoid", "com.microsoft.QLinearLeakyRelu")(by_table)

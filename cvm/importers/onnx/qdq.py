@@ -68,7 +68,8 @@ def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any
     factors, bias = given[:2], given[2:]
     ends = [*factors, node]
     known = all(isinstance(values.get(n), np.ndarray) for e in ends for n in e.input[1:])
-    if len(given) not in counts or not known or any(len(e.input) != 3 or _attribute(e, "block_size") for e in ends):
+    blocks = any(a.name == "block_size" and a.i for e in ends for a in e.attribute)
+    if len(given) not in counts or not known or blocks or any(len(e.input) != 3 for e in ends):
         return None
     types = [values[e.input[2]].dtype for e in ends]
     if types[0] != types[-1] or any(t.char not in kinds for t in types):
@@ -84,7 +85,3 @@ def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any
     if op.op_type == "Gemm" and not biases:
         inputs[6:6] = [""]
     return helper.make_node(name, inputs, list(node.output), name=op.name, domain=domain, **attributes)
-
-
-def _attribute(node: Any, name: str) -> Any:
-    return next((a.i for a in node.attribute if a.name == name), 0)
