@@ -157,7 +157,7 @@ def _options(p: Pass, text: str) -> dict[str, object]:
             listed = ", ".join(p.options) or "none"
             raise Usage(f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its options: {listed}")
         is_bool = isinstance(p.options[name], bool)
-        if not re.fullmatch("true|false" if is_bool else "-?[0-9]{1,18}", value):
+        if not re.fullmatch("true|false" if is_bool else "[0-9]{1,18}", value):
             kind = "true or false" if is_bool else "a whole number"
             raise Usage(f"{p.name}{{{name}}}: expected {kind}, got {value!r}")
         found[name] = value == "true" if is_bool else int(value)

@@ -67,7 +67,7 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
     analysis.function(function)
     arrays = [] if clocked else random_arrays(function, 0)
     sizes = {} if clocked else {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
-    spent = () if clocked else profile(f, arrays)
+    spent = profile(f, arrays)
     times = ((s.kernel, s.seconds, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in spent)
     spans = ((v.known_type, f"%{v.name}", r) for v, r in analysis.ranges.items())
     return {

@@ -44,10 +44,8 @@ def run(options: Namespace) -> int:
     program = read_level(options.program)
     module = program if isinstance(program, Module) else None
     function = module.functions.get(options.entry) if module else signature(program)
-    profile = TARGETS[options.target].profile
-    if options.profile and (profile is None or isinstance(function, Graph)):
-        able = ", ".join(t.name for t in TARGETS.values() if t.profile)
-        raise Usage(f"--profile is for functions on the target {able}")
+    if options.profile and TARGETS[options.target].profile is None:
+        raise Usage(f"--profile is for the target {', '.join(t.name for t in TARGETS.values() if t.profile)}")
     out = sys.stderr if options.output == "-" else sys.stdout
     if module and isinstance(function, Graph):
         return run_graph(module, function, options, out)
@@ -72,10 +70,7 @@ def run(options: Namespace) -> int:
             print(f"  sha256 {digest(array)}", file=out)
     if options.time:
         print(f"compiled in {duration(compiling)}, ran in {fastest(f, arrays, first)}", file=out)
-    if options.profile and profile is not None:
-        with waiting("profiling"):
-            spent = profile(f, arrays)
-        print("\n".join(profiled(spent)), file=out)
+    show_profile(f, arrays, options, out)
     return 0
 
 
@@ -90,8 +85,14 @@ def write_outputs(options: Namespace, readings: Mapping[str, list[np.ndarray]], 
         plot(options.plot, readings, times)
 
 
-def profiled(spent: Sequence[Any]) -> list[str]:
-    """A table of the kernels: median time and share, bytes and operations per second, results, and the comments on operations."""
+def show_profile(f: CompiledFunction | CompiledGraph, arrays: list[np.ndarray], options: Namespace, out: Any) -> None:
+    """Print a table of the kernels: median time and share, bytes and operations per second, results, and the comments on
+    operations."""
+    profile = TARGETS[options.target].profile
+    if not options.profile or profile is None:
+        return
+    with waiting("profiling"):
+        spent = profile(f, arrays)
     whole = sum(s.seconds for s in spent)
     rows = [("time", "share", "GB/s", "G op/s", "kernel", "writes")]
     for s in spent:
@@ -101,7 +102,7 @@ def profiled(spent: Sequence[Any]) -> list[str]:
         writes += f"  // {'; '.join(s.origins)}" if s.origins else ""
         rows.append((duration(s.seconds), f"{s.seconds / whole:.1%}", f"{moved:.3g}", f"{done:.3g}", s.kernel, writes))
     end = f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"
-    return [*columns(rows, ">>>><<"), end]
+    print("\n".join([*columns(rows, ">>>><<"), end]), file=out)
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
@@ -174,6 +175,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
     if options.time:
         each = f", {duration(spent / steps)} a tick" if steps else ""
         print(f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{each}", file=out)
+    show_profile(g, [], options, out)
     write_outputs(options, readings, times)
     if options.save_state is not None:
         g.save(options.save_state)

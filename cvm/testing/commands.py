@@ -50,8 +50,8 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     command = test.command(text)
     at = f"{test.path}:{command.line}"
     if command.name not in names():
-        near = did_you_mean(command.name, names())
-        raise Failure(f"{at}: unknown command {command.name!r}{near}; the commands are {', '.join(names())}")
+        near = did_you_mean(command.name, names()) or f"; the commands are {', '.join(names())}"
+        raise Failure(f"{at}: unknown command {command.name!r}{near}")
     try:
         with compiling_for(resolve(command.options["cpu"])) if "cpu" in command.options else nullcontext():
             for name in OPTIONS.keys() & command.options.keys():

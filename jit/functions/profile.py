@@ -1,4 +1,4 @@
-"""Profile a function: every kernel of its plan is timed by itself, in order, on the arrays of the whole call."""
+"""Profile a function, or a tick: every kernel of the plan is timed by itself, in order, on the arrays of the whole call."""
 
 import ctypes
 import statistics
@@ -17,7 +17,9 @@ from ...lowering.processor import compiling_for
 from ..llvm.emit import emit
 from ..llvm.native_code import Library, object_code
 from ..runtime.thread_pool import imports
+from .clocked_program import CompiledGraph
 from .native_function import ENTRY, NativeFunction, aligned_memory
+from .steppers import NativeStepper, native_stepper
 
 
 @dataclass(frozen=True)
@@ -31,17 +33,37 @@ class Spent:
     origins: tuple[str, ...]  # the comments on the lines of the operations that it computes, up to a colon
 
 
-def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20) -> list[Spent]:
-    """Times the kernels of a call with these arguments, which are not changed; what the call refuses is raised."""
+def profile(f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] = (), rounds: int = 20) -> list[Spent]:
+    """Times the kernels of a call with these arguments, which are not changed, or those of a graph's next tick; what the
+    call refuses is raised."""
+    if isinstance(f, CompiledGraph):
+        return _profile_tick(f, rounds)
     given = [a.copy() for a in arguments]
     out = f(*given)
     results = [*out] if isinstance(out, tuple) else [out]
-    plan = f.plan
     sizes = f.sizes_of(given)
-    pointers, workspace = f.pointers([*given, *results]), aligned_memory(evaluate(plan.workspace, sizes))
-    passes = f.options.optimize > 0
+    workspace = aligned_memory(evaluate(f.plan.workspace, sizes))
     with compiling_for(f.compiled_for):
-        runs = [_runner(plan, n, pointers, workspace, sizes, passes) for n in range(len(plan.kernels))]
+        return _timed(f.plan, f.pointers([*given, *results]), workspace, sizes, f.options.optimize > 0, rounds)
+
+
+def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
+    """Times the kernels on a copy of the state."""
+    current, stepper = g.state, native_stepper(g)
+    if not isinstance(stepper, NativeStepper):
+        advance = g.function(g.clockwork.advance)
+        assert isinstance(advance, NativeFunction)
+        return profile(advance, [*current.values()], rounds)
+    for name, array in current.items():
+        stepper.current[name][...] = array
+    with compiling_for(g.options.cpu):
+        return _timed(g.step_plan.plan, stepper.tables[0], stepper.workspace, {}, True, rounds)
+
+
+def _timed(
+    plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool, rounds: int
+) -> list[Spent]:
+    runs = [_runner(plan, n, pointers, workspace, sizes, passes) for n in range(len(plan.kernels))]
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times, strict=True):

@@ -116,7 +116,7 @@ def test_profile_lists_the_kernels(command: Command) -> None:
     assert heading.split() == ["time", "share", "GB/s", "G", "op/s", "kernel", "writes"]
     assert "100.0%" in kernel and "%sum: 8xi32" in kernel and " in 1 kernel, " in total
     refused = command("run", "open.cvm", "--random-inputs", "0", "--profile", "--target", "reference")
-    assert refused.status == 2 and "--profile is for functions on the target cpu" in refused.err
+    assert refused.status == 2 and "--profile is for the target cpu" in refused.err
 
 
 def test_results_to_standard_output(command: Command) -> None:

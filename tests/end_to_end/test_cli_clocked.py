@@ -62,6 +62,18 @@ def test_readings_after_the_last_tick(program, capsys, target):
     assert out == ["tick", "1000", '"n":', "tensor<f32>", "1002.75", '"next":', "tensor<f32>", "1003.75"]
 
 
+@pytest.mark.parametrize("optimize", [0, 2])
+def test_kernels_of_a_tick_are_timed(program, capsys, optimize):
+    """The state is what it would be without."""
+    for entry in ("counter", "wave"):
+        assert run(program, entry, "--steps", 7, "--profile", "-O", optimize) == 0
+        said = capsys.readouterr().out
+        assert "G op/s" in said and " in 1 kernel, " in said and f"{entry}.advance.0" in said
+        assert run(program, entry, "--steps", 7, "-O", optimize) == 0
+        assert said.startswith(capsys.readouterr().out)
+    assert run(program, "counter", "--profile", "--target", "reference") == 2
+
+
 def test_readings_on_the_way(program, capsys):
     assert run(program, "counter", "--steps", 25, "--read", "n", "--every", 10) == 0
     out = capsys.readouterr().out.split()

@@ -77,7 +77,8 @@ def test_a_page_of_a_graph(folder: Path) -> None:
     )
     assert cli.main(["report", "g.cvm", "-o", "g.html"]) == 0
     data = data_of(Path("g.html").read_text("utf-8"))
-    assert data["tick"] > 0 and not data["times"] and "schedule" in data["stages"]
+    assert data["tick"] > 0 and "schedule" in data["stages"]
+    assert [t["kernel"] for t in data["times"]] == data["kernels"] and all(t["seconds"] > 0 for t in data["times"])
     assert any("</script>" in line for line in data["stages"]["source"]["lines"])
 
 
