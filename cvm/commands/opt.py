@@ -128,6 +128,8 @@ def _known(name: str, *extra: str) -> None:
 def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     """The passes of a pipeline such as `fuse,unroll{factor=4}`. One that differs between targets is that of the given target,
     by default that of the passes beside it: for a GPU, or for the tick of a clocked program."""
+    if re.search(r"\{[^}]*(\{|$)", pipeline):
+        raise Usage(f"--pipeline {pipeline}: expected }} to close the {{ before the options of a pass")
     parts = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
     names = [part.partition("{")[0].strip() for part in parts]
     for name in names:

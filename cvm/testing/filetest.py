@@ -203,7 +203,7 @@ def _near_miss(line: str) -> str | None:
     """The expectation that a comment is nearly: a word with a wrong letter, another case, no blank, or no colon."""
     if "//" not in line or line.startswith((GOLDEN, HEADER)):
         return None
-    if (m := re.match(r"\s*//\s*([A-Za-z]+)(?:\s*:\s*|\s+)([a-z][\w-]*)(\s.*)?$", line)) is not None and _near(m[1], "test"):
+    if (m := re.match(r"\s*//\s*(\w+)[\s:]\s*([a-z][\w-]*)(\s.*)?$", line)) is not None and _near(m[1], "test"):
         from .commands import names
 
         return f"// test {m[2]}" if m[2] in names() and not line.startswith("// test ") else None

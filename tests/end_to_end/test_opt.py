@@ -48,6 +48,8 @@ def test_options_of_passes(program: Path, capsys: pytest.CaptureFixture[str]) ->
     for bad, said in {
         "unroll{facto=4}": "unroll has no option facto; did you mean factor; its options: factor",
         "unroll{factor=four}": "unroll{factor}: expected a whole number, got 'four'",
+        "unroll{factor=-4}": "unroll{factor}: expected a whole number, got '-4'",
+        "unroll{factor=4": "--pipeline unroll{factor=4: expected } to close the { before the options of a pass",
         "split_reduction{grid=1}": "split_reduction{grid}: expected true or false, got '1'",
         "cse{a=1}": "cse has no option a; its options: none",
         "schedule{a=1}": "schedule is a pipeline; options are those of passes",

@@ -193,6 +193,7 @@ def texts(file: Path, program: str) -> list[str]:
     ("comment", "said"),
     [
         ("// tset loops", "1: expected `// test loops`, got `// tset loops`"),
+        ("// test: loops", "1: expected `// test loops`, got `// test: loops`"),
         ("//test loops", "1: expected `// test loops`, got `//test loops`"),
         ("// TEST loops cpu=x86-64-v3", "1: expected `// test loops`, got "),
         ("// rnu: @main([1]) == [1]", "1: expected `// run:`, got "),
