@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
 
 from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, TargetError
@@ -45,6 +46,7 @@ from cvm.dialect.notation.plan import Kernels, Plan
 from cvm.dialect.notation.traverse import rewrite, walk
 from cvm.dialect.program.function import Function
 from cvm.dialect.program.module import Module
+from cvm.dialect.spec.extensions import guarded
 from cvm.dialect.spec.op import OPERATORS, C, Operator, T, Unmet, operator
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import Target, register
@@ -85,7 +87,9 @@ def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
             known = [n for n, p in PASSES.items() if p.unit is UNITS[level]]
             raise Error(f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}")
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        REGISTERED[name] = replace(declare(level, UNITS[level])(function), summary=summary, after=after)
+        kind = ((UNITS[level], Kernels, NoneType), f"a {UNITS[level].__name__}")
+        checked = guarded(SimpleNamespace(name=f"pass {name}"), "it", function, kind)
+        REGISTERED[name] = replace(declare(level, UNITS[level])(checked), summary=summary, after=after)
         PLACED.extend([name] * bool(after))
         return function
 

@@ -58,7 +58,9 @@ def opt(options: Namespace) -> int:
             path = Path(options.program).with_suffix(".reproducer.cvm")
             heads = {"pipeline": pipeline, "target": target or "", "cpu": cpu or ""}
             write_reproducer(path, data.decode("utf-8", "replace"), e, watch.failed, heads)
-            print(f"the pass {watch.failed} fails; cvm opt --run-reproducer {path} shows it again", file=sys.stderr)
+            loads = "".join(f"--load {module} " for module in options.load)
+            said = f"the pass {watch.failed} fails; cvm opt {loads}--run-reproducer {path} shows it again"
+            print(said, file=sys.stderr)
         if isinstance(e, LoweringError):
             raise cvm.Error(f"after {watch.failed}: {e}") from None
         raise

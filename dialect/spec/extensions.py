@@ -28,11 +28,11 @@ def guard(operator: Any, dialects: tuple[str, ...]) -> None:
         raise fault(operator, f"it has no method `{(lacking or ['element'])[0]}`")
     for method in METHODS:
         if method in operator.__dict__:
-            setattr(operator, method, _guarded(operator, f"`{method}`", operator.__dict__[method]))
+            setattr(operator, method, guarded(operator, f"`{method}`", operator.__dict__[method]))
     for rules in ("constraints", "placement", "afterwards"):
         if rules in operator.__dict__:
             own = operator.__dict__[rules]
-            made = (replace(c, holds=_guarded(operator, f"constraint C{c.number}", c.holds)) for c in own)
+            made = (replace(c, holds=guarded(operator, f"constraint C{c.number}", c.holds)) for c in own)
             setattr(operator, rules, tuple(made))
 
 
@@ -41,10 +41,13 @@ def _own(operator: Any) -> set[str]:
     return {n for c in operator.__mro__ if not c.__module__.startswith("cvm.dialect.spec") for n in c.__dict__}
 
 
-def _guarded(operator: Any, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(
+    operator: Any, what: str, function: Callable[..., Any], kind: tuple[Any, str] | None = None
+) -> Callable[..., Any]:
+    """The function, whose errors and results of another kind are those of an operator, or of a pass."""
     from .op import Unmet
 
-    kind = GIVES.get(what.strip("`"))
+    kind = kind or GIVES.get(what.strip("`"))
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:

@@ -200,6 +200,21 @@ def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
 
 
 @pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [('raise ValueError("planted")', "placed.py:8:5: error[operator]: pass swapped: it fails: ValueError: planted"),
+     ('return "text"', "placed.py:4:1: error[operator]: pass swapped: it gives str, not a Kernel")],
+)  # fmt: skip
+def test_a_wrong_pass_names_its_line(package: Path, does: str, said: str) -> None:
+    (package / "p.cvm").write_text(LAYER)
+    (package / "placed.py").write_text(PLACED.format(declared="").replace("return kernel", does))
+    found = run(package, "opt", "--load", "placed", "p.cvm", "--pipeline", "swapped", status=1)
+    assert said in found and "cvm opt --load placed --run-reproducer p.reproducer.cvm shows it again" in found
+    again = run(package, "opt", "--load", "placed", "--run-reproducer", "p.reproducer.cvm", status=1)
+    assert said in again and "Traceback" not in found + again
+
+
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("level", "after"), [("loops", "colapse"), ("graph", "collapse"), ("loops", "fuse")])
 def test_a_pass_follows_one_of_its_level(package: Path, level: str, after: str) -> None:
     (package / "placed.py").write_text(PLACED.format(declared=f'"{level}", after="{after}"'))
