@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from ..builtin import Const
+from ..builtin import Const, Elements
 from ..ir.attributes import attribute_text
 from .function import Function, Graph, Literal, Operation, Value
 from .layered_layout import Box, Route, place
@@ -143,7 +143,8 @@ def _distinct(operation: Operation) -> list[Value]:
 
 def _operation(operation: Operation, names: Names, constants: dict[Value, str], text: str) -> Shown:
     operator = operation.operator
-    attributes = [f"{name} = {attribute_text(v)}" for name, v in written_attributes(operator).items() if name != "type"]
+    written = [(name, v) for name, v in written_attributes(operator).items() if name != "type"]
+    attributes = [f"{n} = {v.data.text if isinstance(v, Elements) else attribute_text(v)}" for n, v in written]
     lines = [operator.name, *attributes]
     known = [v for v in _distinct(operation) if isinstance(v, Literal) or v in constants]
     lines += [str(v.value) if isinstance(v, Literal) else constants[v] for v in known]
