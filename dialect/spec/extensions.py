@@ -41,9 +41,7 @@ def _own(operator: Any) -> set[str]:
     return {n for c in operator.__mro__ if not c.__module__.startswith("cvm.dialect.spec") for n in c.__dict__}
 
 
-def guarded(
-    operator: Any, what: str, function: Callable[..., Any], kind: tuple[Any, str] | None = None
-) -> Callable[..., Any]:
+def guarded(operator: Any, what: str, function: Callable[..., Any], kind: Any = None) -> Callable[..., Any]:
     """The function, whose errors and results of another kind are those of an operator, or of a pass."""
     from .op import Unmet
 

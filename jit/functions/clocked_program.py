@@ -269,11 +269,6 @@ class CompiledGraph:
 
     # compiled code
 
-    @property
-    def state(self) -> Mapping[str, np.ndarray]:
-        """The current state by name, in place."""
-        return self._ready().current
-
     def _ready(self) -> Stepper:
         if self._stepper is None:
             self.reset()

@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -49,11 +49,9 @@ def profile(f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] =
 
 def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
     """Times the kernels on a copy of the state."""
-    current, stepper = g.state, native_stepper(g)
+    current, stepper = {s.name: g.read(s.name, copy=False) for s in g.clockwork.states}, native_stepper(g)
     if not isinstance(stepper, NativeStepper):
-        advance = g.function(g.clockwork.advance)
-        assert isinstance(advance, NativeFunction)
-        return profile(advance, [*current.values()], rounds)
+        return profile(cast(NativeFunction, g.function(g.clockwork.advance)), [*current.values()], rounds)
     for name, array in current.items():
         stepper.current[name][...] = array
     with compiling_for(g.options.cpu):
