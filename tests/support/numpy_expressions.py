@@ -316,7 +316,7 @@ def judge(list_: Sequence[Expression], target: str = "cpu") -> dict[str, str]:
         if refusal:
             found[e.name] = f"refused: {refusal}"
         else:
-            key = tuple(hash(a.tobytes() + a.dtype.str.encode()) for a in e.arguments)
+            key = tuple(hash((a.tobytes(), a.dtype.str, a.shape)) for a in e.arguments)
             groups.setdefault(key, []).append((e, wanted))
     for group in groups.values():
         for start in range(0, len(group), BATCH):
