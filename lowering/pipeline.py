@@ -217,7 +217,7 @@ def lower_for_gpu(module: Module, function: Function, optimize: int = 2) -> Plan
     return run_passes(placed(GPU) if optimize else UNOPTIMIZED_GPU, function, context_of(module, function))
 
 
-def lower_step(module: Module, clockwork: StepAndObserve, scheduled: bool = True) -> StepPlan:
+def lower_step(module: Module, clockwork: StepAndObserve, scheduled: bool = True, checks: bool = False) -> StepPlan:
     """The tick of a graph as a CPU runs it; not `scheduled`, as plain nests."""
     passes = STEP if scheduled else (*GRAPH, *TO_FORMULAS, *STEP_LOOPS)
-    return _run(passes, clockwork.advance, step_context(module, clockwork))
+    return _run(_checked(passes) if checks else passes, clockwork.advance, step_context(module, clockwork))

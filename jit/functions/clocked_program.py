@@ -283,7 +283,7 @@ class CompiledGraph:
     @cached_property
     def step_plan(self) -> StepPlan:
         """The kernels of a tick, and of several at once."""
-        return lower_step(self.module, self.clockwork)
+        return lower_step(self.module, self.clockwork, checks=self.options.sanitize)
 
     @compiling()
     def function(self, function: Function) -> CompiledFunction:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import estimated_work
@@ -54,9 +55,8 @@ class PythonStepper:
 
 
 def native_stepper(graph: CompiledGraph) -> Stepper:
-    """Native code for the ticks themselves, unless nothing is optimized or kernels check themselves."""
-    options = graph.options
-    return NativeStepper(graph) if options.optimize and not options.sanitize else PythonStepper(graph)
+    """Native code for the ticks themselves, unless nothing is optimized."""
+    return NativeStepper(graph) if graph.options.optimize else PythonStepper(graph)
 
 
 class NativeStepper:
@@ -68,6 +68,7 @@ class NativeStepper:
 
         clockwork, tick = graph.clockwork, graph.step_plan
         text = emit_steps(tick)
+        self.requirements = text.requirements
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
         imported = imports(stops=False) if text.module.is_parallel else {}
@@ -106,7 +107,8 @@ class NativeStepper:
             if left >= each:
                 count = left // each
                 status = function(self.starts[self.side], count)
-                assert not status, "no operation of a graph fails"
+                if status:  # of a check by `sanitize`: no operation of a graph fails
+                    raise CallError(Diagnostic(*self.requirements[status - 1], "run"))
                 self.side ^= count & 1
                 left -= count * each
         return n

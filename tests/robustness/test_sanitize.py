@@ -21,6 +21,7 @@ from cvm.dialect.notation.traverse import rewrite
 from cvm.lowering import pipeline
 from cvm.lowering.analysis import integer_ranges
 from cvm.lowering.passes import Pass
+from cvm.lowering.processor import Processor, Tuning, compiling_for
 from cvm.lowering.storage import place_buffers
 from tiers import some
 
@@ -42,10 +43,11 @@ X, W = (RANDOM.integers(-9, 10, s).astype(np.int32) for s in ((37, 53), (21, 53)
 FLOATS = RANDOM.random((5, 333)).astype(np.float32), RANDOM.random(333).astype(np.float32)
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[ir.Kernel], ir.Kernel]) -> None:
-    """Let a kernel pass of the CPU's pipeline do something wrong besides."""
+def plant(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any], pipe: str = "CPU_SCHEDULE") -> None:
+    """Let a pass of the CPU's pipeline do something wrong besides."""
     passes: list[Pass[..., Any]] = []
-    for one in pipeline.CPU_SCHEDULE:
+    before = getattr(pipeline, pipe)
+    for one in before:
         if one.name == name:
             real = one.run
 
@@ -55,8 +57,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[ir.Kerne
 
             one = replace(one, run=run)
         passes.append(one)
-    assert any(p.run is not o.run for p, o in zip(passes, pipeline.CPU_SCHEDULE, strict=True))
-    monkeypatch.setattr(pipeline, "CPU_SCHEDULE", tuple(passes))
+    assert any(p.run is not o.run for p, o in zip(passes, before, strict=True))
+    monkeypatch.setattr(pipeline, pipe, tuple(passes))
 
 
 def map_loops(kernel: Any, change: Callable[[ir.For], ir.For]) -> Any:
@@ -189,10 +191,34 @@ def test_clocked_programs_check_their_ticks(monkeypatch: pytest.MonkeyPatch) -> 
     graph = cvm.compile(text, sanitize=True)
     graph.step(3)
     assert graph.read("s")[0, 0] == 1
-    plant(monkeypatch, "kernel_condition_to_branch", before)
+    plant(monkeypatch, "kernel_condition_to_branch", before, "STEP")
     graph = cvm.compile(text, sanitize=True)
     with pytest.raises(cvm.CallError, match="sanitize: index"):
         graph.step()
+
+
+@compiling_for(Processor(l3_bytes=0, wake_operations=1, tuning=Tuning(skewed_rows=1)))
+def test_passes_of_several_ticks_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CVM_CACHE_DIR", "")
+    text = """graph @main {
+  %s = cog.field "s" : !cog.field<[70, 300], f32>
+  %t = cog.shift_cyclic %s {amount = [1, 0]}
+  %u = cog.add %t, 1
+  cog.feedback %s, %u
+}
+"""
+    graph, plain = (cvm.compile(text, sanitize=checks) for checks in (True, False))
+    assert graph.step_plan.several is not None and graph.step(11) == plain.step(11)
+    np.testing.assert_array_equal(graph.read("s"), plain.read("s"))
+    plant(monkeypatch, "time_skew", lambda tick: replace(tick, several=tick.several and early(tick.several)), "STEP")
+    graph = cvm.compile(text, sanitize=True)
+    graph.step()
+    with pytest.raises(cvm.CallError, match="sanitize: index"):
+        graph.step(11)
+
+
+def early(plan: Any) -> Any:
+    return replace(plan, kernels=tuple(before(k) for k in plan.kernels))
 
 
 def test_the_command_line(tmp_path: Path) -> None:
