@@ -4,8 +4,7 @@
     f = cvm.compile(module)                     a function of NumPy arrays, compiled for this machine
     y = f(x)
 
-Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column, message and code.
-"""
+Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column, message and code."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
     """A program's text as a verified module.
 
     `filename` is what diagnostics name. Raises ParseError or VerifyError with every mistake found. Constants from files
-    need a folder: use `load`.
-    """
+    need a folder: use `load`."""
     from cvm.parser import parse as parse_text
 
     if not isinstance(text, (str, bytes)):
@@ -95,8 +93,7 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
 def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Module:
     """The program in a file, as a verified module.
 
-    `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its folder.
-    """
+    `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its folder."""
     from cvm.parser import read
 
     if not isinstance(path, (str, _os.PathLike)):
@@ -221,8 +218,7 @@ def limits(
     `compile_seconds` are for reading and compiling a program, `memory` is the bytes of results and workspace of a call,
     `operations` those of a function with its calls, `constant_bytes` the bytes of its constants, `diagnostics` the mistakes
     that are told, and `text_bytes` the length of a text. A program that exceeds a limit is an error whose code is
-    `limit.` and its name. Functions keep the limits that they were compiled under.
-    """
+    `limit.` and its name. Functions keep the limits that they were compiled under."""
     try:
         return _limited(**dict(locals()))
     except ValueError as e:
@@ -232,8 +228,7 @@ def limits(
 def __getattr__(name: str) -> _Any:
     """Readers of models, derivatives, loops, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, ...
 
-    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators.
-    """
+    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators."""
     import importlib
 
     if (place := _PLACES.get(name)) is not None:

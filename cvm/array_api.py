@@ -1,10 +1,7 @@
 """NumPy's interface for traced arrays: methods (`x.sum(axis=0)`), functions (`np.sum(x, axis=0)`) and subscripts.
 
 One table has them all, by NumPy's names, with NumPy's parameters and meaning. Only what means the same is here: options that
-do not are refused. By the rules of the dali dialect, a few follow its operators instead, and operands have one type.
-"""
-
-from __future__ import annotations
+do not are refused. By the rules of the dali dialect, a few follow its operators instead, and operands have one type."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, wraps

@@ -1,8 +1,7 @@
 """`cvm.vmap`: a function of arrays as one of stacks of arrays, as in JAX.
 
 The function is traced for one element of the stack, and each operation becomes one on stacks: elementwise ones, reductions and
-those that move elements get a further first axis; any other runs once for each element, in a loop (`builtin.scan`).
-"""
+those that move elements get a further first axis; any other runs once for each element, in a loop (`builtin.scan`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,8 +41,7 @@ def vmap(fun: Any, in_axes: Any = 0, out_axes: Any = 0) -> Any:
     """The function over stacks: arguments are stacked along `in_axes`, and results along `out_axes`.
 
     An axis is for all arrays of an argument or result; None stands for an argument that is the same for every element. Tuples,
-    lists and dictionaries of axes follow the structure of the arguments, or of a part of them.
-    """
+    lists and dictionaries of axes follow the structure of the arguments, or of a part of them."""
     return derived_function(fun, lambda *args: _Batch(plain_function(fun), in_axes, out_axes).of(args))
 
 

@@ -1,9 +1,6 @@
 """The command `cvm`: dispatch to a command, and errors as messages with an exit status.
 
-0 is success, 1 a rejected or failed program, 2 a wrong command line.
-"""
-
-from __future__ import annotations
+0 is success, 1 a rejected or failed program, 2 a wrong command line."""
 
 import argparse
 import io
@@ -306,7 +303,7 @@ def for_cpu(name: str | None) -> AbstractContextManager[None]:
     return compiling_for(named_processor(name))
 
 
-def named_processor(name: str, triple: str = "") -> Processor | None:
+def named_processor(name: str, triple: str = "") -> "Processor | None":
     """The processor of a name and a system; None where neither is given."""
     from cvm.jit.host_processor import resolve
 

@@ -1,10 +1,7 @@
 """Loops of traced functions, in JAX's words: `scan`, `fori_loop` and `while_loop`, whose bodies are compiled once.
 
 A body is a Python function of tuples, lists and dictionaries of arrays. It is traced as a function of the program, whose
-arguments are the carried values, slices of what is scanned, and the arrays of the enclosing function that it uses.
-"""
-
-from __future__ import annotations
+arguments are the carried values, slices of what is scanned, and the arrays of the enclosing function that it uses."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

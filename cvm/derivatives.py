@@ -1,10 +1,7 @@
 """Derivatives of Python functions and of compiled ones: `grad`, `value_and_grad`, `vjp` and `jvp`.
 
 A derivative is an ordinary function: called with arrays it is compiled for their signature, and called inside a
-compiled function it is traced into it. Its operations follow from the function's by the operators' pullbacks.
-"""
-
-from __future__ import annotations
+compiled function it is traced into it. Its operations follow from the function's by the operators' pullbacks."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,8 +31,7 @@ def grad(function: Any, wrt: Wrt = 0) -> Any:
     """The gradient of a function whose only result is a float of rank 0, by its arguments `wrt`.
 
     One argument given as a number gives its gradient, several give a tuple. An argument that is a tuple, list or dictionary
-    of arrays has a gradient of the same form.
-    """
+    of arrays has a gradient of the same form."""
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=False)
     return derived_function(function, lambda *args: _value_and_grad(function, wrt, args)[1])

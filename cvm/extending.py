@@ -3,8 +3,6 @@
 A name that is listed here keeps its meaning while API_VERSION stays; nothing else of cvm is promised (docs/extending.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -74,8 +72,7 @@ def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
     """Declare a function from Kernel to Kernel, or, of the level graph, from Function to Function, as the pass of its name.
 
     A further parameter `context` gets the Context; others with a default are options of the pass. With `after` it runs in every
-    compilation that has the pass of that name, after it.
-    """
+    compilation that has the pass of that name, after it."""
 
     def declared(function: F) -> F:
         name = function.__name__

@@ -1,10 +1,7 @@
 """Arrays with some elements changed: `x.at[key].set(values)` as in JAX, and `x[key] = values` of arrays that the function made.
 
 A key is a subscript of NumPy's, or a mask. An index beyond its axis is an error of the call, as in NumPy; of several values for
-one element `set` keeps the last, the others combine all.
-"""
-
-from __future__ import annotations
+one element `set` keeps the last, the others combine all."""
 
 from functools import partial, partialmethod
 from typing import Any
@@ -26,7 +23,7 @@ class IndexUpdate:
         self.x = x
         self.key = key
 
-    def __getitem__(self, key: Any) -> IndexUpdate:
+    def __getitem__(self, key: Any) -> "IndexUpdate":
         return IndexUpdate(self.x, key)
 
     def get(self) -> Any:

@@ -1,10 +1,7 @@
 """The two meanings of Python's operators and NumPy's ufuncs on traced arrays: NumPy's own, and the dali dialect's.
 
 Both are reached by the ufunc's name, from `trace.TracedArray`. By NumPy's rules Python scalars are weak (NEP 50): they take
-the element type that the other operands give, and an integer that does not fit is an error.
-"""
-
-from __future__ import annotations
+the element type that the other operands give, and an integer that does not fit is an error."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -46,7 +43,7 @@ SIGNED_DIFFER = ("floor_divide", "remainder")  # of the same types, but rounded 
 
 
 @cache
-def ufuncs() -> Mapping[str, Ufunc]:
+def ufuncs() -> "Mapping[str, Ufunc]":
     """The table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which take a while to import."""
     from cvm.dialect.numpy import ufunc_table  # by the package, for whose import, which fills the table, threads wait
 

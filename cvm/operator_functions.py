@@ -1,8 +1,7 @@
 """The operators as Python functions, for functions compiled with `cvm.compile`.
 
 Mathematical functions follow the rules of the trace, NumPy's or the dali dialect's; layers and rearrangements are the cvm
-dialect's, with attributes as keywords: `cvm.conv2d(x, w, padding=(1, 1))`.
-"""
+dialect's, with attributes as keywords: `cvm.conv2d(x, w, padding=(1, 1))`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,6 @@
 """Theano's operators as functions for traced Python: `cvm.theano.sum(x, axis=(0,))`, `cvm.theano.sigmoid(x)`, ...
 
-Scalar operations have Theano's names; operands broadcast along dimensions that are known to be 1.
-"""
+Scalar operations have Theano's names; operands broadcast along dimensions that are known to be 1."""
 
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Trace and compile a Python function once for each signature it is called with."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys
@@ -80,8 +78,7 @@ class TracedFunction(Generic[P, R]):
     A signature is the structure of the arguments with each array's element type and shape; after many shapes, and for
     batches, sizes are left unknown, told apart only by which are equal and which are 1. Strings, None, other hashable
     values and arguments named by `static` are part of the signature. Python numbers are scalars: by NumPy's rules i64, f64
-    or complex<f64> whose type gives way to that of arrays, by those of the dali dialect i32 and f32.
-    """
+    or complex<f64> whose type gives way to that of arrays, by those of the dali dialect i32 and f32."""
 
     def __init__(self, function: Callable[P, R], options: TraceOptions = DEFAULT) -> None:
         self.function = function
@@ -107,7 +104,7 @@ class TracedFunction(Generic[P, R]):
             self._way = self._fallback = DispatchEntry(self._slow)
             self._way.serve(self)
 
-    def __get__(self, instance: Any, owner: Any = None) -> TracedFunction[..., R]:
+    def __get__(self, instance: Any, owner: Any = None) -> "TracedFunction[..., R]":
         """Bind as a method: one compiled function per instance, stored in it."""
         if instance is None:
             return self
@@ -115,7 +112,7 @@ class TracedFunction(Generic[P, R]):
             methods[self] = traced(self.function.__get__(instance, owner), self.options)
         return methods[self]
 
-    def _methods(self, instance: Any) -> dict[TracedFunction, TracedFunction]:
+    def _methods(self, instance: Any) -> "dict[TracedFunction, TracedFunction]":
         if not isinstance(own := getattr(instance, "__dict__", None), dict):
             return self._elsewhere.setdefault(id(instance), {})
         if not isinstance(kept := own.get(METHODS), _Methods) or kept.instance != id(instance):
@@ -175,8 +172,7 @@ class TracedFunction(Generic[P, R]):
         """The function on each sample: one list per argument, arrays of one rank and differing shapes.
 
         An argument that is not a list is the same for every sample. One kernel serves all shapes that are alike in which
-        sizes are equal and which are 1. The results equal those of sample-by-sample calls.
-        """
+        sizes are equal and which are 1. The results equal those of sample-by-sample calls."""
         results = []
         for sample in samples_of(samples):
             _, arrays, compiled, form = self._prepared(sample, {}, unknown=True)

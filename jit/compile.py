@@ -1,7 +1,5 @@
 """Compile a function or a clocked program of a verified module for a target."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ..dialect.ir.compilation_context import compiling
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 def compile_program(
     module: Module, entry: str = "main", target: str = "cpu", options: CompileOptions = DEFAULT
-) -> CompiledFunction | CompiledGraph:
+) -> "CompiledFunction | CompiledGraph":
     """Compiles a function or a graph of a verified module."""
     find_target(target)
     found = find(module, entry)

@@ -1,10 +1,7 @@
 """Find a compiled function by its program's text, without parsing the text.
 
 An entry has the files that the program read, with their digests, the key of the function's code, and its signature. The
-program itself is parsed on demand. Only functions whose calls need nothing but the signature are cached.
-"""
-
-from __future__ import annotations
+program itself is parsed on demand. Only functions whose calls need nothing but the signature are cached."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 def compile_text(
     text: str | bytes, filename: str, folder: Path | None, parse: Callable[[], Module], entry: str,
     options: CompileOptions = DEFAULT,
-) -> CompiledFunction | CompiledGraph:  # fmt: skip
+) -> "CompiledFunction | CompiledGraph":  # fmt: skip
     """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
     name = _name(text, folder, entry, options)
     data = None if name is None else disk_cache.load(name)

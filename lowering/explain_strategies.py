@@ -8,10 +8,7 @@
 Costs are in vector instructions of the processor that is compiled for. A candidate that is exact only under a condition is
 taken where that holds, and the next one elsewhere. A reduction is taken by the first pass of the pipeline that is legal and
 pays by its own thresholds. Its cost, and that of each other pass, is counted in the loops that the pipeline makes with this
-reduction pass alone; work that threads share counts whole.
-"""
-
-from __future__ import annotations
+reduction pass alone; work that threads share counts whole."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """Count the operations and bytes of each operation of a function by itself, as its formula says, before any pass.
 
-%y = cvm.dense %x, %w  =>  64 mul and 64 add; reads 192 bytes, writes 64
-"""
+%y = cvm.dense %x, %w  =>  64 mul and 64 add; reads 192 bytes, writes 64"""
 
 from collections.abc import Mapping
 from dataclasses import replace

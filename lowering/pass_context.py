@@ -1,7 +1,5 @@
 """The context of a pass: everything that it needs besides what it transforms."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,8 +19,7 @@ class Context:
     the views of the arrays that these access, in all shapes that passes have given them.
 
     `overwritten` maps the number of a result to that of the argument in whose storage the caller wants it. The processor
-    compiled for is `processor()`, wherever a pass needs it.
-    """
+    compiled for is `processor()`, wherever a pass needs it."""
 
     module: Module = field(default_factory=lambda: Module({}))
     function: Function | None = None
@@ -31,7 +28,7 @@ class Context:
     ranges: dict[Tensor, Interval] = field(default_factory=dict)
     views: dict[Tensor, Tensor] = field(default_factory=dict)
 
-    def of_plan(self, plan: Plan) -> Context:
+    def of_plan(self, plan: Plan) -> "Context":
         """The context of the passes over the kernels of a plan."""
         constants, ranges, views = dict(plan.constants), dict(plan.ranges), dict(plan.views)
         return Context(self.module, self.function, self.overwritten, constants, ranges, views)

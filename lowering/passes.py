@@ -4,8 +4,6 @@ A pass transforms a function, formulas, a plan or a kernel. Kernel passes that f
 depth first, as nested pass managers of MLIR do: the first kernels are done, and may be compiled, before the last begin.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,8 +33,7 @@ class Pass(Generic[P, R]):
     `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
     parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
     `options` are the further arguments of the function, with their values. A pass of another package runs in every
-    compilation `after` the pass of that name, if it names one.
-    """
+    compilation `after` the pass of that name, if it names one."""
 
     name: str
     level: Level
@@ -51,7 +48,7 @@ class Pass(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    def with_options(self, **options: object) -> Pass[P, R]:
+    def with_options(self, **options: object) -> "Pass[P, R]":
         """The pass with other values of some options."""
         return _declared(self.function, self.level, self.unit, self.on_scheduled, {**self.options, **options})
 
@@ -115,8 +112,7 @@ def run_passes(
     """The function, formulas, plan or plans of a tick after the passes.
 
     `ready` gets each kernel as soon as no kernel pass is left for it; `watch` gets each pass with what it transformed and
-    what that became.
-    """
+    what that became."""
     for of_kernels, found in groupby(passes, lambda p: p.unit is Kernel):
         for group in [[*found]] if of_kernels else [[p] for p in found]:
             item = _through(group, item, context, ready, watch)

@@ -2,8 +2,7 @@
 
     function -> graph passes -> formulas -> formula passes -> plan of kernels -> plan passes -> kernel passes -> plan
 
-Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it pays.
-"""
+Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it pays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -2,10 +2,7 @@
 
 The machine's numbers stand here and nowhere else. `jit` fills a description in from LLVM and the system; `--cpu NAME`, `cpu=`
 and tests name or build one. Passes read `processor()`, the description that is compiled for at the moment, as TVM's passes
-read `Target.current()`; results never depend on it.
-"""
-
-from __future__ import annotations
+read `Target.current()`; results never depend on it."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -141,7 +138,7 @@ class Processor:
         return max(1, 8 * self.wake_operations)
 
     @property
-    def by_tile_width(self) -> tuple[Processor, ...]:
+    def by_tile_width(self) -> "tuple[Processor, ...]":
         """The processor with each width of vectors that contractions may have, the widest first."""
         return self, *(replace(self, tile_vector_bytes=w) for w in TILE_VECTOR_BYTES if w < self.tile_vector_bytes)
 

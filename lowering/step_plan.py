@@ -1,7 +1,5 @@
 """The tick of a clocked program as a plan over the storage of its state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -56,6 +54,6 @@ class StepPlan:
         """The kernel of a tick that has one kernel, no groups, and no kernel for several ticks yet."""
         return self.plan.kernels[0] if len(self.plan.kernels) == 1 and not self.groups and not self.several else None
 
-    def with_several(self, kernel: Kernel, ticks: int) -> StepPlan:
+    def with_several(self, kernel: Kernel, ticks: int) -> "StepPlan":
         """The same tick with a kernel that advances several ticks at once."""
         return replace(self, several=replace(self.plan, kernels=(kernel,)), ticks=ticks)

@@ -19,8 +19,7 @@ def parse(
 ) -> Module:
     """The verified module a text describes; raises ParseError or VerifyError with all its mistakes, in the text's order.
 
-    `folder` is where `file(...)` constants are looked for; they stay inside it unless `allow_outside`.
-    """
+    `folder` is where `file(...)` constants are looked for; they stay inside it unless `allow_outside`."""
     module, diagnostics = check(text, filename, folder, allow_outside)
     return _good(module, diagnostics)
 

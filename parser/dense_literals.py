@@ -1,8 +1,7 @@
 """Parse the elements of `dense<...>`: nested lists of numbers to an array of a stated shape and element type.
 
 Regular lists of plain numbers are parsed in a few passes over the text; other lists element by element, which finds the
-place of a mistake.
-"""
+place of a mistake."""
 
 import re
 from typing import Any

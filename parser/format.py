@@ -1,7 +1,6 @@
 """Format programs: one statement per line, two blanks of indentation; comments and single blank lines are kept.
 
-Line breaks inside a statement stay and are indented again. Names, order and the spelling of numbers are not changed.
-"""
+Line breaks inside a statement stay and are indented again. Names, order and the spelling of numbers are not changed."""
 
 import re
 from collections.abc import Iterator

@@ -2,8 +2,7 @@
 
     "func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()
 
-A "cog.graph" without arguments is a clocked program.
-"""
+A "cog.graph" without arguments is a clocked program."""
 
 from .scope import Report
 from .syntax_tree import ArgumentNode, AttributeNode, FunctionNode, GraphNode, Item, Mistake, QuotedNode, Token

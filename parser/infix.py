@@ -3,8 +3,7 @@
     %y = dali.expr(%x * 2 + 1)  =>  %y.0 = dali.mul %x, 2;  %y = dali.add %y.0, 1
 
 Every operator and call becomes an operation located at its part of the text, verified like any other. Operands are
-evaluated from left to right.
-"""
+evaluated from left to right."""
 
 from functools import cache
 from typing import Any

@@ -1,8 +1,7 @@
 """Parse printed kernels (`dialect.notation.printer`).
 
 Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Each kernel is
-read on its own: a mistake in one hides none in the next.
-"""
+read on its own: a mistake in one hides none in the next."""
 
 import ast
 import re

@@ -1,7 +1,5 @@
 """Tokens to syntax nodes by the grammar's tables. The stacks are open: what reports mistakes looks into them and changes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -1,10 +1,7 @@
 """The grammar as tables: what the lexer looks for, what each rule makes of its parts, and what to do in each state of the parser.
 
 They lie beside this file, so that no program has to wait until they are made; `python -m cvm.parser.lalr_tables` makes
-them again through Lark, from the grammar alone, and a test says where that was forgotten.
-"""
-
-from __future__ import annotations
+them again through Lark, from the grammar alone, and a test says where that was forgotten."""
 
 import json
 from collections.abc import Mapping, Sequence

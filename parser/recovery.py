@@ -1,8 +1,7 @@
 """Parse with error recovery: tokens to syntax nodes, continuing after every mistake.
 
 A mistake is reported once; then the parser drops the broken argument, statement or head from its stack, skips to where
-the next one can begin, and shifts a BROKEN_* token for the skipped text (panic mode with error productions).
-"""
+the next one can begin, and shifts a BROKEN_* token for the skipped text (panic mode with error productions)."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,6 @@
 """Scopes: the names defined in one function, and mistakes about them.
 
-A value whose definition failed remains known without a type, so that its uses report nothing more.
-"""
+A value whose definition failed remains known without a type, so that its uses report nothing more."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -36,8 +36,7 @@ class Mistake(NamedTuple):
 class Item(NamedTuple):
     """A literal or an attribute's value: the value, or the Mistake in it, and where it stands.
 
-    `element` is the element type a literal operand states, as in `3 : i64`.
-    """
+    `element` is the element type a literal operand states, as in `3 : i64`."""
 
     value: Any
     start: int
@@ -81,8 +80,7 @@ class ExpressionNode(NamedTuple):
 class OperationNode:
     """An operation in any of its forms. `name` is the token with the operator's name, quoted in the generic form.
 
-    In infix form, `name` is the token `dialect.expr` and `expression` what stands in its parentheses.
-    """
+    In infix form, `name` is the token `dialect.expr` and `expression` what stands in its parentheses."""
 
     name: Token
     operands: list[OperandNode] = field(default_factory=list)

@@ -1,7 +1,5 @@
 """Parse types: one token, from left to right, with mistakes located inside it."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import NamedTuple
@@ -41,11 +39,11 @@ class Cursor(NamedTuple):
     text: str
     at: int
 
-    def blanks(self) -> Cursor:
+    def blanks(self) -> "Cursor":
         found = _BLANK.match(self.text, self.at)
         return Cursor(self.text, found.end() if found else self.at)
 
-    def expect(self, mark: str, meaning: str) -> Cursor:
+    def expect(self, mark: str, meaning: str) -> "Cursor":
         if not self.text.startswith(mark, self.at):
             raise Wrong(f"expected '{mark}' {meaning}", min(self.at, len(self.text) - 1))
         return Cursor(self.text, self.at + len(mark)).blanks()

@@ -2,8 +2,7 @@
 `--exact-as` how exact each operator of a model is. `cvm verify`: check a certificate of that, on any target.
 
 A certificate is JSON: the digests of a model's file, of its program, and of the results of calls with seeded inputs, the verdict on
-every operator, and the versions that it was made with.
-"""
+every operator, and the versions that it was made with."""
 
 import hashlib
 import json

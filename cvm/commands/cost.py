@@ -1,8 +1,6 @@
 """`cvm cost`: the operations and bytes of a call by operation and by kernel, and the roofline of this machine: its memory
 bandwidth and its rate of float operations, measured once by two kernels; and a drawing of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -65,7 +63,7 @@ def as_json(c: Cost) -> dict[str, Any]:
     return {**own, **whole, **more, **({"parts": [as_json(p) for p in c.parts]} if c.parts else {})}
 
 
-def table(costs: Mapping[str, Cost], roof: Roofline) -> Iterator[str]:
+def table(costs: Mapping[str, Cost], roof: "Roofline") -> Iterator[str]:
     """The costs in columns, and what of the machine limits each kernel."""
     rows: list[tuple[str, ...]] = []
     for by, whole in costs.items():

@@ -1,8 +1,7 @@
 """`cvm diff`: the first operation whose values differ between two targets, programs or pipelines, or from saved arrays.
 
 In: two sides, each a program, the passes it goes through and the target that runs it. Every value of an operation that
-both sides have becomes a result; arguments are then made as small as the difference allows.
-"""
+both sides have becomes a result; arguments are then made as small as the difference allows."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence

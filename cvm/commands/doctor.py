@@ -1,7 +1,6 @@
 """`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and how to get what is missing.
 
-`cvm cache info` and `cvm cache clear`: the disk cache of compiled code.
-"""
+`cvm cache info` and `cvm cache clear`: the disk cache of compiled code."""
 
 import importlib.util
 import os

@@ -1,7 +1,6 @@
 """Arguments of a function from the command line: from files and literals, or random; and arrays in files.
 
-Literals, .npy, .npz, .csv and pictures are read; results are written as the same kinds of files.
-"""
+Literals, .npy, .npz, .csv and pictures are read; results are written as the same kinds of files."""
 
 import ast
 import io

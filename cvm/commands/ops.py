@@ -1,7 +1,6 @@
 """`cvm ops`: list the operators of each dialect, or print the page of one, from the operators' classes.
 
-`cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that does not.
-"""
+`cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that does not."""
 
 import inspect
 import json

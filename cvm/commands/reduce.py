@@ -1,8 +1,7 @@
 """`cvm reduce`: shrink a program on which a command fails, as long as it goes on failing: functions, operations, numbers.
 
 Every program that is tried is verified first, so that the command fails for its own reason. Operations become arguments,
-lines of kernels go, and numbers, in types, attributes and constants, become smaller.
-"""
+lines of kernels go, and numbers, in types, attributes and constants, become smaller."""
 
 import re
 import shlex

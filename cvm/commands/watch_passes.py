@@ -1,7 +1,5 @@
 """Watch the passes of `cvm opt`: show the program before and after each, measure, verify, and keep a reproducer."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys
@@ -40,7 +38,7 @@ class Timing:
 
     name: str
     seconds: float = 0.0
-    children: dict[str, Timing] = field(default_factory=dict[str, "Timing"])
+    children: "dict[str, Timing]" = field(default_factory=dict[str, "Timing"])
 
     def add(self, path: Sequence[str], seconds: float) -> None:
         self.seconds += seconds

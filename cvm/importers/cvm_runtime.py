@@ -2,8 +2,7 @@
 
 The runtime's names and defaults become the language's. What the graph says of shapes is stated in the program, so that it is
 verified against what the operators infer; precisions of operations are left to that, too. Nothing of a file is trusted: names
-are quoted or replaced, sizes are held against the bytes there are.
-"""
+are quoted or replaced, sizes are held against the bytes there are."""
 
 import ast
 import json

@@ -2,8 +2,7 @@
 
 A schema maps the name of a table to its fields in the order of their slots, each `name:kind` or `name:kind=default`. A kind is a
 number (`i8` ... `u64`, `f32`, `bool`), `str`, the name of a table, `table` (of a union, whose schema the reader gives later), `-` (not
-read), or one of these in brackets, a vector.
-"""
+read), or one of these in brackets, a vector."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """One text as it stands in an editor: its tokens, the values and functions they name, and its mistakes.
 
 Works from the tokens, so that names can be followed in a text that has mistakes, and from the module as far as that is
-right, for types and ranges. Offsets count characters of the text.
-"""
+right, for types and ranges. Offsets count characters of the text."""
 
 import re
 from bisect import bisect_right

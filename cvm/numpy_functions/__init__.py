@@ -1,8 +1,7 @@
 """NumPy's functions of traced arrays that are written in terms of others: statistics, order, linear algebra and layout.
 
 Each has NumPy's name, parameters and meaning; array_api has those that are operators. A function whose result's size depends on
-elements cannot be compiled, and REFUSED says what there is instead.
-"""
+elements cannot be compiled, and REFUSED says what there is instead."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,10 +1,7 @@
 """A filetest taken apart: its commands, its golden lines, its expectations, and the mistakes of its comments.
 
 `// test` lines are commands, `//>` lines the golden text after a function, `//= COMMAND` says whose text it is. Nothing
-is parsed or run here.
-"""
-
-from __future__ import annotations
+is parsed or run here."""
 
 import os
 import re
@@ -88,7 +85,7 @@ class Filetest:
         self.functions = {name: (first, last) for name, first, last in _functions(self.lines)}
 
     @staticmethod
-    def load(path: Path) -> Filetest:
+    def load(path: Path) -> "Filetest":
         return Filetest(path.read_text("utf-8", "replace"), path)
 
     @property
@@ -238,8 +235,7 @@ def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
 def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[str]:
     """Write the golden lines of a command into its file, drop those of no command, and give the diff.
 
-    The file is read again under a lock, as another process may have blessed another command meanwhile.
-    """
+    The file is read again under a lock, as another process may have blessed another command meanwhile."""
     handle = _locked(lock := path.with_name(f".{path.name}.lock"))
     try:
         test = Filetest.load(path)

@@ -1,7 +1,6 @@
 """Operators on the elements along an axis: their order, the place of the largest or smallest one, prefix reductions.
 
-NaN is above all numbers, as in NumPy's order.
-"""
+NaN is above all numbers, as in NumPy's order."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ class Along(Operator[T]):
 class Argsort(Along[T]):
     """Y[d..., k, e...] = the place in X along `axis` of the element that comes k-th, equal ones in their order; i64.
 
-    In ascending order, or where `descending` in the reverse of it. builtin.gather sorts by it.
-    """
+    In ascending order, or where `descending` in the reverse of it. builtin.gather sorts by it."""
 
     descending: bool = False
 
@@ -159,8 +157,7 @@ for _name, _word, _compare in (("max", "largest", "gt"), ("min", "smallest", "lt
 class Cumulative(Along[T]):
     """Y[d..., k, e...] = the reduction by `scalar_op` of X[d..., j, e...] over all j <= k along `axis`, in order.
 
-    `exclusive` leaves out j = k, so that the first result is the identity; `reverse` runs from the other end.
-    """
+    `exclusive` leaves out j = k, so that the first result is the identity; `reverse` runs from the other end."""
 
     scalar_op: str = "add"
     exclusive: bool = False

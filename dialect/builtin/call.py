@@ -1,7 +1,5 @@
 """Calls: operators that name a function of the module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -40,7 +38,7 @@ class Calling(Operator[T]):
         """The results, of an operator over arrays; `step` evaluates the callee."""
         raise NotImplementedError(self.name)
 
-    def steps(self: Any) -> Steps:
+    def steps(self: Any) -> "Steps":
         """The loop over the callee that the operator is, of one that is neither expanded nor inlined."""
         raise NotImplementedError(self.name)
 
@@ -64,7 +62,7 @@ class Call(Calling[T]):
         }
     """
 
-    def infer(self: Call[Any]) -> tuple[Type, ...]:
+    def infer(self: "Call[Any]") -> tuple[Type, ...]:
         return self.signature[1]
 
     def run(self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]) -> Sequence[np.ndarray]:

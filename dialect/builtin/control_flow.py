@@ -1,7 +1,6 @@
 """Loops over a function of the module: `builtin.scan` takes a known number of steps, `builtin.while` tests a condition.
 
-The body is compiled once, however many steps there are.
-"""
+The body is compiled once, however many steps there are."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,8 +55,7 @@ class Scan(Loop[T]):
 
     The operands are `carry` carried values C, `scan` values X of T slices along their first axes, and values K, the same at
     every step. The results are the last C and, with T slices along a new first axis, each Y. T is `trips` where nothing is
-    scanned. `reverse` takes the slices from the last to the first; Y[t] still belongs to X[t].
-    """
+    scanned. `reverse` takes the slices from the last to the first; Y[t] still belongs to X[t]."""
 
     scan: int = 0
     trips: int | None = None

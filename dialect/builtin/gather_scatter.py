@@ -1,8 +1,7 @@
 """Operators that read and write elements at places that other tensors hold, and one that counts places.
 
 Indices are integers. A negative one counts from the end of its axis, and one outside of the axis is an error when the program
-runs; by `mode = "clip"`, each means the element that is nearest.
-"""
+runs; by `mode = "clip"`, each means the element that is nearest."""
 
 from __future__ import annotations
 
@@ -109,8 +108,7 @@ class Indexing(Operator[T]):
 class Gather(Indexing[T]):
     """Y[d..., u..., e...] = X with indices[i][u...] on axes[i], and d..., e... on its other axes, in their order.
 
-    NumPy's X[:, i, :, j] for indices of one shape; u... stand where the first of the axes was.
-    """
+    NumPy's X[:, i, :, j] for indices of one shape; u... stand where the first of the axes was."""
 
     x: T
     indices: tuple[T, ...]

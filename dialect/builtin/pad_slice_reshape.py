@@ -74,8 +74,7 @@ class Reshape(Reshaping[T]):
     """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i], then neighbours are merged.
 
     One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become one, from the first on.
-    Absent, they leave the axes as they are.
-    """
+    Absent, they leave the axes as they are."""
 
     x: T
     split: tuple[tuple[int, ...], ...] | None = None
@@ -180,8 +179,7 @@ class Part(Operator[T]):
 class AddAt(Operator[T]):
     """Y[d..., c, e...] = Σ X[d..., u..., e...] over all u with clip(indices[u...], 0, n - 1) = c, in their order.
 
-    c is on `axis`, which has n elements in like and in Y. What goes back through cvm.take.
-    """
+    c is on `axis`, which has n elements in like and in Y. What goes back through cvm.take."""
 
     x: T
     indices: T

@@ -1,7 +1,6 @@
 """Operators whose result takes sizes from another operand, of which only the shape is used.
 
-Cotangents have the shapes of operands: pullbacks composed of these operators are valid for unknown sizes, too.
-"""
+Cotangents have the shapes of operands: pullbacks composed of these operators are valid for unknown sizes, too."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class Apart(Operator[T]):
     """The family of operators that place elements apart along `axes`, all of them where that is absent, or pick such ones.
 
     Element u of an axis of size n meets element b + u * strides, where b is as in cvm.slice: `begin`, n being added to
-    a negative one, clipped to n elements; absent entries are 0 and 1.
-    """
+    a negative one, clipped to n elements; absent entries are 0 and 1."""
 
     x: T
     like: T
@@ -128,8 +126,7 @@ def first(begin: int, stride: int, n: Dim) -> Dim:
 class StridedScatterLike(Apart[T]):
     """Y[b + u * strides] = X[u] where Y, of like's sizes along axes, has such an element; 0 elsewhere.
 
-    What goes back through a slice.
-    """
+    What goes back through a slice."""
 
     transpose = "builtin.strided_slice_like"
     example = ("%x, %like {begin = [-2, 1], strides = [1, 2]}", "%x: 2x3xf32, %like: ?N x 7 x f32", "?N x 7 x f32")
@@ -180,8 +177,7 @@ class StridedSliceLike(Apart[T]):
 class BroadcastLike(Like[T]):
     """Y[i...] = X[i...], repeated along the axes where X is absent or turns out to have size 1, to the shape of like.
 
-    NumPy's broadcasting; shapes are aligned on the right.
-    """
+    NumPy's broadcasting; shapes are aligned on the right."""
 
     transpose = "builtin.sum_like"
     constraints = (
@@ -202,8 +198,7 @@ class BroadcastLike(Like[T]):
 class SumLike(Like[T]):
     """The sum of X over the axes that like does not have, and over those where it turns out to have size 1: like's shape.
 
-    What goes back through a repetition.
-    """
+    What goes back through a repetition."""
 
     transpose = "builtin.broadcast_like"
     constraints = (

@@ -1,7 +1,5 @@
 """`builtin.windows`: the windows that convolutions and pooling see, as NumPy's `sliding_window_view`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,7 @@ class Windows(Operator[T]):
     """Y[i..., k...] = X with i[a] * strides + k * dilations - before on each of the axes; `fill` where X has no such element.
 
     i... has X's axes, of which those in `axes` count windows; k... is an axis for each of these, of `sizes`. Along an axis of
-    n elements there are ⌊(n + before + after - dilations * (sizes - 1) - 1) / strides⌋ + 1 windows.
-    """
+    n elements there are ⌊(n + before + after - dilations * (sizes - 1) - 1) / strides⌋ + 1 windows."""
 
     x: T
     axes: tuple[int, ...]
@@ -60,7 +57,7 @@ class Windows(Operator[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.shape(self.x.array_shape), self.x.element)
 
-    def reference(self: Windows[np.ndarray]) -> np.ndarray:
+    def reference(self: "Windows[np.ndarray]") -> np.ndarray:
         rank = self.x.ndim
         y = np.full(self.shape(self.x.shape), self.fill).astype(self.x.dtype)
         for at in np.ndindex(y.shape):
@@ -71,7 +68,7 @@ class Windows(Operator[T]):
                 y[at] = self.x[tuple(read)]
         return y
 
-    def element(self: Windows[Tensor], y: Tensor) -> Element:
+    def element(self: "Windows[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         read: list[Expr] = [*at[: self.x.rank]]
         conditions: list[Expr | bool] = []

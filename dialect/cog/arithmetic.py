@@ -21,8 +21,7 @@ class Binary(CogOperator[T]):
     """The family of  Y[p, t] = A[p, t] OP B[p, t]  over points p and tensor places t.
 
     A 0-dimensional operand is the same at every point, a scalar field the same at every place of a tensor. If
-    one operand is complex, the other is made so.
-    """
+    one operand is complex, the other is made so."""
 
     a: T
     b: T

@@ -118,8 +118,7 @@ graph @main {
 class Feedback(Clocked[T]):
     """target <== driver: at every tick, together with all other feedback, the target takes what the driver had.
 
-    A driver that is larger is trimmed at the origin.   (Field operators, feedback)
-    """
+    A driver that is larger is trimmed at the origin.   (Field operators, feedback)"""
 
     target: T
     driver: T

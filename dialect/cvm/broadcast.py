@@ -1,7 +1,5 @@
 """The formalization's broadcast operators: one process for all of them, over the scalar operation of each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +26,7 @@ class Broadcast(Binary[T]):
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
     A has the shape (m_0, ..., m_M-1), B (n_0, ..., n_N-1). em and en are the shapes aligned on the right, the shorter one
-    filled with 1. Sizes that meet are equal, or one is 1 and repeated.
-    """
+    filled with 1. Sizes that meet are equal, or one is 1 and repeated."""
 
     symbols = {
         "i": lambda o: misfit(o)[0],
@@ -43,10 +40,10 @@ class Broadcast(Binary[T]):
             lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape))),
     )  # fmt: skip
 
-    def infer(self: Broadcast[TensorType]) -> TensorType:
+    def infer(self: "Broadcast[TensorType]") -> TensorType:
         return self.a.with_shape(*broadcast(self.a.shape, self.b.shape))
 
-    def element(self: Broadcast[Tensor], y: Tensor) -> Element:
+    def element(self: "Broadcast[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
 

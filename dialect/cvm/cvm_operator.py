@@ -1,10 +1,7 @@
 """Common parts of the dialect's operators: element types, bounds of attributes, and predicates on unknown sizes.
 
 The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be
-trained; operators that only move elements take all types.
-"""
-
-from __future__ import annotations
+trained; operators that only move elements take all types."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -69,12 +66,12 @@ class Pointwise(CvmOperator[T]):
         """The operation on elements."""
         return apply(self.scalar, *elements)
 
-    def reference(self: Pointwise[np.ndarray]) -> np.ndarray:
+    def reference(self: "Pointwise[np.ndarray]") -> np.ndarray:
         given = [a for _, a in self.operands()]
         with np.errstate(all="ignore"):
             return rounded(self.exact(*map(exactly, given)), given[0])
 
-    def element(self: Pointwise[Tensor], y: Tensor) -> Element:
+    def element(self: "Pointwise[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         return Element(at, self.formula(*(t[at] for _, t in self.operands())))
 

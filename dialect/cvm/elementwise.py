@@ -26,8 +26,7 @@ declare("Negative", Elementwise, "Y = -X, modulo 2^32: -2^31 stays.   (Elemwise 
 class CvmPrecision(Elementwise[T]):
     """Y[d...] = ⌈log2(abs(x) + 1)⌉ if x != 0, 1 if x = 0, where x = X[d...]   (Elemwise Operators, cvm_precision)
 
-    How many bits abs(x) takes: 1 takes 1 bit, 2 and 3 take 2, -2^31 takes 32.
-    """
+    How many bits abs(x) takes: 1 takes 1 bit, 2 and 3 take 2, -2^31 takes 32."""
 
     example = "%x", "%x: 2x3xi32", "2x3xi32"
 
@@ -105,8 +104,7 @@ class CvmClip(ToPrecision[T]):
 class CvmRightShift(ToPrecision[T]):
     """Y = clip(T, a_min=-α, a_max=α), where T = ⌊(⌊X / 2^(shift_bit-1)⌋ + 1) / 2⌋ and α = 2^(precision-1) - 1
 
-    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)
-    """
+    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)"""
 
     shift_bit: int
 
@@ -126,8 +124,7 @@ class CvmRightShift(ToPrecision[T]):
 class CvmLeftShift(ToPrecision[T]):
     """Y = clip(T, a_min=-α, a_max=α), where T = X * 2^shift_bit and α = 2^(precision-1) - 1
 
-    The product is exact.   (Elemwise Operators, cvm_left_shift)
-    """
+    The product is exact.   (Elemwise Operators, cvm_left_shift)"""
 
     shift_bit: int
 

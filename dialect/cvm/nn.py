@@ -147,8 +147,7 @@ def along(
 ) -> tuple[Expr, Expr | bool]:
     """The input index of window p at kernel position k, and the condition that it is inside the input.
 
-    `beyond` states that a window may reach beyond the padded input.
-    """
+    `beyond` states that a window may reach beyond the padded input."""
     position = p * stride - padding + k * dilation
     return position, inside(position, size) if padding or beyond else True
 
@@ -213,8 +212,7 @@ class MaxPool2d(cvm.CvmOperator[T]):
     Y[n, i, p, q] = max{pad(n, i, p', q') | p' - (p * SH - PH) in [0, PSH), q' - (q * SW - PW) in [0, PSW)}
     pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, W) else INT32_MIN, of floats -inf
 
-    There are ⌊(H + 2 * PH - PSH) / SH⌋ + 1 rows, or ⌈...⌉ + 1 if ceil_mode, columns likewise.
-    """
+    There are ⌊(H + 2 * PH - PSH) / SH⌋ + 1 rows, or ⌈...⌉ + 1 if ceil_mode, columns likewise."""
 
     x: T  # (N, C, H, W)
     pool_size: tuple[int, int]  # PSH, PSW

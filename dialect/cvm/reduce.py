@@ -27,8 +27,7 @@ class Reduction(CvmOperator[T]):
     3. not keepdims:           Y[d_I(0), ..., d_I(N-r-1)] = f({X[d_0, ..., d_N-1] | d_j in [0, n_j), j in R})
     4. otherwise the same, at Y[d_0, ..., d_N-1] with d_j = 0 for j in R
 
-    Where every axis is reduced the result is one number, of shape (1,) or, if keepdims, (1, ..., 1).
-    """
+    Where every axis is reduced the result is one number, of shape (1,) or, if keepdims, (1, ..., 1)."""
 
     x: T  # (n_0, ..., n_N-1)
     axes: tuple[int, ...] = ()  # M of them

@@ -27,8 +27,7 @@ class SameElements(CvmOperator[T], Reshaping[T]):
 class Flatten(SameElements[T]):
     """Y[flatten_index(d_0, ..., d_{N-1}, n_0, ..., n_{N-1})] = X[d_0, ..., d_{N-1}]   (Transform Operators, flatten)
 
-    flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension.
-    """
+    flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension."""
 
     example = "%x", "%x: 2x3xi32", "6xi32"
 
@@ -43,8 +42,7 @@ class Flatten(SameElements[T]):
 class ExpandDims(SameElements[T]):
     """Y[d_0, ..., d_{real_axis-1}, 0, ..., 0, d_real_axis, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], with num_newaxis zeros
 
-    real_axis is `axis`, N+1 being added to a negative one. (Transform Operators, expand_dims)
-    """
+    real_axis is `axis`, N+1 being added to a negative one. (Transform Operators, expand_dims)"""
 
     axis: int
     num_newaxis: int = 1
@@ -80,8 +78,7 @@ class ExpandDims(SameElements[T]):
 class Reshape(SameElements[T]):
     """Y[d_0, ..., d_{M-1}] = T[flatten_index(d_0, ..., d_{M-1}, m_0, ..., m_{M-1})], where T = flatten(X)
 
-    m is target_shape, of which one entry may be -1: the size that makes the products equal. (Transform Operators)
-    """
+    m is target_shape, of which one entry may be -1: the size that makes the products equal. (Transform Operators)"""
 
     target_shape: tuple[int, ...]
 
@@ -110,8 +107,7 @@ class Squeeze(SameElements[T]):
     """Y[d_{I(0)}, ..., d_{I(N-K-1)}] = X[d_0, ..., d_{N-1}]   (Transform Operators, squeeze)
 
     I enumerates the axes outside real_axes, which are `axes`, N being added to negative ones, or every axis of length 1
-    where `axes` is empty.
-    """
+    where `axes` is empty."""
 
     axes: tuple[int, ...] = ()
 

@@ -21,8 +21,7 @@ class Slice(CvmOperator[T]):
 
     b_arr, e_arr and s_arr are begin, end and strides, n_i being added to negative entries of the first two, and absent
     entries being 0, n_i and 1. b_vec and e_vec are b_arr and e_arr clipped to [0, n_i] for a positive stride and to
-    [-1, n_i - 1] for a negative one. Axis i has size ⌈(e_vec[i] - b_vec[i]) / s_arr[i]⌉.
-    """
+    [-1, n_i - 1] for a negative one. Axis i has size ⌈(e_vec[i] - b_vec[i]) / s_arr[i]⌉."""
 
     x: T
     begin: tuple[int, ...] = ()
@@ -105,8 +104,7 @@ class SliceLike(CvmOperator[T]):
     """Y[d_0, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], d_j in [0, m_j) for j in sliced_axes, else in [0, n_j)
 
     m is the shape of shape_like. sliced_axes are `axes`, N being added to negative ones, or all where `axes` is empty.
-    (Transform Operators, slice_like)
-    """
+    (Transform Operators, slice_like)"""
 
     x: T
     shape_like: T

@@ -20,8 +20,7 @@ class Take(CvmOperator[T]):
     xidx = clip(indices[d_real_axis, ..., d_{real_axis+M-1}], 0, n_real_axis - 1); N is added to a negative axis
 
     Without an axis, Y[d_0, ..., d_{M-1}] = T[clip(indices[d_0, ..., d_{M-1}], 0, |T| - 1)], where T = flatten(X).
-    (Transform Operators, take)
-    """
+    (Transform Operators, take)"""
 
     x: T
     indices: T
@@ -103,8 +102,7 @@ def clipped_index(index: Expr, n: Dim) -> Expr:
 class Where(CvmOperator[T]):
     """Y[d_0, ..., d_{N-1}] = A[d_0, ..., d_{N-1}] where Cond[d_0, ..., d_{N-1}] ≠ 0, else B[d_0, ..., d_{N-1}]
 
-    A one-dimensional Cond chooses rows: Cond[d_0] decides. (Transform Operators, where)
-    """
+    A one-dimensional Cond chooses rows: Cond[d_0] decides. (Transform Operators, where)"""
 
     cond: T
     a: T

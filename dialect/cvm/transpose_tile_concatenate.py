@@ -1,7 +1,6 @@
 """The formalization's transform operators that copy and rearrange whole tensors.
 
-Operators that keep the row-major order are in `reshape`, those that select elements in `slice` and `take_where`.
-"""
+Operators that keep the row-major order are in `reshape`, those that select elements in `slice` and `take_where`."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ from .cvm_operator import MAX_ATTR, CvmOperator, one_element_type, within
 class Repeat(CvmOperator[T]):
     """Y[d_0, ..., d_axis, ..., d_{N-1}] = X[d_0, ..., ⌊d_axis / repeats⌋, ..., d_{N-1}]   (Transform Operators, repeat)
 
-    Each element is repeated right after itself along the axis.
-    """
+    Each element is repeated right after itself along the axis."""
 
     x: T
     axis: int
@@ -57,8 +55,7 @@ class Repeat(CvmOperator[T]):
 class Tile(CvmOperator[T]):
     """Y[k_0, ..., k_{K-1}] = X[k_{K-N} mod n_0, ..., k_{K-1} mod n_{N-1}]   (Transform Operators, tile)
 
-    K = max{M, N}, and axis i has size SX_i · SR_i: the shape and `reps`, aligned on the right and filled up with 1.
-    """
+    K = max{M, N}, and axis i has size SX_i · SR_i: the shape and `reps`, aligned on the right and filled up with 1."""
 
     x: T
     reps: tuple[int, ...]
@@ -95,8 +92,7 @@ class Tile(CvmOperator[T]):
 class Concatenate(CvmOperator[T]):
     """Y[d_0, ..., new_idx, ..., d_{N-1}] = I^i[d_0, ..., d_axis, ..., d_{N-1}]   (Transform Operators, concatenate)
 
-    new_idx = Σ_{j<i} n^j_axis + d_axis. I^i is xs[i] and n^i its shape.
-    """
+    new_idx = Σ_{j<i} n^j_axis + d_axis. I^i is xs[i] and n^i its shape."""
 
     xs: tuple[T, ...]
     axis: int
@@ -145,8 +141,7 @@ def _line_up(o: Any) -> bool:
 class Transpose(CvmOperator[T]):
     """Y[d_{real_axes_0}, ..., d_{real_axes_{N-1}}] = X[d_0, ..., d_{N-1}]   (Transform Operators, transpose)
 
-    real_axes are `axes`, N being added to negative ones, or N-1, ..., 0 where `axes` is empty.
-    """
+    real_axes are `axes`, N being added to negative ones, or N-1, ..., 0 where `axes` is empty."""
 
     x: T
     axes: tuple[int, ...] = ()

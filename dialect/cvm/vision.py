@@ -19,8 +19,7 @@ class GetValidCount(CvmOperator[T]):
     """valid_count[b] = card{q ∈ [0, N) | X[b, q, 1] > score_threshold}   (Vision Operators, get_valid_count)
 
     Y[b, idx, k] = X[b, n, k] where X[b, n, 1] > score_threshold, idx = card{q ∈ [0, n) | X[b, q, 1] > score_threshold}.
-    The rows from valid_count[b] on are -1.
-    """
+    The rows from valid_count[b] on are -1."""
 
     x: T  # (B, N, K): rows of an identifier, a score, and more
     score_threshold: int = 0

@@ -59,8 +59,7 @@ class Mul(Binary[T], kind="product", symbol="*"):
 class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
     """The quotient of integers truncated toward zero; of floats a / b, not truncated.
 
-    An integer divisor of zero is an error when the program runs; INT_MIN // -1 is INT_MIN.
-    """
+    An integer divisor of zero is an error when the program runs; INT_MIN // -1 is INT_MIN."""
 
     derivative = "true_div"
 
@@ -76,8 +75,7 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
 class Mod(Binary[T], kind="arithmetic", symbol="%"):
     """C's remainder, with the sign of the dividend: fmod of floats, computed in f64 unless all operands are f32.
 
-    An integer divisor of zero is an error when the program runs; INT_MIN % -1 is 0.
-    """
+    An integer divisor of zero is an error when the program runs; INT_MIN % -1 is 0."""
 
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
         a, b = operands

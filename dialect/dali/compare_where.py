@@ -1,7 +1,5 @@
 """DALI's comparisons and choice. Integers of any signedness compare exactly, an integer with a float in the float's type."""
 
-from __future__ import annotations
-
 import operator as python
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ class Comparison(Binary[T]):
 
     compare: ClassVar[Callable[[Any, Any], Any]]
 
-    def reference(self: Comparison[np.ndarray]) -> np.ndarray:
+    def reference(self: "Comparison[np.ndarray]") -> np.ndarray:
         common = promote(BY_DTYPE[self.a.dtype], BY_DTYPE[self.b.dtype])
         if common.kind == "float":
             return np.asarray(self.compare(converted(self.a, common), converted(self.b, common)))

@@ -26,8 +26,7 @@ class Pointwise(Operator[T]):
     """Y[i...] = f of the operands at i..., each repeated along the axes where its size is 1.
 
     Operands are cast to the working type (by default the result's), in which f is computed. A subclass that is no scalar
-    function defines f twice: `exact` over arrays and `formula` over elements.
-    """
+    function defines f twice: `exact` over arrays and `formula` over elements."""
 
     dialect = "dali"
     names: ClassVar[tuple[str, ...]] = ()

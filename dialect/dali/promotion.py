@@ -49,8 +49,7 @@ class Rule:
     """The element types of a kind of operator, beyond SUPPORTED, and the type of its result.
 
     `takes` is in words: {all} stands for `element(a), element(b) are`, {every} for `all` with several operands, and
-    {symbol} for the operator's symbol.
-    """
+    {symbol} for the operator's symbol."""
 
     gives: str
     result: Callable[..., ElementType]

@@ -1,8 +1,7 @@
 """The setting in which programs are read and compiled, on this thread and the threads it starts.
 
 A program under construction has no garbage and no reference cycles; repeated searches for cycles while it grows would
-nearly double the time, so Python's garbage collector pauses.
-"""
+nearly double the time, so Python's garbage collector pauses."""
 
 import gc
 import os
@@ -67,8 +66,7 @@ def abridged(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 class UserTraceback(ContextDecorator):
     """Leaves frames of this package, and of NumPy, out of tracebacks of errors that leave it; CVM_TRACEBACK=1 keeps them.
 
-    A context manager and a decorator. Python adds no frame for the function that has the `with` statement.
-    """
+    A context manager and a decorator. Python adds no frame for the function that has the `with` statement."""
 
     def __enter__(self) -> None:
         pass

@@ -1,9 +1,6 @@
 """Files with constants of a program: arrays of .npz, .npy and .safetensors files, and digests of the files read.
 
-Nothing is unpickled. A file is read once for all constants of a program, so that they agree with its digest.
-"""
-
-from __future__ import annotations
+Nothing is unpickled. A file is read once for all constants of a program, so that they agree with its digest."""
 
 import hashlib
 import io
@@ -34,8 +31,7 @@ class FileConstantError(ValueError):
 class Files:
     """The files of a program, by their paths as the program writes them.
 
-    They lie in `folder` and below, unless `outside` permits other paths.
-    """
+    They lie in `folder` and below, unless `outside` permits other paths."""
 
     def __init__(self, folder: Path, outside: bool = False) -> None:
         self.folder = folder

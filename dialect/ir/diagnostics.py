@@ -1,7 +1,6 @@
 """Source locations and diagnostics: program texts, spans in them, messages, and the errors that carry messages.
 
-Also reads a program's file, or reports why it cannot be read.
-"""
+Also reads a program's file, or reports why it cannot be read."""
 
 from bisect import bisect_right
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """Find what other installed packages add: dialects, passes, targets and importers, by entry points.
 
-An entry point's name is that of what it adds, its value a module, which declares it when it is imported.
-"""
+An entry point's name is that of what it adds, its value a module, which declares it when it is imported."""
 
 from functools import cache
 from importlib import import_module

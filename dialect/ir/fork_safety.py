@@ -1,8 +1,7 @@
 """Forks wait until no thread holds a lock, or is inside LLVM, that a child process would wait for in vain.
 
 A child process has but the thread that forked, with all locks as they were. So a fork takes the locks in their order, and all
-threads that compile are let out of LLVM first, which takes as long as the modules they are at.
-"""
+threads that compile are let out of LLVM first, which takes as long as the modules they are at."""
 
 import os
 import threading

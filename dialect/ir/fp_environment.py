@@ -1,10 +1,7 @@
 """The floating-point environment of compilation and evaluation, C's default: round to nearest, subnormals, no traps.
 
 The environment belongs to a thread, and other libraries change it: flush-to-zero modes are common, and threads inherit
-them. Compiled code sets the control register itself (`jit.runtime.fp_environment`).
-"""
-
-from __future__ import annotations
+them. Compiled code sets the control register itself (`jit.runtime.fp_environment`)."""
 
 import ctypes
 import sys
@@ -37,7 +34,7 @@ def _ignored(environment: Any) -> None:
 class DefaultFpEnvironment(ContextDecorator):
     """The default environment for this thread; restores the caller's afterwards. A context manager and a decorator."""
 
-    def _recreate_cm(self) -> DefaultFpEnvironment:
+    def _recreate_cm(self) -> "DefaultFpEnvironment":
         return DefaultFpEnvironment()
 
     def __enter__(self) -> None:

@@ -1,8 +1,7 @@
 """Linear forms: integer multiples of atoms plus a constant.
 
 Sizes of arrays, index expressions and addresses are linear forms. They differ in their atoms: named sizes, indices, emitted
-values, and whatever is not linear, such as quotients. The arithmetic is exact: a linear form does not wrap.
-"""
+values, and whatever is not linear, such as quotients. The arithmetic is exact: a linear form does not wrap."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -38,8 +38,7 @@ class Size:
 
     An atom is a named size `("N",)`, an anonymous one `("?", number)`, or an operation that is not linear, such as
     `("//", a, b)`. Sizes are never negative. Comparing two sizes answers when the answer holds for every call and raises
-    `Undecided` otherwise.
-    """
+    `Undecided` otherwise."""
 
     terms: tuple[tuple[_Atom, int], ...]
     constant: int = 0

@@ -1,7 +1,5 @@
 """Index expressions as linear forms. Atoms are indices, sizes, variables and non-linear subexpressions."""
 
-from __future__ import annotations
-
 from ..ir.linear_form import Key, LinearForm, add_term
 from ..ir.sizes import Size
 from ..ir.types import I64
@@ -14,7 +12,7 @@ class Affine(LinearForm[Expr]):
     def factor(self, atom: Expr) -> int:
         return self.terms.get(key(atom), (atom, 0))[1]
 
-    def without(self, atom: Expr) -> Affine:
+    def without(self, atom: Expr) -> "Affine":
         return Affine({k: v for k, v in self.terms.items() if k != key(atom)}, self.constant)
 
     def expression(self) -> Expr:

@@ -3,8 +3,7 @@
     y[i, j] = sum over k of x[i, k] * w[j, k]
 
 Operators define their results by it (as an `Element`), and statements of the loop language compute its expressions.
-Expressions are immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64.
-"""
+Expressions are immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ class Tensor:
 
     `space` is its storage: "argument", "constant", "heap" (the workspace), "stack", "shared" (by the threads of a GPU
     block), "pack" (elements that are loaded and stored together) or "register" (small, indexed by constants after
-    unrolling; an accumulator is a register of rank 0).
-    """
+    unrolling; an accumulator is a register of rank 0)."""
 
     name: str
     shape: Shape

@@ -1,7 +1,5 @@
 """A function as formulas: in index notation, what every element of each tensor is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -42,7 +40,7 @@ class Nest:
 class LoopNest(Nest):
     """A loop over another program, whose arguments are the operands or slices of them; its plan, once that is built."""
 
-    program: Formulas | Plan = None  # type: ignore[assignment]  # a field after those with defaults
+    program: "Formulas | Plan" = None  # type: ignore[assignment]  # a field after those with defaults
     steps: Steps = NO_STEPS
 
 

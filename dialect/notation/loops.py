@@ -12,8 +12,7 @@
 
 An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a value, not memory. A
 read is evaluated where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the
-guard. Nodes are immutable. A pass is a function from Kernel to Kernel, in `lowering/`.
-"""
+guard. Nodes are immutable. A pass is a function from Kernel to Kernel, in `lowering/`."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class For:
     `unrolled` loops have constant bounds. A `matrix` loop is executed by the threads of a warp together
     (`lowering.gpu.mma`). The first and last `overlap` iterations of a vector loop are also written by other loops,
     except at the ends of the index's extent: code may skip those before the first whole cache line, and as
-    many at the end.
-    """
+    many at the end."""
 
     index: Index
     body: Block
@@ -168,8 +166,7 @@ class Steps:
 
     The first `carry` arguments of the program are the carried values, and so are its first results; `scan` further ones are
     slices of the loop's operands, and its further results slices of the loop's results. `reverse` begins at the last slice.
-    Without `trips` the program's first result, before the carried values, is the condition of another step.
-    """
+    Without `trips` the program's first result, before the carried values, is the condition of another step."""
 
     carry: int
     scan: int = 0

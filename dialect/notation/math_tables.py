@@ -1,9 +1,6 @@
 """Lookup tables of integer functions: an argument's low bits select the row, the function selects the column.
 
-Tables are computed on first use, in integers, and rounded to nearest.
-"""
-
-from __future__ import annotations
+Tables are computed on first use, in integers, and rounded to nearest."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -105,8 +102,7 @@ def _root_of_four_over_pi() -> int:
 def _errors() -> Iterator[tuple[int, int]]:
     """erf r and its derivative for r = 0, h, 2 h, ... times 2^BITS, h = ERF_SPACING, by a Taylor series from one to the next.
 
-    The terms are the derivative times p[k] h / (k + 1), where p[k] = -2 h (r p[k - 1] + h p[k - 2]) / k.
-    """
+    The terms are the derivative times p[k] h / (k + 1), where p[k] = -2 h (r p[k - 1] + h p[k - 2]) / k."""
     h = int(ERF_SPACING * 2.0**BITS)
     square = h * h >> BITS
     value, slope = 0, _root_of_four_over_pi()

@@ -1,7 +1,5 @@
 """A function as kernels: which kernels run in which order, and what the arrays they share are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,8 +20,7 @@ class Plan:
     Every array of the kernels is an argument, a constant, a result, a place in the workspace, or a view of one of these:
     `views` maps a view to the array it is a view of. `ranges` bounds the elements of integer arrays; those of others may
     be anything. `requirements` are the failures that kernels may report, with message and location, in program order.
-    `offsets` and `workspace`, in bytes, are those that `place_buffers` gave.
-    """
+    `offsets` and `workspace`, in bytes, are those that `place_buffers` gave."""
 
     name: str
     arguments: tuple[Tensor, ...]
@@ -49,7 +46,7 @@ class Plan:
         return home
 
     @property
-    def plans(self) -> Iterator[Plan]:
+    def plans(self) -> "Iterator[Plan]":
         """The plan and those of its loops."""
         yield self
         for k in self.kernels:

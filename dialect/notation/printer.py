@@ -1,7 +1,5 @@
 """Print expressions and kernels of the loop language, as text that parses back (`parser.kernels`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -13,8 +13,7 @@ BLOCK_TERMS = 1 << 12
 def reduce_in_order(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: bool = False) -> np.ndarray:
     """The reduction of an array over some axes by `np.add` or `np.multiply`, in its element type.
 
-    Adjacent axes are one loop, unless the reduction goes `by_rows`, as beside another reduction of the same array.
-    """
+    Adjacent axes are one loop, unless the reduction goes `by_rows`, as beside another reduction of the same array."""
     is_reduced = [j in axes for j, n in enumerate(x.shape) if n != 1]  # axes of one element are no axes
     terms = x.reshape([n for n in x.shape if n != 1])
     over, kept = [j for j, f in enumerate(is_reduced) if f], [j for j, f in enumerate(is_reduced) if not f]

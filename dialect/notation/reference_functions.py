@@ -1,7 +1,5 @@
 """Reference implementations in higher precision, or element by element, as functions of arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,7 @@
 """The scalar functions: a row each, with arity, element types, result type and NumPy meaning.
 
 Index notation, the loop language and all back ends share these meanings. Operands of a row have equal types (exceptions
-are noted); conversions are explicit, by `cast`. Integers wrap modulo 2^width.
-"""
+are noted); conversions are explicit, by `cast`. Integers wrap modulo 2^width."""
 
 import math
 from collections.abc import Callable

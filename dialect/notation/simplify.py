@@ -3,8 +3,7 @@
     (i + 511) mod 512  =>  i - 1          where 1 <= i < 512
     b * (x // b) + x mod b  =>  x
 
-Index arithmetic is that of indices and sizes alone: it does not wrap, as arithmetic on data does.
-"""
+Index arithmetic is that of indices and sizes alone: it does not wrap, as arithmetic on data does."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Ufuncs of arithmetic whose meaning for integers, zeros and signs is NumPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ir.types import F32, F64, I32, I64, UI8, UI64

@@ -2,8 +2,7 @@
 
 A float that is NaN or too large for an integer becomes the least i32 (for types of up to 32 bits but ui32, of which the
 low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's vector loops give other values for ui32 than
-its scalar loops; these are the scalar ones.
-"""
+its scalar loops; these are the scalar ones."""
 
 from ..ir.types import BF16, F32, F64, I1, I32, I64, UI32, UI64, ElementType
 from ..notation.expressions import Expr, cast, constant, select

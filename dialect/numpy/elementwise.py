@@ -1,7 +1,5 @@
 """`numpy.elementwise`: a universal function of NumPy on tensors, with NumPy's broadcasting and promotion."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -24,8 +22,7 @@ class Elementwise(Broadcasting[T]):
 
     Operands of lower rank are completed on the left, and repeated along the dimensions that their type says are 1.
     `astype` converts to the element type `dtype` as ndarray.astype does; `in_range` does so with integers that must fit.
-    Integers wrap modulo 2^width, and division by an integer zero gives 0. Floats are rounded once.
-    """
+    Integers wrap modulo 2^width, and division by an integer zero gives 0. Floats are rounded once."""
 
     ufunc: str
     dtype: ElementType | None = None
@@ -43,12 +40,12 @@ class Elementwise(Broadcasting[T]):
     def op(self: Any) -> Ufunc:
         return UFUNCS[self.ufunc] if self.dtype is None else TO_ELEMENT[self.ufunc](self.dtype)
 
-    def infer(self: Elementwise[TensorType]) -> TensorType:
+    def infer(self: "Elementwise[TensorType]") -> TensorType:
         types = self.op.loop(tuple(x.element for x in self.xs))
         assert types is not None
         return TensorType(self.shape(), types[-1])
 
-    def reference(self: Elementwise[np.ndarray]) -> np.ndarray:
+    def reference(self: "Elementwise[np.ndarray]") -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
         types = self.op.loop(elements)
         assert types is not None

@@ -1,7 +1,5 @@
 """Ufuncs that compute what a scalar operation of Theano computes, once operands have the loop's element type."""
 
-from __future__ import annotations
-
 from ..notation.expressions import Expr
 from ..theano.scalar_op import SCALAR_OPS
 from .ufunc_table import Formula, row

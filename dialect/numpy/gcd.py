@@ -1,7 +1,5 @@
 """`numpy.gcd`: the greatest common divisor, by Euclid's algorithm."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -27,10 +25,10 @@ class Gcd(Operator[T]):
     )  # fmt: skip
     example = "%z = %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32"
 
-    def reference(self: Gcd[np.ndarray]) -> np.ndarray:
+    def reference(self: "Gcd[np.ndarray]") -> np.ndarray:
         return np.asarray(np.gcd(self.x, self.y))
 
-    def nest(self: Gcd[Tensor], *results: Tensor) -> Block:
+    def nest(self: "Gcd[Tensor]", *results: Tensor) -> Block:
         (z,) = results
         at = axes(z.shape)
         unsigned = ELEMENT_TYPES[f"ui{z.element.bits}"]

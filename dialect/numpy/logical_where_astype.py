@@ -1,7 +1,5 @@
 """Functions that choose, test and convert elements: logical ufuncs, maxima that ignore NaN, `where` and `astype`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

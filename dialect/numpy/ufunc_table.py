@@ -1,7 +1,5 @@
 """A universal function of NumPy, as a row of one table: its NumPy function, the formula of an element and a derivative."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,6 @@
 """Build programs operation by operation, in graph passes and derivative rules.
 
-A `Builder` records operations over typed values; a `Node` is one of its values with Theano's elemwise arithmetic.
-"""
+A `Builder` records operations over typed values; a `Node` is one of its values with Theano's elemwise arithmetic."""
 
 from __future__ import annotations
 

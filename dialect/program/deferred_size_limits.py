@@ -1,7 +1,6 @@
 """Checks deferred to call time, since sizes were unknown at compile time: usually only that no array is too large.
 
-A call then needs nothing else of the program: result types follow from sizes. `find_deferred_checks` computes them.
-"""
+A call then needs nothing else of the program: result types follow from sizes. `find_deferred_checks` computes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

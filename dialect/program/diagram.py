@@ -1,9 +1,6 @@
 """Draw a program as SVG, and show it in a notebook.
 
-A box shows its operation's full text on hover. Constants are named in the boxes that use them.
-"""
-
-from __future__ import annotations
+A box shows its operation's full text on hover. Constants are named in the boxes that use them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +29,7 @@ class Shown(Box):
     kind: str = "operation"
     whole: str = ""
 
-    def sized(self) -> Shown:
+    def sized(self) -> "Shown":
         self.width = max((len(line) for line in self.lines), default=0) * LETTER + 2 * PAD
         self.height = len(self.lines) * LINE + 2 * PAD - 4
         return self

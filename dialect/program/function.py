@@ -1,7 +1,5 @@
 """Functions: operations over SSA values, built by the parser or in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -60,10 +58,9 @@ class Literal(Value):
 class Operation:
     """An operator applied to values. `declared` are the result types in the text, `declared_operands` those of operands.
 
-    `spans` maps "op", attribute names and operand names (as `Operator.operands` names them) to source locations.
-    """
+    `spans` maps "op", attribute names and operand names (as `Operator.operands` names them) to source locations."""
 
-    operator: Operator[Value]
+    operator: "Operator[Value]"
     results: tuple[Value, ...]
     span: Span = NOWHERE
     declared: tuple[Type, ...] | None = None

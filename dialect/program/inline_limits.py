@@ -1,7 +1,6 @@
 """Limits on inlining: call depth and operation count.
 
-Compiling expands calls, so a short program can amount to billions of operations; the limits make it an error.
-"""
+Compiling expands calls, so a short program can amount to billions of operations; the limits make it an error."""
 
 from collections.abc import Sequence
 

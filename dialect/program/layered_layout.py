@@ -1,10 +1,7 @@
 """Lay out the boxes of a directed acyclic graph in layers, with few edge crossings (Sugiyama's method).
 
 Sizes in, positions out, independent of the boxes' contents. An edge over several layers has a point in each, and so is
-routed around boxes.
-"""
-
-from __future__ import annotations
+routed around boxes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +22,8 @@ class Box:
     x: float = 0.0
     y: float = 0.0
     layer: int = 0
-    above: list[Box] = field(default_factory=list)
-    below: list[Box] = field(default_factory=list)
+    above: "list[Box]" = field(default_factory=list)
+    below: "list[Box]" = field(default_factory=list)
 
     @property
     def right(self) -> float:
@@ -40,8 +37,7 @@ Route = list[tuple[float, float]]
 def place(boxes: Sequence[Box], edges: Iterable[tuple[Box, Box]]) -> tuple[float, float, list[Route]]:
     """Set every box's position; returns the total width and height, and the route of each edge from top to bottom.
 
-    Boxes are in topological order.
-    """
+    Boxes are in topological order."""
     edges = list(edges)
     for a, b in edges:
         a.below.append(b)

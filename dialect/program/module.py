@@ -1,7 +1,5 @@
 """Modules: the functions of a program by name, and their text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +15,7 @@ class Module:
     filename: str = "<built>"
     files: Mapping[str, str | None] = field(default_factory=dict)
 
-    def with_functions(self, functions: dict[str, Function]) -> Module:
+    def with_functions(self, functions: dict[str, Function]) -> "Module":
         return replace(self, functions=functions)
 
     def __str__(self) -> str:

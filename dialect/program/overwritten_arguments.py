@@ -3,8 +3,7 @@
     func @f(%x {inplace}) { %v = dimshuffle %x; %d = add %v in place; return %d }
       =>  ...; %x_after = dimshuffle %d; return %d, %x_after
 
-The caller copies such a result into the argument's array and does not show it.
-"""
+The caller copies such a result into the argument's array and does not show it."""
 
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Print programs: in the language's short form, which parses back to the same program, or in MLIR's generic form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -25,11 +23,10 @@ WIDTH = 100  # columns beyond which a function's head has one argument per line
 Notes = Mapping[Operation, str]
 
 
-def print_module(module: Module, generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
+def print_module(module: "Module", generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
     """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered dialects read.
 
-    `notes` of operations are comments after them, in the short form.
-    """
+    `notes` of operations are comments after them, in the short form."""
     functions = [print_function(f, generic, notes) for f in module.functions.values()]
     if not generic:
         return "\n".join(functions)

@@ -1,10 +1,7 @@
 """Verify programs: infer result types and check every constraint, operation by operation.
 
 `verify` returns the module with typed values, or raises with every mistake. `instantiate` does the same for one
-function and the types of actual arguments, which decides the constraints that were undecided for unknown sizes.
-"""
-
-from __future__ import annotations
+function and the types of actual arguments, which decides the constraints that were undecided for unknown sizes."""
 
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +32,7 @@ class Scope:
     """The verification of one function: its module, and the types and mistakes found so far.
 
     `known` caches the results of functions by argument types; `cycles` are the operations that make a function call
-    itself; `depth` counts the calls around this function.
-    """
+    itself; `depth` counts the calls around this function."""
 
     module: Module
     types: Values

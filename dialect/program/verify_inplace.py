@@ -1,10 +1,7 @@
 """Verify in-place operations: the overwritten argument permits it, and all other uses of it, or of a view of it, can come first.
 
 Operations need not run in the order of the text: one that reads a value may stand after the one that destroys it, unless it
-needs the result of that.
-"""
-
-from __future__ import annotations
+needs the result of that."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,6 @@
 """Sums of products of quantised numbers less their zero points: convolutions, dense layers and products of matrices.
 
-Each gives accumulators; `quant.requantize` makes quantised numbers of these.
-"""
+Each gives accumulators; `quant.requantize` makes quantised numbers of these."""
 
 from __future__ import annotations
 
@@ -202,8 +201,7 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
     pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
     V[ki, kj, c, m] = W[ki, kj, c, m] - w_zero_point[c * M + m]
 
-    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)
-    """
+    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)"""
 
     dilation: tuple[int, int] = (1, 1)  # DH, DW
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
@@ -316,8 +314,7 @@ class Dense(Weighted[T]):
 class BatchMatmul(Contraction[T]):
     """Y[..., m, n] = Σ_k (A[..., m, k] - a_zero_point[m]) * (B[..., k, n] - b_zero_point[n]), modulo 2 to the accumulator's width
 
-    The batches of A and B are equal, or B has none.   (TOSA MATMUL; ONNX MatMulInteger)
-    """
+    The batches of A and B are equal, or B has none.   (TOSA MATMUL; ONNX MatMulInteger)"""
 
     a: T  # (..., M, K)
     b: T  # (..., K, N) or (K, N)

@@ -76,8 +76,7 @@ class Add(Binary[T]):
     a = round((X[d...] - zero_points[0]) * 2^left_shift, m1, s1),  b = round((Z[d...] - zero_points[1]) * 2^left_shift, m2, s2)
 
     (m1, m2, m3) = multipliers, (s1, s2, s3) = shifts, and round as quant.requantize defines it; operands are repeated along axes of
-    size 1. With a negative m2 it is a difference.   (LiteRT's reference kernels of ADD and SUB)
-    """
+    size 1. With a negative m2 it is a difference.   (LiteRT's reference kernels of ADD and SUB)"""
 
     multipliers: tuple[int, ...]
     shifts: tuple[int, ...]
@@ -117,8 +116,7 @@ class Mul(Binary[T]):
     """Y[d...] = clamp(round((X[d...] - zero_points[0]) * (Z[d...] - zero_points[1]), multiplier, shift) + zero_points[2], min, max)
 
     of i32 modulo 2^32, with round as quant.requantize defines it; operands are repeated along axes of size 1.   (LiteRT's
-    reference kernel of MUL)
-    """
+    reference kernel of MUL)"""
 
     multiplier: int
     shift: int
@@ -159,8 +157,7 @@ class Table(QuantOperator[T]):
 
       TABLE[k] * 128 + (TABLE[k + 1] - TABLE[k]) * (v mod 128),  v = X[d...] + 2^15,  k = v ÷ 128
 
-    in i32: 128 times the function's value.   (TOSA TABLE; LiteRT's look-up tables)
-    """
+    in i32: 128 times the function's value.   (TOSA TABLE; LiteRT's look-up tables)"""
 
     x: T
     table: T  # (2^bits,), with interpolate (513,)

@@ -92,8 +92,7 @@ class AvgPool2d(Pooling[T]):
     `half_away` divides by count and rounds halves away from zero (LiteRT's AVERAGE_POOL_2D); `tosa` multiplies by
     reciprocal_scale(count) and rounds as `quant.requantize` by `single` (TOSA AVG_POOL2D):
 
-      m = ⌊(2^30 + 1) * 2^k / count⌋, s = 30 + k, k being the least number with count <= 2^k
-    """
+      m = ⌊(2^30 + 1) * 2^k / count⌋, s = 30 + k, k being the least number with count <= 2^k"""
 
     rounding: str = "half_away"
     input_zero_point: int = 0
@@ -141,8 +140,7 @@ class AvgPool2d(Pooling[T]):
 class MaxPool2d(Pooling[T]):
     """Y[n, p, q, c] = clamp(max{X[n, h, w, c]}, min, max)
 
-    over the elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW).
-    """
+    over the elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW)."""
 
     min: int | None = None
     max: int | None = None
@@ -192,8 +190,7 @@ class Resize2d(QuantOperator[T]):
       nearest   X[n, h1 if 2 * dh >= YN else h0, w1 if 2 * dw >= XN else w0, c]
       bilinear  Σ X[n, h, w, c] * (YN - dh for h0, dh for h1) * (XN - dw for w0, dw for w1), of i64 if x has 16 bits, else i32
 
-    There are ((H - 1) * YN - OY + BY) / YD + 1 rows, columns likewise.
-    """
+    There are ((H - 1) * YN - OY + BY) / YD + 1 rows, columns likewise."""
 
     x: T  # (N, H, W, C)
     scale: tuple[int, int, int, int]  # YN, YD, XN, XD

@@ -1,7 +1,5 @@
 """Common parts of the dialect's operators: element types, and parameters of a whole tensor or along an axis of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -24,8 +24,7 @@ class Requantize(QuantOperator[T]):
       tflite_double  h / 2^max(s - 31, 0), halves away from zero; h = min(⌊(x * 2^max(31 - s, 0) * m + 2^30) / 2^31⌋, 2^31 - 1)
                      (gemmlowp; LiteRT's MultiplyByQuantizedMultiplier, whose shift is 31 - s)
       half_even_f32  rint(f32(x) * m), a float product rounded once; saturated to i32, NaN is 0   (onnxruntime)
-      shift_half_up  ⌊x * m / 2^s + 1 / 2⌋, x * m modulo 2 to the width of the accumulator, s modulo that width
-    """
+      shift_half_up  ⌊x * m / 2^s + 1 / 2⌋, x * m modulo 2 to the width of the accumulator, s modulo that width"""
 
     x: T
     multiplier: T  # () or (dim(x, axis),), i32; f32 for half_even_f32

@@ -3,8 +3,7 @@
 The scale of every integer rounding is multiplier / 2^shift, with shift taken modulo 64. `single` and `tosa_double` are
 apply_scale_32 of the TOSA specification without and with double_round; `tflite_double` is MultiplyByQuantizedMultiplier of
 LiteRT's reference kernels (gemmlowp's SaturatingRoundingDoublingHighMul and RoundingDivideByPOT), whose shift is 31 - shift
-here; `half_even_f32` is the float scale of onnxruntime.
-"""
+here; `half_even_f32` is the float scale of onnxruntime."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

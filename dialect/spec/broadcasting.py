@@ -1,8 +1,7 @@
 """NumPy's broadcasting over known and unknown sizes, with three-valued predicates on sizes.
 
 A predicate on unknown sizes is decided if every call gives the same answer; otherwise `Undecided` is raised, and the
-predicate is evaluated again when the sizes are known.
-"""
+predicate is evaluated again when the sizes are known."""
 
 from collections.abc import Callable, Iterable
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Guard operators of other packages: whatever is wrong with one is reported with its name, its file and the line."""
 
-from __future__ import annotations
-
 import inspect
 import traceback
 from collections.abc import Callable

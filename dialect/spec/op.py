@@ -2,8 +2,7 @@
 
 Everything that applies to all operators (parse, print, verify, lower, document) is generic over this form. An operator
 is a frozen dataclass, generic in the representation of a tensor: a Value in a program, a type for the verifier, a
-Tensor of index notation for the lowering, an array for the reference.
-"""
+Tensor of index notation for the lowering, an array for the reference."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class C:
 
     The text is also the message: `rank(x)`, `shape(x)`, `dim(x, 1)`, `element(x)`, attribute names and the operator's
     `symbols` in it are reported with their actual values. `at` names the field that the caret marks, `words` are what a
-    misspelt one may mean, and `help` says what to write instead. Later constraints may assume earlier ones.
-    """
+    misspelt one may mean, and `help` says what to write instead. Later constraints may assume earlier ones."""
 
     number: int
     text: str
@@ -139,8 +137,7 @@ class Operator(Generic[T]):
     def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
         """An existing value that equals the result, or a simpler operator for it; None if there is neither.
 
-        `definition` maps an operand to the operator that made it. The identity is exact for every value of the type.
-        """
+        `definition` maps an operand to the operator that made it. The identity is exact for every value of the type."""
         return None
 
     @classmethod
@@ -257,8 +254,7 @@ def _restored(name: str) -> Any:
 def example_program(operator: type[Operator[Any]], operands: str, types: str, result: str = "") -> str:
     """An example of one operation as a program. Types are those of tensors, without `tensor<>`, or other types in full.
 
-    `operands` has the attributes too, and names the results if they are not called what `Operator.results` says.
-    """
+    `operands` has the attributes too, and names the results if they are not called what `Operator.results` says."""
 
     def full(type: str) -> str:
         return type if type.startswith(("!", "(")) else f"tensor<{type}>"

@@ -1,7 +1,5 @@
 """Scalar operations that every IEEE machine computes alike: sums, products, quotients, powers, signs and rounding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Bessel functions of Theano, in f64: j0, j1, i0 and i1, and the rows of these and of those of any order."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

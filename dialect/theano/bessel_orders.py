@@ -1,9 +1,6 @@
 """The Bessel functions jv and iv of any order.
 
-The power series where its terms decrease; asymptotic expansions far from 0; integrals between.
-"""
-
-from __future__ import annotations
+The power series where its terms decrease; asymptotic expansions far from 0; integrals between."""
 
 import math
 from typing import Any
@@ -49,8 +46,7 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     The way goes along t = u + iθ, u = u0 + kθ, where little cancels and little oscillates, and along θ = π beyond:
     (1/π) ∫ exp(x sinh u cos θ - vu) (cos ψ + k sin ψ) dθ - (sin vπ / π) ∫ exp(-x sinh u - vu) du, ψ = x cosh u sin θ - vθ.
     Saddles are at ±iβ where |v| < x, at ±α where v > x, and at ±α ± πi where v < -x: there the way goes from -α + πi inwards.
-    Any u0 and k give the same, so that α and β need not be exact.
-    """
+    Any u0 and k give the same, so that α and β need not be exact."""
     z = v / x
     waves, grows = apply("abs", v) < x, v <= -x
     root = apply("sqrt", apply("abs", (1.0 - z) * (1.0 + z)))

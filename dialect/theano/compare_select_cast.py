@@ -1,7 +1,5 @@
 """Scalar operations that choose, compare, take bits and parts, and convert."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,6 @@
 """Complex arithmetic on pairs of real expressions: quotient, magnitude, angle and order.
 
-Sums and products are those of index notation.
-"""
+Sums and products are those of index notation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Common parts of the dialect's operators: dimensions declared to be 1, and axes to reduce."""
 
-from __future__ import annotations
-
 from ..ir.sizes import Dim, Given, Shape, Undecided, same_size
 from ..notation.expressions import ZERO, Expr, Index
 from ..spec.broadcasting import aligned, all_of

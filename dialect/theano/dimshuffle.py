@@ -16,8 +16,7 @@ from .dimensions import is_broadcastable
 class Dimshuffle(Operator[T]):
     """Y[d...] = X[e...], where e_j = d_i for new_order[i] = j; "x" inserts a dimension of size 1.   (DimShuffle)
 
-    A dimension that is not in new_order is dropped, which its type has to say is 1. An index map: nothing is copied.
-    """
+    A dimension that is not in new_order is dropped, which its type has to say is 1. An index map: nothing is copied."""
 
     x: T
     new_order: tuple[int | Literal["x"], ...]

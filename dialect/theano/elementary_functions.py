@@ -1,7 +1,5 @@
 """Theano's elementary functions: on floats and complex numbers directly, on integers as floats."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -51,8 +51,7 @@ class Elemwise(Broadcasting[T]):
 
     Operands of lower rank are completed on the left. An operand is repeated along the dimensions that its type says are 1;
     a size that is not known does not stretch, even if it turns out to be 1. `inplace_pattern = {0 = n}` lets the result
-    take the storage of operand n. `cast` takes the element type `dtype`.
-    """
+    take the storage of operand n. `cast` takes the element type `dtype`."""
 
     scalar_op: str
     inplace_pattern: dict[int, int] | None = None

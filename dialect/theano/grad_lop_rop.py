@@ -1,7 +1,5 @@
 """Derivatives of functions: `theano.l_op`, `theano.r_op` and `theano.grad`, which a pass expands into ordinary operations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -63,7 +61,7 @@ class Derivative(Calling[T]):
     def by(self: Any) -> tuple[Any, ...]:
         return tuple(self.signature[0][n] for n in self.positions())
 
-    def infer(self: Derivative[Any]) -> tuple[Type, ...]:
+    def infer(self: "Derivative[Any]") -> tuple[Type, ...]:
         return tuple(tangent_type(t) for t in self.by())
 
 
@@ -85,8 +83,7 @@ class LOp(Derivative[T]):
     """The cotangents of arguments of callee, from those of its results, which stand after the arguments: v ↦ v J.   (L_op)
 
     Cotangents of integers are f64; one that no result depends on gets zeros. The cotangent of a complex x + i y is
-    dL/dx + i dL/dy.
-    """
+    dL/dx + i dL/dy."""
 
     name = "theano.l_op"
 
@@ -104,7 +101,7 @@ class ROp(Derivative[T]):
     def seeded(self: Any) -> tuple[Any, ...]:
         return self.by()
 
-    def infer(self: ROp[Any]) -> tuple[Type, ...]:
+    def infer(self: "ROp[Any]") -> tuple[Type, ...]:
         return tuple(tangent_type(t) for t in self.signature[1])
 
 

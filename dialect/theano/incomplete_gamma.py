@@ -1,7 +1,5 @@
 """The incomplete gamma functions of Theano, in f64: gammainc, gammaincc, gammal, gammau and chi2sf."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`theano.product_of_others`: the derivative of a product, correct for zero factors, also in derivatives of it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -19,8 +17,7 @@ from .dimensions import are_distinct, axes_exist, reduced
 class ProductOfOthers(Operator[T]):
     """Y[d...] = Π X[e...] over all e that differ from d, but only in `axis`.   (the derivative of Prod)
 
-    The product of the factors before X[d...], by that of those behind it, folded from the last one; a zero is 0.0.
-    """
+    The product of the factors before X[d...], by that of those behind it, folded from the last one; a zero is 0.0."""
 
     x: T
     axis: tuple[int, ...] | None = None
@@ -33,7 +30,7 @@ class ProductOfOthers(Operator[T]):
     symbols = {"N": lambda o: o.x.rank}
     example = "%x {axis = [1]}", "%x: 2x3xf64", "2x3xf64"
 
-    def reference(self: ProductOfOthers[np.ndarray]) -> np.ndarray:
+    def reference(self: "ProductOfOthers[np.ndarray]") -> np.ndarray:
         over = reduced(self.axis, self.x.ndim)
         kept = tuple(j for j in range(self.x.ndim) if j not in over)
         order = (*over, *kept)
@@ -42,7 +39,7 @@ class ProductOfOthers(Operator[T]):
         y = _before(rows) * _before(rows[::-1])[::-1] + rows.dtype.type(0)
         return y.reshape(factors.shape).transpose(np.argsort(order)).copy()
 
-    def nest(self: ProductOfOthers[Tensor], *results: Tensor) -> Block:
+    def nest(self: "ProductOfOthers[Tensor]", *results: Tensor) -> Block:
         (y,), over = results, reduced(self.axis, self.x.rank)
         d = axes(y.shape)
         if not over:  # each factor is a group of its own

@@ -39,8 +39,7 @@ class ScalarOp:
 
     `numpy` takes arrays and `formula` expressions, both of the rule's working types. `on_complex` is the formula over complex
     numbers: "same" where the formula serves them too, None where the operation does not take them. `reduction` is the scalar
-    function of a reduction by this operation.
-    """
+    function of a reduction by this operation."""
 
     name: str
     arity: int | None

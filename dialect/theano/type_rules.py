@@ -30,8 +30,7 @@ def part(element: ElementType) -> ElementType:
 class Rule:
     """`result` of the operands' types, where `takes` holds of them; `wanted` is that in words.
 
-    `working` are the types that operands are converted to before anything is computed: the result's, unless stated.
-    """
+    `working` are the types that operands are converted to before anything is computed: the result's, unless stated."""
 
     wanted: str
     result: Callable[..., ElementType]

@@ -25,8 +25,7 @@ def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
 class TypedReduction(Reduction[T]):
     """The family of reductions in `acc_dtype` whose result is of `dtype`.
 
-    By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16 and bf16).
-    """
+    By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16 and bf16)."""
 
     dtype: ElementType | None = None
     acc_dtype: ElementType | None = None
@@ -67,8 +66,7 @@ class CareduceDtype(TypedReduction[T]):
 class Prod(TypedReduction[T]):
     """The product of the elements; of none, 1.   (Prod)
 
-    `no_zeros_in_input` says that no element is 0, which makes the derivative simpler.
-    """
+    `no_zeros_in_input` says that no element is 0, which makes the derivative simpler."""
 
     no_zeros_in_input: bool = False
 

@@ -5,8 +5,7 @@
 A wrapper around the entry of `jit.llvm` builds its table of pointers, allocates memory for intermediate arrays, or takes it
 from the caller where there is no operating system, and checks declared ranges. Parallel loops run on the caller's thread.
 Unknown sizes are bound here. Characters that C does not allow in names are replaced, so no text of a program reaches a
-header unchecked.
-"""
+header unchecked."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -61,8 +60,7 @@ def build(
     """The functions of a verified module, each as `prefix_name`, with these values of named sizes. Several processors make as many
     versions of it, and another object file that chooses among them when it is loaded.
 
-    TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
-    """
+    TargetError where one cannot be called from C, VerifyError where it cannot have these sizes."""
     functions = [settled(module, find(module, name), sizes) for name in entries]
     for function in functions:
         _callable(module, function)

@@ -2,8 +2,7 @@
 
 Each version is compiled for one processor under symbols of its own. An object file beside them defines the symbols that are
 called: they branch by a number, of the last version whose features are there, which a constructor finds when the library is
-loaded. The first version is what every machine must have.
-"""
+loaded. The first version is what every machine must have."""
 
 import platform
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,7 @@
 
 An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The folder is
 `CVM_CACHE_DIR`, else `cvm` in the user's cache folder; an empty `CVM_CACHE_DIR` disables the cache. Entries are written
-to a temporary file and renamed, so concurrent processes see whole entries or none. An unusable cache is no error.
-"""
+to a temporary file and renamed, so concurrent processes see whole entries or none. An unusable cache is no error."""
 
 import hashlib
 import os

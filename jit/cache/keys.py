@@ -1,8 +1,7 @@
 """Cache keys of compiled functions.
 
 A key of machine code depends on the compiler, LLVM, the processor and the program. A key of a program's text, before
-parsing, leads to the former.
-"""
+parsing, leads to the former."""
 
 import hashlib
 import os

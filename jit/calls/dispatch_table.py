@@ -1,8 +1,6 @@
 """Tables that the direct entry point reads: for a program, its types and the entries of known sizes; for a called
 object, its dispatch entries."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +139,7 @@ class DispatchEntry:
         }  # fmt: skip
         self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
 
-    def follow(self, following: DispatchEntry) -> None:
+    def follow(self, following: "DispatchEntry") -> None:
         """Append a dispatch chain, which must not contain this entry."""
         self.following = following
         self.words[WAY.index("next")] = ctypes.addressof(following.words)

@@ -9,8 +9,6 @@ CPython's and NumPy's object layouts; `usable` looks whether they are as expecte
 all calls. Objects are called by CPython's vectorcall protocol, without a tuple of arguments or a dictionary of keywords.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from functools import lru_cache
@@ -71,7 +69,7 @@ def addresses() -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def _code() -> tuple[Library, int]:
+def _code() -> "tuple[Library, int]":
     """The code that serves all programs, and where it is."""
     from ..llvm.native_code import Library, Source  # and with it LLVM, which other targets do without
     from .vectorcall_ir import call_source
@@ -126,7 +124,7 @@ def direct(kind: type[Kind]) -> type[Kind]:
     return made
 
 
-def take(called: object, way: int) -> Library:
+def take(called: object, way: int) -> "Library":
     """Lets calls of an object of a direct class go by the way that lies there; gives what has to be kept with the object."""
     library, code = _code()
     (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)[:] = code, way

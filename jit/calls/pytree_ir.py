@@ -1,8 +1,7 @@
 """Arguments in tuples, lists and dictionaries, taken apart by machine code that follows a form.
 
 A form is a list of words, FORM_WORDS of a structure written one after the other: what a part is, and what belongs to it, then
-its parts. Whatever is not exactly of the form is left to others.
-"""
+its parts. Whatever is not exactly of the form is left to others."""
 
 from typing import Any
 

@@ -7,8 +7,7 @@ argument and result, then the constants' addresses. An argument's sizes are numb
 ones among the sizes of a call. What follows from those is told by an entry: the sizes it is for, whether to let other threads
 run, then the shape and the number of bytes of each array. Where all sizes are known there is one entry; else it is looked for
 among the slots, of which at least half are empty. What does not fit a way is left to the next one, and at last to the slow entry, which says what is wrong, or
-makes an entry for sizes that are new.
-"""
+makes an entry for sizes that are new."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Names, lines and index arithmetic of CUDA C.
 
-Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long long`.
-"""
+Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long long`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,6 @@
 """CUDA graphs: launches that the driver captures and starts at once.
 
-PyCUDA has neither graphs nor access to foreign streams and memory, so its driver library is called directly.
-"""
+PyCUDA has neither graphs nor access to foreign streams and memory, so its driver library is called directly."""
 
 import ctypes
 import os

@@ -2,8 +2,6 @@
 
 # pyright: reportMissingImports=false
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,11 +38,11 @@ def missing() -> str:
     return "" if count else "there is no CUDA device"
 
 
-_devices: dict[bool, Device] = {}
+_devices: "dict[bool, Device]" = {}
 _lock = threading.Lock()
 
 
-def device() -> Device:
+def device() -> "Device":
     """The device of the thread's current context, else the first one, by its primary context."""
     if lacking := missing():
         raise TargetError(f"target cuda: {lacking}")

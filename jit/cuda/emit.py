@@ -2,8 +2,7 @@
 
 A kernel becomes one `__global__` function over pointers and the sizes unknown at compile time. A parallel loop runs as
 a grid-stride loop; code outside of one runs in a single thread. A failed check writes its number to `*status`. No name
-of the user's reaches the text.
-"""
+of the user's reaches the text."""
 
 import re
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Expressions of the loop language as CUDA C: values and the places of array elements.
 
-A value is exact, or a number modulo 2^width, made exact where that matters. What is used more than once gets a name.
-"""
+A value is exact, or a number modulo 2^width, made exact where that matters. What is used more than once gets a name."""
 
 from ...dialect.ir.types import F16, F64, I1, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor

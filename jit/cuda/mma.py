@@ -1,10 +1,7 @@
 """Matrix loops as instructions of tensor cores: a warp's products of 8-bit numbers in shared memory, 16 x 8 x 32 at once.
 
 Which 32 terms an instruction takes does not matter as long as both factors agree, so that a thread loads 16 bytes of a row
-at once, and two instructions use them.
-"""
-
-from __future__ import annotations
+at once, and two instructions use them."""
 
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.loops import For

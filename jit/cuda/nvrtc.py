@@ -1,7 +1,5 @@
 """CUDA C to PTX or machine code by NVRTC, NVIDIA's compiler as a library. It needs no GPU and no driver."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import importlib.util
@@ -48,7 +46,7 @@ def missing() -> str:
     return "" if available() else f"NVRTC, which compiles CUDA C, is not installed: {HOW}"
 
 
-def ptx(source: Source, _options: object = None) -> str:
+def ptx(source: "Source", _options: object = None) -> str:
     """The kernels in NVIDIA's assembly language."""
     return compile_source(source.text).decode()
 

@@ -68,8 +68,7 @@ class Row:
     """One function: its text over operands {a} {b} {c}, how tightly that binds, and in which mode it computes.
 
     Modes: "exact" takes values and gives one, "modular" takes and gives unsigned numbers modulo 2^width, "rounded" gives
-    a float that is yet to be rounded to the element's type.
-    """
+    a float that is yet to be rounded to the element's type."""
 
     text: str
     level: int = ATOM

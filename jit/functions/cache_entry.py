@@ -1,8 +1,7 @@
 """Cache entries of compiled functions, which make lowering and optimization unnecessary.
 
 An entry is a header in JSON, machine code and the constants in the kernels' layout. `source_cache` maps a program's
-text to an entry.
-"""
+text to an entry."""
 
 import json
 from dataclasses import dataclass

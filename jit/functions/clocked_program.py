@@ -1,7 +1,5 @@
 """A compiled clocked program: holds state, advances it by ticks of native code, and accesses it by name."""
 
-from __future__ import annotations
-
 import os
 import threading
 import warnings
@@ -110,13 +108,12 @@ class CompiledGraph:
         self,
         ticks: int,
         sensors: Mapping[str, Sensor] | None = None,
-        on_tick: Callable[[CompiledGraph, int], Any] | None = None,
+        on_tick: "Callable[[CompiledGraph, int], Any] | None" = None,
     ) -> int:
         """Moves on by ticks, feeding sensors: what a sensor gives for a tick is what that tick computes with.
 
         A sensor is an iterable of arrays, or a function of the time; None, or the iterable's end, leaves it as it is.
-        `on_tick(graph, time)` is called after every tick.
-        """
+        `on_tick(graph, time)` is called after every tick."""
         ticks = _ticks(ticks)
         if not isinstance(sensors, (Mapping, NoneType)):
             raise CallError(f"sensors are a dict of names and what feeds them, got {type(sensors).__name__}")
@@ -258,7 +255,7 @@ class CompiledGraph:
             return target.stages[stage](target.emit_steps(self.step_plan), self.options)
         return self.function(self.clockwork.advance).lower(stage)
 
-    def cost(self, by: str = "kernel") -> Cost:
+    def cost(self, by: str = "kernel") -> "Cost":
         """Operations and bytes of a tick, counted exactly: of each kernel, or of each operation by its formula."""
         from ...lowering.analysis.count_operations import cost
 

@@ -2,8 +2,7 @@
 
 LLVM releases Python's lock. A unit has enough lines that the fixed cost of a module does not matter; the division into
 units depends on the kernels alone. The lowering thread compiles, too, when it is done. With one thread for parallel
-loops there is one unit and no other thread.
-"""
+loops there is one unit and no other thread."""
 
 from __future__ import annotations
 

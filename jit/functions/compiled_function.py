@@ -1,7 +1,6 @@
 """A compiled function: checks its arguments, runs on its target, and shows every stage of its lowering.
 
-What makes code is loaded where it is asked for: a function whose code was kept does without.
-"""
+What makes code is loaded where it is asked for: a function whose code was kept does without."""
 
 from __future__ import annotations
 
@@ -165,8 +164,7 @@ class CompiledFunction:
     def batch(self, *arguments: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.
 
-        An argument that is not a list is the same for every sample.
-        """
+        An argument that is not a list is the same for every sample."""
         return [self(*sample) for sample in samples_of(arguments)]
 
     def _in_storage(self, args: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -245,8 +243,7 @@ class CompiledFunction:
     def cost(self, by: str = "kernel", **sizes: int) -> Cost:
         """Operations and bytes of a call, counted exactly: of each kernel, or of each operation by its formula.
 
-        `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given counts as 1.
-        """
+        `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given counts as 1."""
         from ...lowering.analysis.count_operations import cost
         from ...lowering.operation_costs import operation_costs
 

@@ -1,7 +1,6 @@
 """A function on a GPU: device arrays are used without copies, host arrays are copied; constants stay on the device.
 
-Repeated sequences of launches over the same arrays are captured as a CUDA graph.
-"""
+Repeated sequences of launches over the same arrays are captured as a CUDA graph."""
 
 from __future__ import annotations
 

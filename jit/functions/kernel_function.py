@@ -1,7 +1,6 @@
 """Kernels that were given as text, as native code: arrays in by their names, arrays out.
 
-The kernels run as they are, in their order; LLVM optimizes each. To schedule them first is the caller's affair.
-"""
+The kernels run as they are, in their order; LLVM optimizes each. To schedule them first is the caller's affair."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The reference: each operation's formal definition, evaluated in NumPy in program order, without optimization."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The call signature of a compiled function, and its JSON form in the cache."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -158,8 +158,7 @@ def _loop(tick: StepPlan, name: str, entry: str) -> str:
     """A loop that calls an entry: what takes turns swaps its two buffers each time.
 
     The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before
-    the loop, so that state without turns may stay in registers.
-    """
+    the loop, so that state without turns may stay in registers."""
     plan = tick.plan
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}

@@ -2,8 +2,7 @@
 
 It is kept apart from values: an address is computed once, at lane 0, from i64 that do not overflow. What an access adds to an
 array's pointer is a sum. Each part of it is added at the beginning of the outermost loop that knows it, so that inner loops
-find it done, and the constant comes last, so that neighbouring accesses share all but that.
-"""
+find it done, and the constant comes last, so that neighbouring accesses share all but that."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

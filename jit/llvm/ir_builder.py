@@ -1,8 +1,7 @@
 """LLVM IR as values: types, constants, instructions in basic blocks, and the builder that appends them (LLVM's IRBuilder).
 
 Instructions are immutable and compare by content, so a dictionary of instructions numbers equal values. Text is printed
-once, when a function is whole.
-"""
+once, when a function is whole."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
     for b { for l in 0..16 vector 16 { sums[l] = sums[l] + x[b * 16 + l] } }
 
 of arrays that no cache holds, or whose size nobody knows. Of several turns at once LLVM would read the third line before the
-second; processors foresee lines that follow each other.
-"""
+second; processors foresee lines that follow each other."""
 
 from ...dialect.ir.sizes import product
 from ...dialect.notation.expressions import Read

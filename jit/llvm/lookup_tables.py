@@ -1,7 +1,6 @@
 """Rows of numbers that emitted IR looks up, one for each lane: tables in the object file, and the functions that read them.
 
-Rows are loaded whole and turned in registers, so that functions of one index share all of that.
-"""
+Rows are loaded whole and turned in registers, so that functions of one index share all of that."""
 
 from collections.abc import Collection
 from functools import cache

@@ -1,7 +1,6 @@
 """Find loop-invariant values, which are computed before the loop (LLVM's LICM).
 
-for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }
-"""
+for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }"""
 
 from typing import NamedTuple
 

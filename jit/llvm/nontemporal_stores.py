@@ -7,10 +7,7 @@
 where y[a + n] and y[b - m] begin lines. Memory takes lines: part of one that streams costs more than the whole, and more
 still after another part of it was written as usual. An array begins wherever its owner has put it, which only a call
 tells: NumPy's large ones begin 16 bytes past a line. The last line, which the next row goes on with, is asked for early.
-Where nothing would be won all is written by usual stores.
-"""
-
-from __future__ import annotations
+Where nothing would be won all is written by usual stores."""
 
 from dataclasses import replace
 from math import lcm
@@ -34,7 +31,7 @@ BYPASS = "!nontemporal !0"
 class NontemporalStores:
     """The state of non-temporal stores in the current loop of a function."""
 
-    def __init__(self, kernel: KernelEmitter) -> None:
+    def __init__(self, kernel: "KernelEmitter") -> None:
         self.kernel, self.b = kernel, kernel.b
         self.aligned: dict[Tensor, ll.Value] = {}
         self.won: ll.Value | None = None  # in a loop that was shifted: whether its stores stream

@@ -1,7 +1,5 @@
 """Loops over plans to LLVM IR: a loop that calls the function of the plan with pointers to the arrays of each step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ...dialect.ir.sizes import Dim, product

@@ -8,8 +8,7 @@
   later iterations are prefetched;
 - selected rows:  for i { for j vector { y[i, j] = x[w[i], j] } }: the rows of later iterations are prefetched;
 - a few numbers per iteration:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r, l] + w[s, r] * x[s, l] } } }:
-  numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page.
-"""
+  numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page."""
 
 from collections.abc import Iterator
 

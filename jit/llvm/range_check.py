@@ -2,8 +2,7 @@
 
     furthest = 0;  for i by 8 { furthest = max(furthest, x[i..] - low) };  all of furthest <= high - low
 
-Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range.
-"""
+Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range."""
 
 from collections.abc import Hashable, Mapping, Sequence
 

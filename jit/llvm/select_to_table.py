@@ -2,10 +2,7 @@
 
     select(high, select(low, 4, 3), select(low, 2, 1))  =>  parts of <1, 2, 3, 4>, looked up by what the conditions say
 
-`complete` defines the look-up by the processor's instruction, and in plain IR where it has none.
-"""
-
-from __future__ import annotations
+`complete` defines the look-up by the processor's instruction, and in plain IR where it has none."""
 
 from collections.abc import Collection
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 `complete` puts a definition in place of each declaration, by the processor's features, and in plain IR where it has none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from ...lowering.processor import DOT_PRODUCTS, DotProduct

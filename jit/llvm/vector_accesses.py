@@ -3,8 +3,6 @@
 How far apart neighbouring lanes are decides between a vector load, a scalar load, shuffled vectors, and a load per lane.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...dialect.ir.types import I1, I64
@@ -35,7 +33,7 @@ class Square(NamedTuple):
 class VectorAccesses:
     """Emits loads and stores of the lanes of a vector loop."""
 
-    def __init__(self, values: Expressions) -> None:
+    def __init__(self, values: "Expressions") -> None:
         self.values = values
         self.b, self.scope, self.addresses = values.b, values.scope, values.addresses
         self.square: Square | None = None  # what is around the current lanes

@@ -1,8 +1,7 @@
 """Shorten the GIL's switch interval while two threads compile a program.
 
 A thread that returns from a library waits for the running thread's interval to end: 5 ms by default, longer than most
-calls of LLVM take.
-"""
+calls of LLVM take."""
 
 import sys
 from functools import partial

@@ -13,8 +13,7 @@ wake threads there, though others are idle, and neither gets on. A caller that f
 itself. Results do not depend on the number of threads: pieces write places of their own.
 
 How many: `set_num_threads`, else CVM_NUM_THREADS, else the processors this process may use, one in a worker of a
-multiprocessing pool. Where there are no futexes (other systems than Linux), one.
-"""
+multiprocessing pool. Where there are no futexes (other systems than Linux), one."""
 
 import atexit
 import ctypes
@@ -323,8 +322,7 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as there are processors.
 
-    It holds from now on and in all compiled functions. Results do not depend on it.
-    """
+    It holds from now on and in all compiled functions. Results do not depend on it."""
     global _wanted
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:
         raise Error(f"the number of threads is from 1 to {MOST}, got {n!r}")

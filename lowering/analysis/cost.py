@@ -1,7 +1,5 @@
 """Cost model of passes: estimates of scalar operations, bytes and dependent operations. `count_operations` counts exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

@@ -4,10 +4,7 @@
 
 An operation is an application of a scalar function to elements; a fused product and sum are two, a dot product of four bytes is seven. Index
 arithmetic, conversions and moves are none. Guards on indices are counted by enumeration; a guard on data counts as if it
-held, and the count is then an upper bound. Each array is read and written once, as far as it is accessed.
-"""
-
-from __future__ import annotations
+held, and the count is then an upper bound. Each array is read and written once, as far as it is accessed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -35,8 +32,7 @@ class Cost:
     """The cost of a call, or of one of its operations or kernels.
 
     `functions` counts the applications of each scalar function; `workspace` are the bytes of intermediate arrays, `memory` those of
-    all arrays at once. `is_exact` is False where a guard depends on data: the operations are then an upper bound.
-    """
+    all arrays at once. `is_exact` is False where a guard depends on data: the operations are then an upper bound."""
 
     operations: int
     bytes_read: int
@@ -46,7 +42,7 @@ class Cost:
     name: str = ""
     functions: Mapping[str, int] = field(default_factory=dict[str, int])
     is_exact: bool = True
-    parts: tuple[Cost, ...] = ()
+    parts: "tuple[Cost, ...]" = ()
 
     @property
     def bytes(self) -> int:

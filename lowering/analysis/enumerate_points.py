@@ -1,7 +1,6 @@
 """Decide conditions on indices by enumeration: every window contains a point inside the input.
 
-for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7
-"""
+for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7"""
 
 from collections.abc import Iterable, Mapping
 from math import prod

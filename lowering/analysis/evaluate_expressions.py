@@ -2,10 +2,7 @@
 
     sum[%k in 0..3](%x[%i, %k])  =>  zeros + x[i, 0] + x[i, 1] + x[i, 2], i being all indices
 
-Both sides of a guarded value are computed, from elements that exist, and the right one is taken.
-"""
-
-from __future__ import annotations
+Both sides of a guarded value are computed, from elements that exist, and the right one is taken."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

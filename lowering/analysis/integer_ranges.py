@@ -7,8 +7,6 @@ Where exact arithmetic could leave an expression's type the value wraps, so its 
 of a constant that is read along plain indices keep bounds of their own. A select narrows the operands of its condition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod

@@ -1,10 +1,7 @@
 """Interval arithmetic: for each scalar function, a row from the operands' bounds to the result's.
 
 Bounds are those of unbounded integers; `integer_ranges` wraps them to the type. A bound is an int, or an array where it
-differs between elements.
-"""
-
-from __future__ import annotations
+differs between elements."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce

@@ -3,8 +3,7 @@
     x[n - i]  =>  0, -1, -2, -3      x[i // 2]  =>  0, 0, 1, 1      x[i mod 2, i // 2]  =>  0, n, 1, n + 1
 
 Quotients and remainders are known if a vector begins at a multiple of their divisor. Lanes that lie close together are
-loaded as whole vectors and shuffled.
-"""
+loaded as whole vectors and shuffled."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,7 @@ Every index and variable is bound once, before its use. Every buffer is allocate
 access is inside its tensor under the enclosing loop bounds and guards. A vector loop's extent is a multiple of its
 width, unless its vectors may begin anywhere, and no result depends on the order of its lanes. Unrolled loops have
 constant extents. Accesses are proved in bounds by linear reasoning. An access that depends on data, or on sizes that
-are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other.
-"""
+are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other."""
 
 from dataclasses import dataclass, field, replace as copy
 

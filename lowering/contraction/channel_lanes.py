@@ -13,8 +13,7 @@
 
 Depthwise convolutions, and maxima, minima and sums over windows, which have no weights. Each goes in the order of its terms, and beyond
 the edges nothing is added, as in direct convolutions, whose tiles these are. Floats are compared as integers of the same order, in which a
-NaN is beyond all numbers: one instruction in place of several.
-"""
+NaN is beyond all numbers: one instruction in place of several."""
 
 from dataclasses import dataclass, replace
 from math import prod

@@ -13,8 +13,6 @@ bits, else of two terms of 16 bits. Where a word has room for more terms than a 
 computed from it: their weights stand in other places of a word, with zeros in the rest. The loops are for the passes.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

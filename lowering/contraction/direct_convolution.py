@@ -13,8 +13,7 @@
 Each sum goes in the order of its terms, and where a window reaches beyond the edge nothing is added: a product with zero would
 be no substitute, since zero times an infinite weight is NaN. The rows of a window are bounds of a loop. Tiles at the left and
 the right edge have loops of their own, in which the columns of a window are unrolled, each for the pixels that it is inside of.
-Constant weights are packed at compile time, others by a kernel. The last blocks and tiles move back.
-"""
+Constant weights are packed at compile time, others by a kernel. The last blocks and tiles move back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,7 @@
 
 Constant weights are packed at compile time, so that a panel lies in one piece of memory, in the order in which it is read. Others are read
 where they are if columns lie side by side; if terms do, some of them are transposed at once into a buffer. Each sum goes in the order of
-its terms. The last vectors of columns move back.
-"""
+its terms. The last vectors of columns move back."""
 
 from dataclasses import dataclass
 from math import prod

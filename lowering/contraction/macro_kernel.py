@@ -2,8 +2,7 @@
 
 A panel holds all terms of some columns, a block of columns being a vector; a tile is some rows of a panel's sums. What
 the terms are, numbers or words, is the same to these loops. Where it is not known how many terms there are, panels
-go by groups, each with a buffer of its own that is as deep as it turns out to be.
-"""
+go by groups, each with a buffer of its own that is as deep as it turns out to be."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

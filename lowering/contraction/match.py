@@ -66,8 +66,7 @@ class LoweredContraction:
     """Kernels in place of one, views of tensors, and constants packed at compile time.
 
     Those that are `ready` have their schedule; loop passes run on the others. Some compute only `where` a condition holds;
-    all together compute the contraction where `exact` holds.
-    """
+    all together compute the contraction where `exact` holds."""
 
     kernels: tuple[ir.Kernel, ...]
     views: Mapping[Tensor, Tensor] = field(default_factory=dict)

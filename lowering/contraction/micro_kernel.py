@@ -3,10 +3,7 @@
     for k { for r of `rows` { for v of `vectors` { sums[r, v] = sums[r, v] + product(a[r, k], b[k, v]) } } }
 
 A step takes one word of each row, a scalar, and some vectors of words. The vectors lie along the columns of the result ("n"),
-or along its rows ("m"): then a step takes a word of each column instead. BLIS calls rows and vectors MR and NR.
-"""
-
-from __future__ import annotations
+or along its rows ("m"): then a step takes a word of each column instead. BLIS calls rows and vectors MR and NR."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +36,7 @@ class Product:
     temporaries: int = 0  # registers beside those of sums, columns and a row's word
     max_rows: int = MAX_ROWS
 
-    def shapes(self, along: str = "n") -> Iterator[MicroKernel]:
+    def shapes(self, along: str = "n") -> "Iterator[MicroKernel]":
         """The micro-kernels that registers have room for."""
         for vectors in range(1, MAX_VECTORS + 1):
             for rows in range(1, self.max_rows + 1):
@@ -47,7 +44,7 @@ class Product:
                 if rows * vectors <= room and min(rows, vectors) <= MAX_SIDE:
                     yield MicroKernel(self, rows, vectors, along)
 
-    def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> MicroKernel:
+    def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> "MicroKernel":
         """The micro-kernel of least cost, with a `fixed` number of vectors where that is given."""
         known = [n if isinstance(n, int) else None for n in (rows, blocks)]
         return _best(self, *known, along, fixed, more, processor())

@@ -3,8 +3,7 @@
     for i { acc = 0; for j { acc = acc | bits(x[i, j]) }; found[i] = acc }
 
 The bits of a number are its sign and its magnitude. The bitwise or of magnitudes is at least the largest of them, and
-less than twice that; its sign is set if any number is negative.
-"""
+less than twice that; its sign is set if any number is negative."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
 """Pack the factors of a contraction for its panels: words of the rows, and the columns as a packed input or as panels.
 
-Constants are packed at compile time; other factors by kernels that run before the tiles.
-"""
-
-from __future__ import annotations
+Constants are packed at compile time; other factors by kernels that run before the tiles."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

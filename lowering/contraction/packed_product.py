@@ -13,10 +13,7 @@
 
 Words are of two 16-bit terms, or of four bytes. Whether factors fit is known from their ranges or found by kernels that look
 at all of them first; the result does not depend on it. Blocks and tiles that would reach beyond the end move back and
-compute elements again, so that nothing is masked; guards become zeros of the panel. Constants are packed beforehand.
-"""
-
-from __future__ import annotations
+compute elements again, so that nothing is masked; guards become zeros of the panel. Constants are packed beforehand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -166,8 +163,7 @@ def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
         sums[r, q] = sums[r, q] + pairdot(addhalves(low, high), 0x10001)
 
     One factor has no sign. Words are added before they are widened as long as the factors' ranges, u * s * 2 for numbers in
-    [0, u] and [-s, s], or the very numbers of a constant say that sums fit.
-    """
+    [0, u] and [-s, s], or the very numbers of a constant say that sums fit."""
     c, sizes = problem.contraction, problem.sizes
     sides = (c.a, sizes.rows), (c.b, sizes.columns)
     rows, columns = ((interval(e, problem.ranges, problem.constants), magnitude) for e, magnitude in sides)

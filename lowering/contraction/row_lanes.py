@@ -11,8 +11,7 @@
 
 For columns that are no whole vectors, as those of 7 x 7 images, or would have to be gathered for panels. The tiles and strips are those
 of direct convolutions, and a tile is read from the packed image as it is. Threads share the rows, so that each reads its own weights,
-once. Zeros beyond the edge of the image are not multiplied: the loops over windows leave them out.
-"""
+once. Zeros beyond the edge of the image are not multiplied: the loops over windows leave them out."""
 
 import numpy as np
 

@@ -2,10 +2,7 @@
 
     sum of x * w  =  sum of (x + 128) * w  -  128 * sum of w
 
-Legal where w is constant: its sums are then, too. Adding 128 to a byte is turning its highest bit.
-"""
-
-from __future__ import annotations
+Legal where w is constant: its sums are then, too. Adding 128 to a byte is turning its highest bit."""
 
 from collections.abc import Callable
 from dataclasses import replace

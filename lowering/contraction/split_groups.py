@@ -4,10 +4,7 @@
 
 
 Legal always: arrays with an axis for such an index get two axes, with the same elements in the same order. For an unknown
-number of rows a run-time condition tests that the groups are whole.
-"""
-
-from __future__ import annotations
+number of rows a run-time condition tests that the groups are whole."""
 
 from dataclasses import dataclass, replace
 

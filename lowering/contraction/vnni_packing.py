@@ -5,10 +5,7 @@
 
 One reduction axis is taken two by two, or four by four; where its extent is no multiple, zeros go with the last. The
 rows are a matrix with a line for each row. The image has the axes of the array that the columns are read from, as far as
-they are reached, so that reading it needs no guard. Constants are packed here.
-"""
-
-from __future__ import annotations
+they are reached, so that reading it needs no guard. Constants are packed here."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

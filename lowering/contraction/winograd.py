@@ -8,8 +8,7 @@
 
 `winograd_transforms` has the algorithms, and says where they are exact. Where ranges do not tell, kernels bound the factors at run
 time, and where these are too large another strategy takes over. Constant weights are transformed here. Two channels share a word,
-and are transformed together.
-"""
+and are transformed together."""
 
 from collections.abc import Sequence
 from dataclasses import replace

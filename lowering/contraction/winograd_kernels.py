@@ -1,8 +1,6 @@
 """The kernels of a Winograd convolution: packing of the input, transformed columns, products with transformed weights,
 inverse transforms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod

@@ -16,8 +16,7 @@
         0  0 12           0  4  0 -5  0  1
 
 The second gives 24 y. Both axes of a window are turned so. Sums are modulo 2^32: what 576 y is a multiple of is divided by
-exactly, 9 by its inverse and 64 where 64 y is an i32.
-"""
+exactly, 9 by its inverse and 64 where 64 y is an i32."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ An operation with a hand-written nest stays a list of statements; constants beco
 row-major order of its operand's elements becomes a view, which shares its storage. TVM calls these compute definitions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast

@@ -5,10 +5,7 @@
 Legal for every formula; nests are not fused. Pays where no element is computed twice, or where recomputing one costs at
 most CHEAP operations. A reduction is fused only into a pointwise reader at the same indices, as its epilogue. Of two
 contractions with one reader only the larger is fused, since each needs its own loops. Formulas that remain are
-materialized, one kernel each.
-"""
-
-from __future__ import annotations
+materialized, one kernel each."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -5,8 +5,6 @@
 Calls are analysed with the ranges of their operands. Results of nests, state and float operations may hold any value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

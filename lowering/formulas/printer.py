@@ -1,8 +1,6 @@
 """Print formulas as text that parses back (`parser.formulas`): a line for each array, and one for each subexpression that is
 used twice. The values of constants are not part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from ...dialect.ir.diagnostics import Span

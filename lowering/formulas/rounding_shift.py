@@ -2,10 +2,7 @@
 
     (x >> n) + ((x >> n - 1) & 1)  =>  (x + (1 << n - 1)) >> n
 
-Legal where the range of x shows that the sum stays within its type. Pays always: two operations in place of four.
-"""
-
-from __future__ import annotations
+Legal where the range of x shows that the sum stays within its type. Pays always: two operations in place of four."""
 
 from dataclasses import replace
 

@@ -3,10 +3,7 @@
     y[i] = (x[i] + 1) * (x[i] + 1)  =>  let t = x[i] + 1; y[i] = t * t
 
 Legal for every pure expression. Formulas share subexpressions as DAGs; a pass that walks one as a tree would visit a
-shared node once per use. Index arithmetic, reads and constants are not named.
-"""
-
-from __future__ import annotations
+shared node once per use. Index arithmetic, reads and constants are not named."""
 
 from collections import Counter
 from dataclasses import replace

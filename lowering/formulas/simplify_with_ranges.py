@@ -7,8 +7,6 @@ Legal since a range holds for every value, and arithmetic that stays in 32 bits 
 the lanes of those of i32: formulas without conversions to i64, index arithmetic and what is reduced are left as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -5,8 +5,6 @@
 Legal where all accesses go by the same groups: the same elements in the same order, so parameters keep their storage.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Shape

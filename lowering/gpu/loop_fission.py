@@ -4,8 +4,7 @@
                                                                    kernel k { for j { y[j] = g(t[j]) } }
 
 Legal where a body is nothing but loops and their scratch buffers, which become parameters. A grid has to: its threads
-meet only between kernels.
-"""
+meet only between kernels."""
 
 from dataclasses import replace
 

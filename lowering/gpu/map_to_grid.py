@@ -3,8 +3,7 @@
     for i in 0..n { for j in 0..m { y[i, j] = f } }  =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
 
 Legal where iterations carry no dependence; any other nest runs in one thread. The innermost index runs fastest, so that
-neighboring threads access neighboring elements. For what no other pass has mapped.
-"""
+neighboring threads access neighboring elements. For what no other pass has mapped."""
 
 from ...dialect.ir.sizes import product
 from ...dialect.notation.expressions import Expr, Index, unflatten

@@ -16,8 +16,7 @@ as the taps of a convolution, are a loop around it. Constants are packed at comp
 layout is used as it is.
 
 A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a thread has rows lane // 4 and lane // 4
-+ 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop.
-"""
++ 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

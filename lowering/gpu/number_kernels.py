@@ -2,8 +2,7 @@
 
     kernel main.0.parts, kernel main.0, kernel main.1  =>  kernel main.0, kernel main.1, kernel main.2
 
-Kernels of a CUDA module need different names.
-"""
+Kernels of a CUDA module need different names."""
 
 from dataclasses import replace
 

@@ -18,10 +18,7 @@
 
 Legal for pure elementwise kernels. Pays if some read is contiguous along one index and the store along another: both
 then coalesce, by 16 bytes or four elements if rows are aligned, otherwise by single elements. Rows of the tile are
-padded by a pack, and elements of equal position in their packs follow each other, against bank conflicts.
-"""
-
-from __future__ import annotations
+padded by a pack, and elements of equal position in their packs follow each other, against bank conflicts."""
 
 from collections.abc import Callable
 

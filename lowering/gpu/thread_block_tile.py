@@ -2,8 +2,7 @@
 
 A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the third. A block
 computes a tile of rows and columns in steps along the reduced axis: one half of a double buffer in shared memory is
-read while the factors of the next step are loaded into registers, and from there stored to the other half.
-"""
+read while the factors of the next step are loaded into registers, and from there stored to the other half."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

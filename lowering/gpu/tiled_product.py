@@ -18,8 +18,7 @@
 
 Legal for integers in any order, and for floats since a sum's terms are added in the documented order, each by a fused
 multiply-add. Float terms beyond the end or outside a guard are skipped, by a mask in shared memory: adding zero would
-make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis.
-"""
+make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis."""
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import F32, F64, I1

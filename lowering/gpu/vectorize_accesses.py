@@ -10,10 +10,7 @@ float4 accesses).
         }
 
 Legal for straight-line code whose accesses are contiguous or uniform along its last index; rare branches may access
-other elements. The remainder of a single axis is computed by single elements.
-"""
-
-from __future__ import annotations
+other elements. The remainder of a single axis is computed by single elements."""
 
 from collections.abc import Callable
 

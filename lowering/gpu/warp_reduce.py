@@ -8,10 +8,7 @@
         }
 
 Legal after `lane_reduction`, whose order of the sum it keeps, and with it the bits: each thread of a group is one lane.
-Statements outside of the lanes are executed by every thread of the group.
-"""
-
-from __future__ import annotations
+Statements outside of the lanes are executed by every thread of the group."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
     %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a)
 
-Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand.
-"""
+Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand."""
 
 from dataclasses import replace
 

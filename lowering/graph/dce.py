@@ -1,7 +1,6 @@
 """Eliminate dead operations, on which no result depends (MLIR's dce).
 
-%a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b
-"""
+%a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

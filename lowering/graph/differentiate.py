@@ -7,8 +7,6 @@ pullbacks. Callees are expanded first, derivatives included, so derivatives of d
 `builtin.scan` is pulled back by a scan in the other direction, over the carried values that the first one then keeps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count

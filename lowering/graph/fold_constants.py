@@ -2,8 +2,7 @@
 
     %y = f(constants)  =>  %y = const, the value of f
 
-An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails at run time.
-"""
+An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails at run time."""
 
 from dataclasses import replace
 

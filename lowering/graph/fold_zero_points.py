@@ -6,8 +6,6 @@ Legal where weights and zero points are constants and v fits a byte, since sums 
 padded elements become zx. Pays always: products of bytes go to the byte dot product, and loops over channels have no guards.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 from typing import Any

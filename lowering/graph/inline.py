@@ -2,10 +2,7 @@
 
     %y = call @f(%x)  =>  the operations of @f with %x for its argument
 
-Legal for every call: a verified module has no recursion, and types agree. Operations keep their source locations.
-"""
-
-from __future__ import annotations
+Legal for every call: a verified module has no recursion, and types agree. Operations keep their source locations."""
 
 from dataclasses import replace
 

@@ -3,8 +3,7 @@
     x * 1 => x,  -(-x) => x,  transpose(transpose(x)) => x, ...
 
 Each operator defines its identities. Float sums are not reordered; an identity that fails for NaN, infinity or -0.0 is
-applied to integers only.
-"""
+applied to integers only."""
 
 from dataclasses import replace
 

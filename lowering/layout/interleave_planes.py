@@ -7,8 +7,7 @@
           for l in 0..24 vector 24 { y[b * 24 + l] = planes[l mod 3, l // 3] }
         }
 
-Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by plane.
-"""
+Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by plane."""
 
 from dataclasses import replace
 

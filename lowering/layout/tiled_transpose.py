@@ -32,8 +32,7 @@ The alignment of the array is known at run time only; strips begin and end at ca
 are aligned differently, strips are wider, overlap by a line, and write only their own elements.
 
 For small elements, the rows of a tile's input are first copied side by side, by whole cache lines if all rows are
-aligned alike, so that a tile begins at a cache line wherever the array begins.
-"""
+aligned alike, so that a tile begins at a cache line wherever the array begins."""
 
 from __future__ import annotations
 

@@ -11,10 +11,7 @@
 Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside `short_axis_trips`
 iterations. Reads that depend on the short axis alone are hoisted. Loops over many elements run in parallel, by blocks,
 each with its own hoisted reads. With an unknown trip count the last vectors overlap others. Loops that read plane by
-plane are left to `interleave_planes`.
-"""
-
-from __future__ import annotations
+plane are left to `interleave_planes`."""
 
 from dataclasses import replace
 
@@ -65,7 +62,7 @@ def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
     return joined.kernel.with_body(ir.rewrite_block(joined.kernel.body, lambda s: whole if s is loop else None))
 
 
-def _counted(vectors: _Periods | Planes, rest: ir.For, count: int, period: int, alone: bool) -> ir.Block:
+def _counted(vectors: "_Periods | Planes", rest: ir.For, count: int, period: int, alone: bool) -> ir.Block:
     """All blocks of iterations, and the remainder."""
     n, over = divmod(count, vectors.width)
     block = Index("b", n)
@@ -80,7 +77,7 @@ def _counted(vectors: _Periods | Planes, rest: ir.For, count: int, period: int, 
     return (ir.For(task, (*vectors.before, loop), kind="parallel"),)
 
 
-def _uncounted(vectors: _Periods | Planes, rest: ir.For, count: Size, alone: bool) -> ir.Block:
+def _uncounted(vectors: "_Periods | Planes", rest: ir.For, count: Size, alone: bool) -> ir.Block:
     """All blocks of iterations for an unknown trip count: the last one overlaps the one before, if at least one fits."""
     n = count // vectors.width
     block = Index("b", n)

@@ -5,8 +5,7 @@
         if ~(p == q) { the same as before }
 
 Legal since exactly one version runs. Pays always: with equal sizes accesses are contiguous. The other
-version is for `unswitch_broadcast`.
-"""
+version is for `unswitch_broadcast`."""
 
 from dataclasses import replace
 

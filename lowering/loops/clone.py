@@ -1,7 +1,5 @@
 """Clone a block for use in another place: over other indices, with fresh variables and buffers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...dialect.notation import loops as ir

@@ -4,10 +4,7 @@
 
 Legal where every access that has one of the indices has the other beside it, over whole axes. Tensors get the joined
 shape, with the same elements in the same order, so parameters keep their storage. Pays always: one long loop vectorizes
-better than a short one inside another. Loops of one iteration are removed first.
-"""
-
-from __future__ import annotations
+better than a short one inside another. Loops of one iteration are removed first."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

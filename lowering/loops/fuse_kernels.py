@@ -5,10 +5,7 @@
 
 Legal if every dependence between the kernels is at the same point of the iteration space. Pays where kernels share an
 array, or one reads another's result: an array that only the fused kernel reads needs no storage. Kernels without loops
-always fuse. Stores come last, so that results may be stored in the place of operands.
-"""
-
-from __future__ import annotations
+always fuse. Stores come last, so that results may be stored in the place of operands."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +36,7 @@ class _Group:
     reads: set[Tensor] = field(default_factory=set)
     writes: set[Tensor] = field(default_factory=set)
     size: int = 0
-    needs: dict[_Group, None] = field(default_factory=dict)  # groups that must run before, in order
+    needs: "dict[_Group, None]" = field(default_factory=dict)  # groups that must run before, in order
 
 
 @plan_pass

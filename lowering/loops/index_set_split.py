@@ -5,10 +5,7 @@
 Legal always. Pays in innermost loops, and in any loop whose index is compared with a constant by a select; guards are
 left to `loop_partition`. A remainder by an unknown size, over a known number of rounds, becomes a loop over rounds:
 
-    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
-"""
-
-from __future__ import annotations
+    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
     let t = p - 1 + k; if t >= 0 { x[t] }  =>  if p - 1 + k >= 0 { x[p - 1 + k] }
 
-Legal for values that read no memory. Pays since later passes then see the affine form of guards and accesses.
-"""
+Legal for values that read no memory. Pays since later passes then see the affine form of guards and accesses."""
 
 from dataclasses import replace
 

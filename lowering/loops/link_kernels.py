@@ -3,8 +3,7 @@
     kernel @a(%x) -> (%t), kernel @b(%t) -> (%y)  =>  a plan from %x to %t and %y
 
 An array is an argument if a kernel reads it before any writes it, and a result if a kernel writes it. One that is both is
-updated in place.
-"""
+updated in place."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -11,10 +11,7 @@ first. A guard on the loop's own index leaves no border: the other part has its 
 elements is partitioned for guards of inner loops; `tighten_bounds` handles the rest.
 
 A loop of unknown extent tests at run time whether it has an interior; the iterations of its borders are then separate,
-without the guards that follow from the test.
-"""
-
-from __future__ import annotations
+without the guards that follow from the test."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,10 +4,7 @@
 
 Legal for any store that the kernel does not read back. Pays where a result is larger than the caches, or a large part
 of a kernel's traffic, and is written once, by vectors: no cache line is read before it is written, which saves a third
-of the traffic of a copy. For a result of unknown size the kernel tests the size at run time.
-"""
-
-from __future__ import annotations
+of the traffic of a copy. For a result of unknown size the kernel tests the size at run time."""
 
 from dataclasses import replace
 from math import gcd

@@ -3,8 +3,7 @@
     i8(max(min(x, 100), 0))  =>  max(min(i8(max(min(x, 127), -128)), 100), 0)
 
 Legal where the clamp lies within the narrow type. Pays since processors saturate and narrow by one instruction (x86:
-packs), and the clamp then handles more lanes per vector.
-"""
+packs), and the clamp then handles more lanes per vector."""
 
 from dataclasses import replace
 from math import inf

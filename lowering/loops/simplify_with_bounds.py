@@ -4,10 +4,7 @@
     if i - 1 >= 0 { A } else { B }  =>  A
 
 Legal for integers and conditions over indices and sizes; arithmetic on data wraps and is left alone. A branch that is
-always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable.
-"""
-
-from __future__ import annotations
+always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable."""
 
 from dataclasses import replace
 from functools import lru_cache

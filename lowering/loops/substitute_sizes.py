@@ -1,9 +1,6 @@
 """Specialize a kernel to known sizes (shape specialization).
 
-for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x and y of 8 elements
-"""
-
-from __future__ import annotations
+for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x and y of 8 elements"""
 
 from collections.abc import Callable
 from dataclasses import replace

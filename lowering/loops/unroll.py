@@ -3,8 +3,7 @@
     for k in 0..3 { acc = acc + f(k) }  =>  for k in 0..3 unrolled { acc = acc + f(k) }
 
 Legal for constant bounds; emission repeats the body with a constant index. Pays up to MAX_TRIPS iterations and
-MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so that inner bounds become constants too.
-"""
+MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so that inner bounds become constants too."""
 
 from dataclasses import replace
 

@@ -6,10 +6,7 @@
         else { the same as before }
 
 Legal always. Pays where sizes that are broadcast turn out to differ (`broadcast_versions`): accesses are contiguous, or
-are the same for all lanes.
-"""
-
-from __future__ import annotations
+are the same for all lanes."""
 
 from dataclasses import replace
 from functools import reduce

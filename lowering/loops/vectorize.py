@@ -8,10 +8,7 @@ Legal if iterations are independent and uniform, and every access is contiguous,
 or a gather. The innermost such loop is vectorized. The remainder is one more vector that overlaps the last (elements
 are computed twice, to the same value), or the original loop; for an unknown extent a run-time test checks that a vector
 fits. A vector has 32 bytes of the widest element; a loop takes several where a reduction needs more sums in flight, and
-two where a long dependence chain leaves units idle. A loop that reads backwards runs backwards.
-"""
-
-from __future__ import annotations
+two where a long dependence chain leaves units idle. A loop that reads backwards runs backwards."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,8 +1,7 @@
 """The error functions erf, erfc and erfcx.
 
 For f32 by piecewise polynomials. For f64 from a table of erf at grid points; where erfc is small, and for erfcx, from
-polynomials over the whole range.
-"""
+polynomials over the whole range."""
 
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, apply, cast, constant, maximum, minimum, select

@@ -1,9 +1,6 @@
 """The exponential functions exp, exp2 and expm1, by argument reduction to n ln 2 + r and a polynomial for e^r.
 
-2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing overflows early.
-"""
-
-from __future__ import annotations
+2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing overflows early."""
 
 from typing import NamedTuple
 

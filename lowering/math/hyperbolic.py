@@ -1,7 +1,6 @@
 """The hyperbolic functions sinh, cosh, tanh, their inverses, sigmoid and softplus.
 
-From e^x as a double word, with polynomials where e^x and e^-x would cancel; inverses from logarithms of these.
-"""
+From e^x as a double word, with polynomials where e^x and e^-x would cancel; inverses from logarithms of these."""
 
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select

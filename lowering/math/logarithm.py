@@ -1,7 +1,6 @@
 """The logarithms log, log2, log10 and log1p: the argument is 2^e m, m in [sqrt 1/2, sqrt 2], a polynomial in m - 1.
 
-For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series.
-"""
+For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series."""
 
 from typing import NamedTuple
 

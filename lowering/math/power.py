@@ -1,8 +1,7 @@
 """The power function pow = e^(y log |x|), and cbrt and rsqrt.
 
 The logarithm and the product are computed to about 2^-66 (f32: 2^-33), so that the error before the only rounding is
-below half an ulp and exact powers are exact.
-"""
+below half an ulp and exact powers are exact."""
 
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, apply, constant, select
@@ -110,8 +109,7 @@ def _root(a: Expr) -> Expr:
 def cbrt(x: Expr) -> Expr:
     """y + (x - y^3) / (3 y^2), with y = x q^2 and q near the reciprocal of the root.
 
-    The correction leaves little more than the error of one rounding, so cubes have exact roots.
-    """
+    The correction leaves little more than the error of one rounding, so cubes have exact roots."""
     t = x.type
     size = fp.absolute(x)
     # of what is not normal, zero is usual

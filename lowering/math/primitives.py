@@ -1,9 +1,6 @@
 """Exactly rounded primitives under short names, and polynomial evaluation.
 
-A primitive has the same bits on every target, and so does every expression of primitives.
-"""
-
-from __future__ import annotations
+A primitive has the same bits on every target, and so does every expression of primitives."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -117,13 +114,12 @@ def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
 class Pieces(NamedTuple):
     """Piecewise polynomials: a piece is selected by conditions, the bits of its number from the lowest.
 
-    If a register holds a table of all pieces' coefficients, a lookup is a shuffle per vector.
-    """
+    If a register holds a table of all pieces' coefficients, a lookup is a shuffle per vector."""
 
     conditions: list[Expr]
 
     @staticmethod
-    def of_place(place: Expr, count: int) -> Pieces:
+    def of_place(place: Expr, count: int) -> "Pieces":
         """Pieces numbered by the low bits of an integer."""
         return Pieces([(place & (1 << n)).ne(0) for n in range((count - 1).bit_length())])
 

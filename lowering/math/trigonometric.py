@@ -1,7 +1,5 @@
 """The trigonometric functions sin, cos and tan, after argument reduction, and their inverses."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, I32
@@ -143,7 +141,7 @@ class _Angle(NamedTuple):
         rest = fp.fma(self.q * z, fp.estrin(z, ATAN[z.type]), self.eighths * (second / 2))
         return fp.fma(self.eighths, first / 2, self.q + rest)
 
-    def less_from(self, eighths: float, where: Expr) -> _Angle:
+    def less_from(self, eighths: float, where: Expr) -> "_Angle":
         """The number of eighths minus the angle, where the condition holds."""
         return _Angle(select(where, eighths - self.eighths, self.eighths), select(where, -self.q, self.q))
 

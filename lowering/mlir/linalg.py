@@ -5,8 +5,7 @@
                             iterator_types = ["parallel", "parallel", "reduction"]}
 
 An element that is read at plain indices becomes an input of the operation; any other (shifted, guarded, gathered) is read by
-`tensor.extract` at `linalg.index`. A reduction under a guard or inside another one becomes an `scf.for`.
-"""
+`tensor.extract` at `linalg.index`. A reduction under a guard or inside another one becomes an `scf.for`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

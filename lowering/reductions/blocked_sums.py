@@ -11,8 +11,7 @@ Required for MIN_TERMS (2^18) terms or more; for an unknown number the kernel te
 documented order of long float reductions: it depends on the number of terms alone, so it is the same on every target,
 for every number of threads, and for known and unknown sizes. In nested loops the outermost loop of several iterations
 is blocked, so that a block has about 4096 terms. Within a block the order is that of `lane_reduction`. Sums of products
-over several rows and columns keep the order of their terms, however many.
-"""
+over several rows and columns keep the order of their terms, however many."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -9,10 +9,7 @@
         }
 
 Legal since equal pure statements give equal values. Pays for at least `cached_operations` operations, and a row that fits
-the L1 cache; for rows of unknown length the kernel tests the length at run time.
-"""
-
-from __future__ import annotations
+the L1 cache; for rows of unknown length the kernel tests the length at run time."""
 
 from dataclasses import replace
 from itertools import takewhile

@@ -10,10 +10,7 @@
         }
 
 Legal always: every sum keeps the order of its terms. Pays where rows lie far apart, since memory is then read along
-rows, and where each element is read once; elements that are read again are better kept in registers.
-"""
-
-from __future__ import annotations
+rows, and where each element is read once; elements that are read again are better kept in registers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

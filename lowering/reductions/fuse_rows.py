@@ -4,10 +4,7 @@
     =>  for i { acc = max over k of x[i, k]; let m = acc; for j { y[i, j] = x[i, j] - m } }
 
 Legal if the kernels access shared arrays in the same rows only. Pays for at least `fused_rows` short rows on a CPU; a GPU
-has no cache per thread. A value per row that only the fused kernel reads becomes a variable.
-"""
-
-from __future__ import annotations
+has no cache per thread. A value per row that only the fused kernel reads becomes a variable."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -2,10 +2,7 @@
 
     acc = true; for k { acc = acc & x[k] }; y[] = acc  =>  acc = 1; for k { acc = acc & ui8(x[k]) }; y[] = acc != 0
 
-Legal always; pays since vectors of bits would be unpacked for each element.
-"""
-
-from __future__ import annotations
+Legal always; pays since vectors of bits would be unpacked for each element."""
 
 from dataclasses import replace
 

@@ -5,8 +5,7 @@
         if ~(n == 1) { the same as before }
 
 Required for bits: the order of a reduction follows from its sizes, whether they are known at compile time or not. In
-the example the first version goes by lanes, the second does not.
-"""
+the example the first version goes by lanes, the second does not."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

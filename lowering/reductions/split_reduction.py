@@ -5,8 +5,7 @@
     and acc = 0; for b in 0..4096 { acc = acc + parts[b] }; y[] = f(acc)
 
 Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; for more, threads compute different
-elements. For an unknown number of terms the original kernel computes short reductions.
-"""
+elements. For an unknown number of terms the original kernel computes short reductions."""
 
 from dataclasses import replace
 

@@ -11,8 +11,7 @@
         and the original loop for the remainder
 
 Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from `widening_steps` steps of contiguous
-memory; `column_reduction` does the same for rows that lie far apart.
-"""
+memory; `column_reduction` does the same for rows that lie far apart."""
 
 from dataclasses import replace
 

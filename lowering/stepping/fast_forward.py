@@ -6,8 +6,7 @@
 
 Legal where every intermediate sum is exact: the state is a multiple of the increment's unit (the largest power of two
 that divides it) and small enough. One addition then gives the same bits. A step that changes nothing is a fixed point:
-no later one does.
-"""
+no later one does."""
 
 import math
 from collections.abc import Mapping

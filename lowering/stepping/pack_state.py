@@ -33,8 +33,7 @@ def pack_state(plan: Plan, context: Context) -> StepPlan:
 class _Packing:
     """Arrays for all states: one per state, and one for all 0-dimensional states of an element type that change alike.
 
-    A state with views has an array of its own, since a view is of a whole array.
-    """
+    A state with views has an array of its own, since a view is of a whole array."""
 
     def __init__(
         self, arguments: tuple[Tensor, ...], kernels: Sequence[Kernel], nexts: dict[int, Tensor], views: set[Tensor]

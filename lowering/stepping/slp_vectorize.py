@@ -6,10 +6,7 @@
 Legal since all next values are computed before any is stored. Pays from `group_scalars` isomorphic updates. A lane holds
 consecutive scalars, one per vector row, so a read of a neighbour reads another row; only at a row's ends it reads the
 next lane. `arrange` assigns positions, `roll` writes the loop. A kernel of two ticks needs no copy: the second tick
-goes back from t to s.
-"""
-
-from __future__ import annotations
+goes back from t to s."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

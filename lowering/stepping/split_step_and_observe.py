@@ -3,8 +3,7 @@
     graph { state, operations, feedback }  =>  advance: state -> next state,  observe: state -> probes
 
 All feedback is applied at once: every next state is a function of the current ones. Probes are functions of the state,
-computed when they are read.
-"""
+computed when they are read."""
 
 from dataclasses import dataclass
 

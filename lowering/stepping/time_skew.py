@@ -10,8 +10,7 @@
 Legal for one loop over rows that reads rows at constant distances, across the field's edge too. Pays from
 MIN_STATE_BYTES, state larger than the caches: a row of a later tick follows as soon as its neighbours of the earlier
 tick are done, so rows between ticks never leave the cache. Blocks recompute the rows of their neighbours, to the same
-bits, and so run independently.
-"""
+bits, and so run independently."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,8 +43,7 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] 
     """The scheduled kernel of one tick as one of several ticks, and their number; `states` maps each state that it changes to the array of its
     next value.
 
-    None if the kernel is not one loop over rows, or if nothing is gained.
-    """
+    None if the kernel is not one loop over rows, or if nothing is gained."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     results = kernel.outputs
     if not isinstance(loop, For) or loop.kind != "parallel" or loop.stop is not None:

@@ -4,10 +4,7 @@
 
 Legal where interval analysis bounds the elements. Arguments and results keep their types; arithmetic keeps its width,
 only memory is narrower. Pays for arrays of at least MIN_BYTES, which leave the cache, unless a kernel reads an element
-more than `narrow_reads` times. A contraction packs its operands, so its reads do not count.
-"""
-
-from __future__ import annotations
+more than `narrow_reads` times. A contraction packs its operands, so its reads do not count."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -3,8 +3,7 @@
     t: tensor<8xi32>, then u: tensor<4xi32>  =>  t at byte 0, u at byte 0, if t is read no more when u is written
 
 Legal always; pays by memory. Arrays of known size with disjoint lifetimes share bytes; arrays of unknown size follow
-them, one after the other.
-"""
+them, one after the other."""
 
 from dataclasses import replace
 

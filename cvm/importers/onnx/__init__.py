@@ -41,8 +41,7 @@ def from_onnx(
     `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes of inputs, by the name of a
     dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224, 224]}`); `constants` gives inputs that become constants
     of the program. Raises ParseError, which names every node that cannot be imported. The model is not executed; its data
-    is read from its own folder only.
-    """
+    is read from its own folder only."""
     return imported(model, sizes or {}, constants or {})[0]
 
 

@@ -1,8 +1,7 @@
 """A graph of ONNX to operations, node by node: by a rule of the table, else by the function that ONNX defines the operator as.
 
 Nodes of constants are evaluated by our own reference. Integers that stem from `Shape` are followed as sizes, known or not.
-What cannot be imported is collected, and reported at once.
-"""
+What cannot be imported is collected, and reported at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """onnxruntime's own quantised operators (domain com.microsoft), computed in the steps of its kernels.
 
 Scales and zero points are constants. An addition is two fused multiply-adds of f32, here products and sums of f64 that are rounded to
-f32; what is a table in onnxruntime's kernels is one here.
-"""
+f32; what is a table in onnxruntime's kernels is one here."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
     DequantizeLinear(x), DequantizeLinear(w) -> Conv -> QuantizeLinear  =>  QLinearConv(x, w)
 
 The result differs from the one of the floats by at most a rounding, and is that of onnxruntime's kernels. What has several readers,
-or parameters that are computed, is left as it is.
-"""
+or parameters that are computed, is left as it is."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

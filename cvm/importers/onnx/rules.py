@@ -14,8 +14,7 @@ The parameters after the first are the node's inputs. Their annotations say what
     *xs: Node      all further inputs
 
 `at` gives the node's attributes, with the defaults of the schema, and the program so far. A rule's docstring says what it does
-not take; docs/onnx.md is made of this table.
-"""
+not take; docs/onnx.md is made of this table."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Every operator becomes operations that compute what the reference kernels do (`OpResolverType.BUILTIN_REF`). State (variables, and the
 state of SVDF) becomes arguments after the inputs, and results after the outputs: the next call's arguments. The module has its initial
-value.
-"""
+value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
@@ -42,8 +41,7 @@ def from_tflite(
     `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that is not known; by default they are
     those of the file. The operations compute what LiteRT's reference kernels do; `rounding="single"` is for models that are to
     run as on kernels built with single rounding. State becomes further arguments and results. Raises ParseError, which names every
-    operator that cannot be imported. The model is not executed.
-    """
+    operator that cannot be imported. The model is not executed."""
     return imported(model, sizes or {}, rounding)[0]
 
 

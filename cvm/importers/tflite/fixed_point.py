@@ -1,6 +1,5 @@
 """gemmlowp's arithmetic of numbers in fixed point, as the reference kernels compute with it: on arrays of i64 for tables that are
-computed while importing, and on values of i64 of the program.
-"""
+computed while importing, and on values of i64 of the program."""
 
 import math
 from typing import Any

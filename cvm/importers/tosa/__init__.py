@@ -21,8 +21,7 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     """A TOSA graph, the path of a flatbuffer or its bytes, as a verified module, whose function is `main`.
 
     Graphs of integers are imported, and every result is what the specification says, bit for bit. Raises ParseError, which
-    names every operator that cannot be imported.
-    """
+    names every operator that cannot be imported."""
     filename, data = contents(model, "<tosa>")
     try:
         return program(read(data), filename)

@@ -1,9 +1,6 @@
 """The arithmetic of PTX instructions on registers: a row by name, from modifiers to a function of arrays.
 
-A row has the types of its operands and of its result, since an instruction names only one of them.
-"""
-
-from __future__ import annotations
+A row has the types of its operands and of its result, since an instruction names only one of them."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """PTX instructions on the bits of registers: shifts, fields, permutations."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .ptx import Instruction

@@ -1,7 +1,5 @@
 """Float operations that NumPy does not have: a * b + c rounded once, roundings in a direction, floats to integers."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 from functools import lru_cache
@@ -75,8 +73,7 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 def toward(value: Array, exact_side: Array, rounding: str) -> Array:
     """`value`, a rounded number, moved to its neighbour where it lies on the wrong side of the exact one.
 
-    `exact_side` is the sign of exact minus value.
-    """
+    `exact_side` is the sign of exact minus value."""
     down = {"rz": (exact_side < 0) & (value > 0), "rm": exact_side < 0, "rp": np.zeros(value.shape, bool)}[rounding]
     up = {"rz": (exact_side > 0) & (value < 0), "rm": np.zeros(value.shape, bool), "rp": exact_side > 0}[rounding]
     least, most = value.dtype.type(-np.inf), value.dtype.type(np.inf)

@@ -2,8 +2,7 @@
 
 An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an array is ever
 reached: it is an error that says what was wrong. In shared memory, two threads that touch a byte between the same two
-barriers, one of them writing, are an error too: on a GPU they would race.
-"""
+barriers, one of them writing, are an error too: on a GPU they would race."""
 
 from collections import Counter
 from typing import Any

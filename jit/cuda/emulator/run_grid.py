@@ -1,8 +1,7 @@
 """Run a kernel's grid: blocks in batches, all their threads in lockstep, divergent groups one after the other.
 
 A group is threads at the same place; the group that is furthest behind runs first, so that threads reconverge after
-branches. A barrier holds a group until every thread of its block has arrived.
-"""
+branches. A barrier holds a group until every thread of its block has arrived."""
 
 from __future__ import annotations
 

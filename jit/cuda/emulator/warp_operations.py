@@ -1,7 +1,5 @@
 """Instructions in which the threads of a warp work together: shuffles, votes and tensor-core products."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
