@@ -248,7 +248,7 @@ def test_results_fuse_and_print() -> None:
     [
         (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any, astype, clip"),
         (lambda x: np.partition(x, 1), "np.partition has no counterpart for traced arrays; "),
-        (lambda x: np.multiply.accumulate(x), "np.multiply.accumulate has no counterpart"),
+        (lambda x: np.subtract.accumulate(x), "np.subtract.accumulate has no counterpart"),
         (
             lambda x: x.argmax(whole=True),
             "argmax of a traced array: got an unexpected keyword argument 'whole'; it takes x, axis",
