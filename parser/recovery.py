@@ -13,7 +13,7 @@ from .lalr import Parser, Stuck
 from .lalr_tables import END, tables
 from .lex import Scanner
 from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
-from .syntax_errors import explain
+from .syntax_errors import explain, open_bracket
 from .syntax_tree import ProgramNode, Token
 
 
@@ -87,8 +87,14 @@ class Reader:
 
     def recover(self, token: Token) -> None:
         """Reports the mistake and leaves the parser where it can go on."""
-        past_head = self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")  # of a function
-        if token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
+        inside = open_bracket(self.parser, token)
+        before = self.parser.values[-1] if inside else None
+        if isinstance(before, Token) and before.type in (*HEADS, "RETURN") and self.source.on_new_line(before.start):
+            self.stream.back([token])  # the word was read as the name of an attribute
+            token = self.parser.values.pop()
+            self.parser.states.pop()
+        past_head = not inside and self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")  # of a function
+        if not inside and token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
             self.report_open(token)
             self.insert("RBRACE", token)
         elif past_head and token.type in STARTS and self.source.on_new_line(token.start):
@@ -130,7 +136,9 @@ class Reader:
         self.say(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
 
     def say(self, mistake: Diagnostic) -> None:
-        """Adds a mistake; after too many the rest of the text is not read."""
+        """Adds a mistake, the first at its place; after too many the rest of the text is not read."""
+        if self.diagnostics and self.diagnostics[-1].span.start == mistake.span.start:
+            return
         if mistake.code == "parse.character" and not mistake.span.text[:1].isascii():
             if mistake.span.text in self.characters:
                 return

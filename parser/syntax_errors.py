@@ -47,7 +47,7 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
         said = STATEMENT
     if said is not None:
         message = said.message.replace("{got}", shown(token)) + meant(said, token)
-        return Diagnostic(message, span, said.code, opening(source, parser, token, message))
+        return Diagnostic(message, span, said.code, opening(source, parser, token))
     expected = {k for k in parser.row if k.isupper() or k == END}
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
 
@@ -69,12 +69,28 @@ def unclosed_dense(source: Source, token: Token) -> Diagnostic:
     return Diagnostic(message, Span(source, end, min(end + 1, len(source.text))), "parse.constant", (note,))
 
 
-def opening(source: Source, parser: Parser, token: Token, message: str) -> tuple[Note, ...]:
-    """A note with the bracket that a message wants closed, where the token may stand outside it."""
-    kind = next((k for k, mark in CLOSING.items() if f"or '{mark}'" in message), None)
-    outside = token.type in OUTSIDE_BRACKETS or source.on_new_line(token.start)
-    found = [v for v in parser.values if outside and isinstance(v, Token) and v.type == kind][-1:]
-    return tuple(Note(f"the '{v.text}' that is not closed", Span(source, v.start, v.end)) for v in found)
+def opening(source: Source, parser: Parser, token: Token) -> tuple[Note, ...]:
+    """A note with the bracket that is open around a token that stands outside of brackets."""
+    outside = token.type in OUTSIDE_BRACKETS or (
+        token.type not in ("NAME", "STRING") and source.on_new_line(token.start)
+    )
+    found = open_bracket(parser, token) if outside else None
+    if found is None or token.text == CLOSING[found.type]:
+        return ()
+    return (Note(f"the '{found.text}' that is not closed", Span(source, found.start, found.end)),)
+
+
+def open_bracket(parser: Parser, token: Token) -> Token | None:
+    """The innermost bracket that is open at a token, if it is not around statements or functions."""
+    found: list[Token | None] = [None]
+    for value, state in zip(parser.values, parser.states[1:], strict=True):
+        if value is token:
+            break
+        if isinstance(value, Token) and value.type in CLOSING:
+            found.append(None if parser.rows[state].keys() & {"BROKEN_STATEMENT", "BROKEN_ITEM"} else value)
+        elif isinstance(value, Token) and value.text in CLOSING.values():
+            found.pop()
+    return found[-1]
 
 
 def word(token: Token) -> str:

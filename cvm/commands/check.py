@@ -19,7 +19,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest
 from cvm.commands.inputs import UNKNOWN
-from cvm.commands.io import load, read, write
+from cvm.commands.io import load, read, shown, write
 from cvm.commands.read_level import read_level, warnings_of
 from cvm.commands.run import named
 from cvm.diagnostic_output import as_json, as_sarif, counted, show
@@ -49,13 +49,13 @@ def check(options: Namespace) -> int:
                 count = len(program.steps) if formulas else len(program.kernels)
                 parts = [counted(count, "formula" if formulas else "kernel")]
             elif not program.functions:
-                raise cvm.Error(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
+                raise cvm.Error(cvm.Diagnostic(EMPTY, Span(Source(shown(name), ""), 0, 0), "program.empty"))
             elif options.exact_as:
                 operators = verdicts(program, options.exact_as)
                 if options.output:
                     write(options.output, certificate(program, name, options.exact_as))
                 bounded += sum(v.verdict == "bounded" for v in operators)
-                head = f"{name}: as {options.exact_as}, {counted(len(operators), 'operator')}"
+                head = f"{shown(name)}: as {options.exact_as}, {counted(len(operators), 'operator')}"
                 print(head, *summary(operators), sep="\n  ")
                 continue
             else:
@@ -64,7 +64,7 @@ def check(options: Namespace) -> int:
                 operations = sum(len(f.operations) for f in program.functions.values())
                 parts = [counted(len(program.functions), "function"), counted(operations, "operation")]
             if options.format == "text":
-                print(f"{name}: ok, {', '.join(parts)}")
+                print(f"{shown(name)}: ok, {', '.join(parts)}")
         except cvm.Error as e:
             found["error"] += e.diagnostics
     if options.format == "text":

@@ -48,7 +48,7 @@ def cache_lines() -> Iterator[str]:
         return
     sizes = [size for _, size, _ in disk_cache.entries(folder)]
     yield f"{folder}{' (CVM_CACHE_DIR)' if os.environ.get('CVM_CACHE_DIR') else ''}"
-    yield f"{len(sizes)} entries, {sum(sizes) / (1 << 20):.1f} of at most {disk_cache.LARGEST >> 20} MiB"
+    yield f"{len(sizes)} entries, {sum(sizes) / (1 << 20):.1f} MiB; above {disk_cache.LARGEST >> 20} MiB the least recently used are evicted"
 
 
 def versions() -> Iterator[str]:

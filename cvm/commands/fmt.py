@@ -4,7 +4,7 @@ import sys
 from argparse import Namespace
 
 import cvm
-from cvm.commands.io import STDIN, read, write
+from cvm.commands.io import read, shown, write
 from cvm.parser.format import format_text
 
 
@@ -14,13 +14,13 @@ def fmt(options: Namespace) -> int:
     for name in options.programs:
         try:
             before = read(name)
-            after = format_text(before, STDIN if name == "-" else name).encode()
+            after = format_text(before, shown(name)).encode()
         except cvm.Error as e:
             mistakes += e.diagnostics
             continue
         changes += before != after
         if options.check:
-            print(f"{name}: would change", file=sys.stderr) if before != after else None
+            print(f"{shown(name)}: would change", file=sys.stderr) if before != after else None
         elif before != after or name == "-":
             write(name, after)
     if mistakes:

@@ -24,6 +24,11 @@ def read(name: str) -> bytes:
     return read_bytes(STDIN, sys.stdin.buffer)
 
 
+def shown(name: str) -> str:
+    """The name of a file as messages show it."""
+    return STDIN if name == "-" else name
+
+
 def load(name: str, data: bytes | None = None) -> Module:
     """The verified program of a file, of a model, or of standard input; `data` is its content, if it has been read already."""
     if (reader := MODELS.get(Path(name).suffix.lower())) is not None:
@@ -33,7 +38,7 @@ def load(name: str, data: bytes | None = None) -> Module:
     from cvm.parser import parse
 
     folder = Path() if name == "-" else Path(name).parent
-    return parse(read(name) if data is None else data, STDIN if name == "-" else name, folder)
+    return parse(read(name) if data is None else data, shown(name), folder)
 
 
 def write(name: str, data: bytes) -> None:

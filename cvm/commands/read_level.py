@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.io import STDIN, load, read
+from cvm.commands.io import load, read, shown
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import Size
@@ -29,7 +29,7 @@ def read_level(name: str, data: bytes | None = None) -> Level:
     data = read(name) if data is None else data
     if (reader := reader_of(data)) is None:
         return load(name, data)
-    return reader(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+    return reader(data.decode("utf-8", "replace"), shown(name))
 
 
 def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:

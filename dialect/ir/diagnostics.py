@@ -179,7 +179,7 @@ for _public in (Error, ParseError, VerifyError, CallError, TraceError, TargetErr
 
 
 def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
-    """The content of a program's file or stream; raises ParseError if it cannot be read."""
+    """The content of a file or stream; raises ParseError if it cannot be read."""
     try:
         with nullcontext(stream) if stream is not None else open(path, "rb") as file:
             data = file.read(LIMITS.get().text_bytes + 1)  # some, such as /dev/zero, have no end
@@ -190,4 +190,4 @@ def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
         reason = getattr(e, "strerror", None) or str(e)
         where = Span(Source(str(path), ""), 0, 0)
         kind = MissingFileError if isinstance(e, FileNotFoundError) else ParseError
-        raise kind(Diagnostic(f"the program cannot be read: {reason.lower()}", where, "parse.file")) from None
+        raise kind(Diagnostic(f"the file cannot be read: {reason.lower()}", where, "parse.file")) from None

@@ -219,9 +219,9 @@ def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tup
             return found
         return scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
     code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
-    notes = _notes(scope, operation) if broken.is_about_operands(typed) else []
-    if broken.help:
-        notes.append(Note(broken.help))
+    notes = _notes(scope, operation, broken.operands(typed))
+    if help := broken.help(typed):
+        notes.append(Note(help))
     return scope.report(code, _message(typed, broken.text) + _meant(typed, broken), at, notes)
 
 
@@ -240,9 +240,9 @@ def _message(typed: Operator[Type], text: str) -> str:
     return f"{text}, but {actual}" if actual else text
 
 
-def _notes(scope: Scope, operation: Operation) -> list[Note]:
-    """Notes with each operand's type, at its definition."""
-    operands = operation.operator.operands()
+def _notes(scope: Scope, operation: Operation, named: Sequence[str] | None = None) -> list[Note]:
+    """Notes with the type of each operand, or of those named, at its definition."""
+    operands = [o for o in operation.operator.operands() if named is None or o[0].partition("[")[0] in named]
     marks = {v: "the literal " if isinstance(v, Literal) else "%" for _, v in operands}
     return [Note(f"{n} is {marks[v]}{v.name} : {type_of(scope, v)}", v.span) for n, v in operands]
 

@@ -37,17 +37,25 @@ class C:
     holds: Callable[..., Any]
     at: str | None = None
     words: Iterable[str] = ()
-    help: str = ""
+    help: Callable[..., str] = lambda _: ""
 
-    def is_about_operands(self, op: Operator[Any]) -> bool:
-        """Test whether the text names an operand, or a symbol that takes an operand to compute."""
-        words, without = set(re.findall(r"\w+", self.text)), op.map(lambda _: None)
-        try:
-            for name in words & set(op.symbols):
-                op.symbols[name](without)
-        except (AttributeError, TypeError):
-            return True
-        return self.at is None or any(f.name in words for f in op.fields if f.is_operand)
+    def operands(self, op: Operator[Any]) -> list[str]:
+        """The operands that the text names, or its symbols take to compute; all of them where no field is named."""
+        words = set(re.findall(r"\w+", self.text))
+        operands = [f.name for f in op.fields if f.is_operand]
+        named = [name for name in operands if name in words or _is_taken(op, name, words & set(op.symbols))]
+        return named if named or self.at else operands
+
+
+def _is_taken(op: Operator[Any], operand: str, symbols: Iterable[str]) -> bool:
+    """Test whether some of an operator's symbols cannot be computed without an operand."""
+    without = dataclasses.replace(op, **{operand: None})  # type: ignore[type-var]
+    try:
+        for name in symbols:
+            op.symbols[name](without)
+    except (AttributeError, TypeError):
+        return True
+    return False
 
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "REQUIRED"})()  # marks a field without a default

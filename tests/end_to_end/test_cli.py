@@ -496,7 +496,7 @@ UNUSED = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %u = dali.sub %x, 
 
 def test_check_warns_of_unused_values(command: Command) -> None:
     found = command("check", "-", stdin=UNUSED)
-    assert (found.status, found.out) == (0, "-: ok, 1 function, 1 operation\n")
+    assert (found.status, found.out) == (0, "<stdin>: ok, 1 function, 1 operation\n")
     assert "<stdin>:2:3: warning[value.unused]: nothing uses %u" in found.err
     assert command("check", "-", "--werror", stdin=UNUSED).status == 1
     assert command("check", "-", "--werror", stdin=UNUSED.replace("%u", "%_u")).status == 0
@@ -505,7 +505,7 @@ def test_check_warns_of_unused_values(command: Command) -> None:
 @pytest.mark.parametrize("text", ["", "// nothing\n", "module {}"])
 def test_check_refuses_a_program_without_functions(command: Command, text: str) -> None:
     found = command("check", "-", stdin=text)
-    assert found.status == 1 and "error[program.empty]: expected a function" in found.err
+    assert found.status == 1 and "<stdin>:1:1: error[program.empty]: expected a function" in found.err
 
 
 def test_diagnostics_for_tools(command: Command) -> None:
@@ -606,6 +606,7 @@ def test_doctor_and_cache(command: Command, tmp_path: Path, monkeypatch: pytest.
     assert command("run", "-", "--random-inputs", "0", stdin=ADD3).status == 0
     told = command("cache", "info").out
     assert told.startswith(f"{tmp_path / 'cache'} (CVM_CACHE_DIR)\n") and "\n0 entries" not in told
+    assert told.endswith(" MiB; above 256 MiB the least recently used are evicted\n")
     (tmp_path / "cache" / "mine.txt").write_text("not an entry")
     assert command("cache", "clear").out.startswith("removed ")
     assert [p.name for p in (tmp_path / "cache").iterdir()] == ["mine.txt"]

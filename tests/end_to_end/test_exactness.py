@@ -85,6 +85,13 @@ def test_what_is_no_certificate(tmp_path: Path, content: str, capsys: pytest.Cap
     assert "is no certificate" in capsys.readouterr().err
 
 
+def test_no_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nothing.json"
+    assert main(["verify", str(path), str(MODEL)]) == 1
+    said = f"{path}:1:1: error[parse.file]: the file cannot be read: no such file or directory\n"
+    assert capsys.readouterr().err == f"{said}1 error\n"
+
+
 def test_another_model_fails(certificate: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(certificate), str(FOLDER / "hello_world_int8.tflite")]) == 1
     assert "model.file is hello_world_int8.tflite here, micro_speech_quantized.tflite there" in capsys.readouterr().err

@@ -157,6 +157,21 @@ def notes(program: str) -> list[str]:
             "3:3 parse.attribute: expected ',' or '}' after an attribute, got return",
             "<text>:2:20: the '{' that is not closed",
         ),
+        *(
+            (
+                f"func @f(%x: tensor<4xi32>) {{\n  %y = cvm.relu %x {{{rest}",
+                f"3:{column} parse.attribute: {said}, got {got}",
+                "<text>:2:20: the '{' that is not closed",
+            )
+            for rest, column, said, got in (
+                ("\n  return %y\n}", 3, "expected the name of an attribute", "return"),
+                ("\n  %z = cvm.relu %y\n  return %z\n}", 3, "expected the name of an attribute", "%z"),
+                ("a = 1,\n  return %y\n}\nfunc @g() { return }", 3, "expected the name of an attribute", "return"),
+                ("a =\n  return %y\n}", 3, "expected the value of an attribute after '='", "return"),
+                ("\nfunc @g() { return }", 1, "expected the name of an attribute", "func"),
+                ("\n", 1, "expected the name of an attribute", "the end of the text"),
+            )
+        ),
         (
             "func @f() {\n  %y = const dense<[1, 2] : tensor<2xi32>\n  return %y\n}",
             "2:27 parse.constant: expected ',' or '>' after an element of dense<...>, got ':'",
@@ -176,7 +191,9 @@ def test_brackets_that_are_not_closed(program: str, message: str, note: str) -> 
         ("cvm.max_pool2d %x {pool_size = [2, 2], padding = [2, 2]}", []),
         ("cvm.tile %x {reps = []}", []),
         ("cvm.sum %x {axes = [4]}", ["x is %x"]),
-        ("cvm.conv2d %x, %w {groups = 5}", ["x is %x", "w is %w"]),
+        ("cvm.conv2d %x, %w {groups = 5}", ["x is %x"]),
+        ("cvm.conv2d %x, %w, %w {groups = 1}", ["w is %w", "b is %w"]),
+        ("cvm.concatenate %x, %w {axis = 4}", ["xs[0] is %x", "xs[1] is %w"]),
         ("cvm.dense %x, %w", ["x is %x", "w is %w"]),
     ],
 )
@@ -226,6 +243,8 @@ def test_integers_of_8_bits_are_told_how_they_are_written() -> None:
     program = "func @f(%x: tensor<1x3x8x8xi8>, %w: tensor<4x3x3x3xi8>) { %y = cvm.conv2d %x, %w return %y }"
     (mistake,) = check(program)[1]
     assert mistake.code == "cvm.conv2d.C0" and "quant.conv2d" in mistake.notes[-1].message
+    (mistake,) = check(program.replace("xi8>", "xf16>"))[1]
+    assert mistake.code == "cvm.conv2d.C0" and len(mistake.notes) == 2
 
 
 def test_every_mistake_is_told_in_one_run() -> None:
