@@ -4,7 +4,7 @@ reduction is computed, and why) and schedule (the nests after the loop passes)."
 
 from collections.abc import Callable
 
-from ..dialect.notation.printer import kernels_text
+from ..dialect.notation.printer import plan_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 from ..dialect.program.printer import print_module
@@ -24,8 +24,8 @@ def show(module: Module, function: Function, stage: str, optimize: int = 2) -> s
         "mlir": lambda: print_module(module, generic=True),
         "linalg": lambda: linalg_text(to_formulas(module, function, 0)),
         "formulas": lambda: formulas_text(to_formulas(module, function, optimize)),
-        "loops": lambda: kernels_text((unscheduled if optimize else unoptimized)(module, function).kernels),
+        "loops": lambda: plan_text((unscheduled if optimize else unoptimized)(module, function)),
         "strategies": lambda: strategies_text(module, function),
-        "schedule": lambda: kernels_text(lower(module, function, processor(), optimize).kernels),
+        "schedule": lambda: plan_text(lower(module, function, processor(), optimize)),
     }
     return shows[stage]()

@@ -50,6 +50,11 @@ class StepPlan:
     ticks: int = 1
 
     @property
+    def plans(self) -> list[Plan]:
+        """The plan of a tick, and that of several if there is one."""
+        return [self.plan] if self.several is None else [self.plan, self.several]
+
+    @property
     def only_kernel(self) -> Kernel | None:
         """The kernel of a tick that has one kernel, no groups, and no kernel for several ticks yet."""
         return self.plan.kernels[0] if len(self.plan.kernels) == 1 and not self.groups and not self.several else None

@@ -13,7 +13,6 @@ from lark import Tree
 from lark.exceptions import UnexpectedInput
 
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ..dialect.ir.sizes import product, same_size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import I1, ElementType
 from ..dialect.notation import expressions as ex
@@ -130,8 +129,7 @@ class _Reader(KernelReader):
     def view(self, defined: Any, token: Any) -> list[Step]:
         of = self.tensor_named(token)
         (tensor,) = self.defined(defined, 1)
-        if tensor.element is not of.element or not same_size(product(tensor.shape), product(of.shape)):
-            raise self.mistake(f"{token} has other elements than a view of it", token)
+        self.view_of(tensor, of, token)
         at = ex.axes(tensor.shape)
         value = of[ex.unflatten(ex.flat_index(at, tensor.shape), of.shape)]
         return [View(tensor, of, Formula(tensor, at, value, self.span(token)))]

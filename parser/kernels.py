@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from lark.exceptions import LarkError, UnexpectedInput
 
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ..dialect.ir.sizes import OPERATIONS, Dim, Size
+from ..dialect.ir.sizes import OPERATIONS, Dim, Size, product, same_size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
 from ..dialect.notation import expressions as ex
@@ -34,15 +34,18 @@ assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 KINDS = ("serial", "parallel", "vector", "unrolled", "block", "thread", "matrix")
 _HEAD = re.compile(r"^[ \t]*kernel\b", re.MULTILINE)
 Places: TypeAlias = dict[Statement, Span]
+Views: TypeAlias = dict[ex.Tensor, ex.Tensor]
 
 
-def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], Places]:
-    """The kernels of a text, not yet verified, and the place of each statement; raises ParseError with a mistake of each kernel."""
+def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], Places, Views]:
+    """The kernels of a text, not yet verified, the place of each statement, and the parameters that are views of others;
+    raises ParseError with a mistake of each kernel."""
     source = Source(filename, text)
     starts = [m.start() for m in _HEAD.finditer(text)]
     bounds = [0, *starts[1:], len(text)]
     kernels: list[Kernel] = []
     places: Places = {}
+    views: Views = {}
     mistakes: list[Diagnostic] = []
     for start, end in pairwise(bounds):
         reader = KernelReader(source, start)
@@ -55,9 +58,10 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], 
         except RecursionError:
             mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
         places |= reader.places
+        views |= reader.views
     if mistakes:
         raise ParseError(mistakes)
-    return kernels, places
+    return kernels, places, views
 
 
 @cache
@@ -76,6 +80,7 @@ class KernelReader:
         self.source = source
         self.base = base  # where the text that is read begins
         self.places: Places = {}
+        self.views: Views = {}
         self.names: dict[str, ex.Expr | ex.Tensor] = {}  # a name of a formula stands for any expression
         self.anonymous: dict[str, Size] = {}
 
@@ -105,7 +110,11 @@ class KernelReader:
 
     def kernel(self, tree: Any) -> Kernel:
         name, inputs, outputs, condition, order, scheduled, body = tree.children
-        parameters = tuple(self.tensor(t) for t in (*inputs.children, *outputs.children) if t is not None)
+        declared = [t.children for t in (*inputs.children, *outputs.children) if t is not None]
+        parameters = tuple(self.tensor(t) for t, _ in declared)
+        views = {t: of for t, (_, of) in zip(parameters, declared, strict=True) if of is not None}
+        arrays = {f"%{t.name}": t for t in parameters if t not in views}
+        self.views = {t: self.view_of(t, self.known(arrays, of, "array"), of) for t, of in views.items()}
         if order not in (None, "terms", "blocks"):
             raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
         return Kernel(
@@ -129,6 +138,12 @@ class KernelReader:
             return self.name(ex.Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
         except (KeyError, TypeError, LarkError):
             raise self.mistake(f"there is no type {type}", type) from None
+
+    def view_of(self, view: ex.Tensor, of: ex.Tensor, token: Any) -> ex.Tensor:
+        """The array of a view, which has as many elements."""
+        if view.element is not of.element or not same_size(product(view.shape), product(of.shape)):
+            raise self.mistake(f"{token} has other elements than a view of it", token)
+        return of
 
     def name(self, e: Any) -> Any:
         self.names[f"%{e.name}"] = e

@@ -80,10 +80,10 @@ def read_kernels(text: str, filename: str) -> Plan:
     from cvm.lowering.loops.link_kernels import link_kernels
     from cvm.parser.kernels import read_kernels as parse
 
-    kernels, places = parse(text, filename)
+    kernels, places, views = parse(text, filename)
     if mistakes := _illegal(kernels, places):
         raise cvm.VerifyError(mistakes)
-    return link_kernels(kernels)
+    return link_kernels(kernels, views)
 
 
 def entries(program: Level) -> list[str]:

@@ -18,7 +18,7 @@ from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import product
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.printer import Names, kernel_text, size_text, tensor_text
+from cvm.dialect.notation.printer import Names, array_names, kernel_text, size_text, tensor_text
 from cvm.dialect.program.diagram import svg as drawing
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
@@ -92,8 +92,8 @@ def stages(module: Module, function: Function, lowered: Function, f: Any, plan: 
     places = {first + n: o.span for n, o in enumerate(function.operations)}
     yield "graph", [(line, keys([places[n]]) if n in places else []) for n, line in enumerate(text)]
     yield "formulas", [(line, keys(spans)) for line, spans in formula_lines(to_formulas(module, lowered))]
-    yield "loops", [*of_kernels(unscheduled(module, lowered).kernels)]
-    yield "schedule", [*of_kernels(plan.kernels, "k")]
+    yield "loops", [*of_kernels(unscheduled(module, lowered))]
+    yield "schedule", [*of_kernels(plan, "k")]
     for name in ("llvm", "asm"):
         yield name, [*of_code(f.lower(name), plan.kernels, "k")]
     try:
@@ -107,10 +107,11 @@ def keys(spans: Iterable[Span], more: str = "") -> list[str]:
     return [*filter(None, [more]), *dict.fromkeys(f"l{s.line}" for s in spans if s.source.text)]
 
 
-def of_kernels(kernels: Sequence[Kernel], mark: str = "") -> Iterator[Line]:
-    for n, kernel in enumerate(kernels):
+def of_kernels(plan: Plan, mark: str = "") -> Iterator[Line]:
+    arrays = array_names(plan)
+    for n, kernel in enumerate(plan.kernels):
         found = keys(kernel.spans or (kernel.span,), f"{mark}{n}" if mark else "")
-        yield from ((line, found) for line in kernel_text(kernel).splitlines())
+        yield from ((line, found) for line in kernel_text(kernel, arrays).splitlines())
 
 
 def of_code(text: str, kernels: Sequence[Kernel], mark: str) -> Iterator[Line]:

@@ -17,7 +17,7 @@ from cvm.commands.display import duration
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel, Loop
 from cvm.dialect.notation.plan import Kernels, Plan
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.notation.printer import kernels_text, plan_text
 from cvm.dialect.program.function import Function
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
@@ -124,12 +124,14 @@ def text_of(item: Any, generic: bool = False) -> str:
             return print_module(Module({item.name: item}), generic)
         case Formulas():
             return formulas_text(item)
-        case Plan() | Kernels():
+        case Plan():
+            return plan_text(item)
+        case Kernels():
             return kernels_text(item.kernels)
         case Kernel():
             return kernels_text([item])
         case StepPlan():
-            return kernels_text([*item.plan.kernels, *(item.several.kernels if item.several else ())])
+            return plan_text(*item.plans)
     raise TypeError(f"no text for {type(item).__name__}")
 
 

@@ -1,9 +1,10 @@
 """Print expressions and kernels of the loop language, as text that parses back (`parser.kernels`)."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from ..ir.attributes import quoted
@@ -11,6 +12,7 @@ from ..ir.sizes import Dim
 from ..ir.types import I1, I64, ElementType
 from . import expressions as ex
 from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Loop, Prefetch, Statement, Steps, Store
+from .plan import Plan
 from .scalar_functions import SCALARS
 
 PRECEDENCE = tuple(level.split() for level in ("|", "^", "&", "== != < <= > >=", "<< >>", "+ -", "* / // % mod"))
@@ -163,10 +165,27 @@ def kernels_text(kernels: Iterable[Kernel]) -> str:
     return "\n".join(map(kernel_text, kernels))
 
 
-def kernel_text(kernel: Kernel) -> str:
-    """One kernel of the loop language."""
+def array_names(plan: Plan) -> dict[ex.Tensor, str]:
+    """The name of each parameter's array: one in all kernels, whatever the shapes in which they view it."""
     names = Names()
-    declared = [tensor_text(t, names) for t in kernel.parameters]
+    return {t: names.of(plan.home.get(t, t)) for k in plan.kernels for t in k.parameters}
+
+
+def plan_text(*plans: Plan) -> str:
+    """The kernels of plans."""
+    named = ((k, arrays) for plan in plans for arrays in [array_names(plan)] for k in plan.kernels)
+    return "\n".join(kernel_text(k, arrays) for k, arrays in named)
+
+
+def kernel_text(kernel: Kernel, arrays: Mapping[ex.Tensor, str] = MappingProxyType({})) -> str:
+    """One kernel of the loop language. `arrays` names arrays: a second view of one in the kernel says whose view it is."""
+    first = {arrays[t]: t for t in reversed(kernel.parameters) if t in arrays}
+    names = Names()
+    names.given, names.used = {t: name for name, t in first.items()}, {name[1:] for name in first}
+    declared = []
+    for t in kernel.parameters:
+        array = arrays.get(t, names.of(t))
+        declared.append(tensor_text(t, names) + f" view of {array}" * (array != names.of(t)))
     split = len(declared) - kernel.results
     head = [f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])})"]
     if kernel.condition is not None:
@@ -176,7 +195,7 @@ def kernel_text(kernel: Kernel) -> str:
     if isinstance(kernel, Loop):
         head[0] = f"loop {head[0].partition(' ')[2]}"
         head.append(steps_text(kernel.steps, names))
-        inner = kernels_text(kernel.plan.kernels).rstrip("\n").split("\n")
+        inner = plan_text(kernel.plan).rstrip("\n").split("\n")
         return "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"]) + "\n"
     if kernel.scheduled:
         head.append("scheduled")

@@ -17,7 +17,7 @@ from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.notation.printer import kernels_text
+from ...dialect.notation.printer import plan_text
 from ...dialect.program.function import Function, Graph
 from ...dialect.program.module import Module
 from ...lowering.pipeline import lower_step
@@ -250,7 +250,7 @@ class CompiledGraph:
             return self.function(self.clockwork.advance).lower(stage)
         if stage in ("loops", "schedule"):
             tick = self.step_plan if stage == "schedule" else lower_step(self.module, self.clockwork, scheduled=False)
-            return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
+            return plan_text(*tick.plans)
         if stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
             return target.stages[stage](target.emit_steps(self.step_plan), self.options)
         return self.function(self.clockwork.advance).lower(stage)

@@ -7,7 +7,7 @@ import numpy as np
 from ...dialect.ir.diagnostics import TargetError
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, View
-from ...dialect.notation.printer import kernels_text
+from ...dialect.notation.printer import plan_text
 from ...lowering import pipeline
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.formulas.printer import formulas_text
@@ -38,8 +38,8 @@ class FormulaFunction(KernelFunction):
     def lower(self, stage: str = "loops") -> str:
         """The formulas, their loops, these scheduled for a CPU, or a target's text for them."""
         shown = {"formulas": lambda: formulas_text(self.formulas)}
-        shown["loops"] = lambda: kernels_text(self.unscheduled.kernels)
-        shown["schedule"] = lambda: kernels_text(self.plan.kernels)
+        shown["loops"] = lambda: plan_text(self.unscheduled)
+        shown["schedule"] = lambda: plan_text(self.plan)
         return shown[stage]() if stage in shown else super().lower(stage)
 
 

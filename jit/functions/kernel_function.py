@@ -14,7 +14,7 @@ from ...dialect.ir.unify import bind
 from ...dialect.notation.formulas import Formulas
 from ...dialect.notation.loops import For, Kernel, statements
 from ...dialect.notation.plan import Plan
-from ...dialect.notation.printer import kernels_text
+from ...dialect.notation.printer import plan_text
 from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
 from ...lowering.analysis.verify_kernel import check_kernel
@@ -86,9 +86,9 @@ class KernelFunction(NativeFunction):
         """The kernels as they are, scheduled for a CPU, or a target's text for them."""
         with compiling_for(self.options.cpu):
             if stage == "loops":
-                return kernels_text(self.plan.kernels)
+                return plan_text(self.plan)
             if stage == "schedule":
-                return kernels_text(schedule(self.plan).kernels)
+                return plan_text(schedule(self.plan))
             if stage in STAGES:
                 raise TargetError(f"{stage} is a stage of programs of functions; these are kernels")
             target = target_of_stage(stage)

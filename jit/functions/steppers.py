@@ -11,7 +11,6 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import estimated_work
 from ...lowering.step_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
@@ -81,7 +80,7 @@ class NativeStepper:
         self.sides = [_named(side, clockwork, tick) for side in (arrays, turned)]
         seconds = [[turned[n] for n in tick.turns], [arrays[n] for n in tick.turns]]
         self.tables = [self.table(a, b) for a, b in zip((arrays, turned), seconds, strict=True)]
-        size = max(plan.workspace for plan in _plans(tick) if isinstance(plan.workspace, int))
+        size = max(plan.workspace for plan in tick.plans if isinstance(plan.workspace, int))
         self.workspace = _aligned(((size,), np.dtype(np.uint8)))
         ways = ((tick.ticks, "passes"), (1, "ticks"))
         self.ways = [(n, self.library.functions[name]) for n, name in ways if name in passes]
@@ -142,16 +141,11 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
 
 def emit_steps(tick: StepPlan) -> Text:
     """The IR of the kernels, and of the loops over ticks and over passes of several."""
-    plans = _plans(tick)
-    source = emit(*plans, linkage="internal ")
+    source = emit(*tick.plans, linkage="internal ")
     names = (("ticks", "entry"), ("passes", "entry1"))
-    loops = "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
+    loops = "".join(_loop(tick, name, entry) for _, (name, entry) in zip(tick.plans, names, strict=False))
     module = source.module.joined(ll.Module((), declarations(register_of()) + loops))
     return replace(source, module=module, slp=tick.several is None)
-
-
-def _plans(tick: StepPlan) -> list[Plan]:
-    return [tick.plan] if tick.several is None else [tick.plan, tick.several]
 
 
 def _loop(tick: StepPlan, name: str, entry: str) -> str:

@@ -5,7 +5,7 @@
 An array is an argument if a kernel reads it before any writes it, and a result if a kernel writes it. One that is both is
 updated in place."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...dialect.ir.diagnostics import Diagnostic, VerifyError
@@ -19,8 +19,9 @@ from ...dialect.notation.traverse import walk
 from .substitute_sizes import substitute_sizes
 
 
-def link_kernels(kernels: Sequence[Kernel]) -> Plan:
-    """The plan of kernels in their order. Where they disagree about the type of an array, it is several arrays."""
+def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -> Plan:
+    """The plan of kernels in their order, some parameters of which are `declared` views of others. Where kernels disagree
+    about the type of an array, it is several arrays."""
     known: dict[str, Tensor] = {}
     conflicting: list[Tensor] = []
     views: dict[Tensor, Tensor] = {}
@@ -28,15 +29,16 @@ def link_kernels(kernels: Sequence[Kernel]) -> Plan:
     results: list[Tensor] = []
     linked: list[Kernel] = []
     for kernel in kernels:
+        names = [declared.get(t, t).name for t in kernel.parameters]
         sizes: dict[Any, Dim] = {}
-        for t in kernel.parameters:
+        for t in (t for t in kernel.parameters if t not in declared):
             for d, n in zip(t.shape, known.get(t.name, t).shape, strict=False):
                 if isinstance(d, Size) and d.is_atom and d.name is None:
                     sizes.setdefault(d.terms[0][0], n)
         if sizes:
             kernel = substitute_sizes(kernel, lambda d, sizes=sizes: put(d, sizes))
-        for t in kernel.parameters:
-            first = known.setdefault(t.name, t)
+        for name, t in sorted(zip(names, kernel.parameters, strict=True), key=lambda p: p[0] != p[1].name):
+            first = known.setdefault(name, t)
             if not _agree(first, t):
                 conflicting.append(t)
             elif first is not t:
@@ -55,8 +57,8 @@ def link_kernels(kernels: Sequence[Kernel]) -> Plan:
 def check_names(plan: Plan) -> None:
     """Raise VerifyError if a name is that of two arrays, so that a call could not tell them apart."""
     for kernel in plan.kernels:
-        for t in kernel.parameters:
-            first = next(p for k in plan.kernels for p in k.parameters if p.name == t.name)
+        for t in (p for p in kernel.parameters if p not in plan.views):
+            first = next(p for k in plan.kernels for p in k.parameters if p.name == t.name and p not in plan.views)
             if not _agree(first, t):
                 texts = [tensor_text(x, Names()).partition(": ")[2] for x in (first, t)]
                 where = f"{texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"

@@ -196,7 +196,7 @@ def test_worked_example_of_a_pass() -> None:
     module.__dict__["Read"] = Read
     for version, text in zip(("", change), goldens, strict=True):
         exec(compile(f"from __future__ import annotations\n{version}", "docs/passes.md", "exec"), module.__dict__)
-        (kernel,), _ = read_kernels("".join(line for line in text.splitlines(True) if not line.startswith("//")))
+        (kernel,), *_ = read_kernels("".join(line for line in text.splitlines(True) if not line.startswith("//")))
         made = module.__dict__["shift_products"](kernel)
         with nullcontext() if version else pytest.raises(LoweringError, match="an index of %x may be below 0"):
             check_kernel(made)

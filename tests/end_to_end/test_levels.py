@@ -90,6 +90,31 @@ def test_accesses_that_are_not_proven_are_checked(extent: str, index: str) -> No
         f(np.ones(3, np.float32), np.full(10**6, 10**9, np.int32))
 
 
+VIEWS = """func @main(%x: tensor<6x8xi32>, %w: tensor<8x8xi32>) {
+  %h = cvm.dense %x, %w
+  %a = cvm.reshape %h {target_shape = [1, 3, 4, 4]}
+  %b = cvm.reshape %h {target_shape = [4, 3, 2, 2]}
+  %z = cvm.conv2d %a, %b
+  return %z
+}
+"""
+
+
+@pytest.mark.parametrize("optimize", "02")
+@pytest.mark.parametrize("stage", ["formulas", "loops", "schedule"])
+def test_views_of_an_array_have_its_name(folder: Path, stage: str, optimize: str) -> None:
+    """Kernels that view one array in several shapes, also at once, share it when their text is run."""
+    Path("program.cvm").write_text(VIEWS)
+    assert cli.main(["lower", "program.cvm", "--to", stage, "-O", optimize, "-o", "text"]) == 0
+    viewed = "%h: tensor<1x3x4x4xi32>, %b: tensor<4x3x2x2xi32> view of %h)"
+    assert (viewed in Path("text").read_text()) == (optimize == "0" and stage != "formulas")
+    inputs = ["--input", f"x={np.arange(48).reshape(6, 8).tolist()}", "--input", f"w={np.eye(8, dtype=int).tolist()}"]
+    assert np.array_equal(results("text", *inputs)["z"], results("program.cvm", *inputs)["z"])
+    if stage != "formulas":
+        assert cli.main(["opt", "text", "-o", "again"]) == 0
+        assert Path("again").read_text() == Path("text").read_text()
+
+
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
 

@@ -34,7 +34,7 @@ import cvm
 
 def reads_back(kernel: Kernel) -> Kernel:
     text = kernel_text(kernel)
-    (found,), _ = read_kernels(text)
+    (found,), *_ = read_kernels(text)
     assert kernel_text(found).splitlines() == text.splitlines()
     return found
 

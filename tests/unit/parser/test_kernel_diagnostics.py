@@ -58,6 +58,10 @@ def mistakes(text: str) -> list[str]:
         ("%t[%i] + 1", "%t[%i + 1] + 1", "14:5 kernel.illegal: kernel @b: an index of %t may be beyond 4"),
         ("(%t: tensor<4xi32>) -> (%y", "(%t: tensor<4xi64>) -> (%y", "14:19 parse.kernel: + does not take (i64, i32)"),
         ("kernel @b(%t: tensor<4xi32>)", "kernel @b(%t: tensor<5xi32>)", "12:8 kernel.array: %t is one array, but tensor<4xi32> in a kernel before @b and tensor<5xi32> in it"),
+        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %s", "12:58 parse.kernel: there is no array %s"),
+        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %v", "12:58 parse.kernel: there is no array %v"),
+        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<5xi32> view of %t", "12:56 parse.kernel: %t has other elements than a view of it"),
+        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view", "12:33 parse.kernel: expected of, got )"),
     ],
 )  # fmt: skip
 def test_one_mistake_is_reported_once(was: str, becomes: str, said: str) -> None:
@@ -83,5 +87,5 @@ def test_the_end_of_a_kernel_that_is_not_closed_is_noted() -> None:
 def test_statements_keep_their_places() -> None:
     from cvm.parser.kernels import read_kernels as parse
 
-    kernels, places = parse(GOOD)
+    kernels, places, _ = parse(GOOD)
     assert kernels[1].span.text == "@b" and places[kernels[1].body[0]].line == 13
