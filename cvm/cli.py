@@ -121,7 +121,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     ]),
     "verify": ("check a certificate of exactness: the program, the verdicts and the results", [
         _arg("certificate", metavar="CERT.json"),
-        _arg("model", "the .tflite, .tosa or .onnx file that it is of", metavar="MODEL"),
+        _arg("model", "the .tflite, .tosa, .mlir or .onnx file that it is of", metavar="MODEL"),
         _TARGET, _CPU,
     ]),
     "opt": ("apply passes to a program and show what they make of it", [
@@ -173,7 +173,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _arg("-o --output", "a picture, .svg, or a page, .html", required=True, metavar="FILE"),
     ]),
     "import": ("make a program of a model of CVM-Runtime, ONNX, TensorFlow Lite or TOSA", [
-        _arg("model", "a folder with symbol and params, an .onnx, .tflite or .tosa file", metavar="MODEL"),
+        _arg("model", "a folder with symbol and params, an .onnx, .tflite, .tosa or .mlir (TOSA) file", metavar="MODEL"),
         _arg("-o --output",
              "where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
              default="-", metavar="PROG.cvm"),

@@ -17,9 +17,14 @@ from cvm.importers.tosa.schema import OPERATORS  # noqa: E402
 
 HEAD = """# TOSA operators
 
-`cvm.from_tosa(model)` and `cvm import MODEL.tosa` take graphs of integers with the operators that this table, written by
-`docs/tosa_operators.py`, says are imported. The last column says how results compare with the specification's
+`cvm.from_tosa(model)`, `cvm import MODEL.tosa` and `cvm import MODEL.mlir` take graphs of integers with the operators that this table,
+written by `docs/tosa_operators.py`, says are imported. The last column says how results compare with the specification's
 ([exactness.md](exactness.md)); `tosa_reference_model` computes those.
+
+A model is a flatbuffer, or the text that `tosa-opt` prints: one function, whose operators are in MLIR's short or generic form
+(`--mlir-print-op-generic`), with sizes that are known. The text is read by a grammar of its own, [tosa.lark](../grammar/tosa.lark):
+xDSL's parser has the short forms of a few operators of TOSA only. Operators with regions (`tosa.cond_if`) and variables are mistakes of
+syntax; every other refusal is said at once, with its line.
 
 | operator | | |
 |---|---|---|

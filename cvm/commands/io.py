@@ -12,7 +12,7 @@ from cvm.dialect.ir.diagnostics import read_bytes
 from cvm.dialect.program.module import Module
 
 STDIN = "<stdin>"
-MODELS = {".onnx": "from_onnx", ".tflite": "from_tflite", ".tosa": "from_tosa"}  # the readers of models
+MODELS = {".onnx": "from_onnx", ".tflite": "from_tflite", **dict.fromkeys((".tosa", ".mlir"), "from_tosa")}  # readers
 
 
 def read(name: str) -> bytes:

@@ -8,9 +8,9 @@ import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 
 
-def refuse(filename: str, message: str, *notes: str) -> NoReturn:
+def refuse(filename: str, message: str, *notes: Note) -> NoReturn:
     """Raises ParseError: what a model's file holds cannot be taken."""
-    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import", tuple(map(Note, notes))))
+    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import", notes))
 
 
 def unreadable(filename: str, reason: Exception | str) -> NoReturn:

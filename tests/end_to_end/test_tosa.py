@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tosa_graphs import CASES, MODEL, by_reference_model, make, spoiled
+from tosa_graphs import CASES, MODEL, TEXTS, by_reference_model, make, spoiled, text_of
 from tosa_models import packed, write
 
 import cvm
@@ -103,3 +104,104 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         cvm.from_tosa(tmp_path / "none.tosa")
     with pytest.raises(Damaged):
         read(b"\x10\0\0\0TOSA")
+
+
+# The text that tosa-opt prints
+
+PRINTED = json.loads(TEXTS.read_text("utf-8"))
+CONVOLUTION = """\
+func.func @main(%x: tensor<1x8x8x3xi8>, %w: tensor<4x3x3x3xi8>) -> tensor<1x8x8x4xi32> {
+  %b = "tosa.const"() <{values = dense<[1, 2, 3, 4]> : tensor<4xi32>}> : () -> tensor<4xi32>
+  %z = "tosa.const"() <{values = dense<-128> : tensor<1xi8>}> : () -> tensor<1xi8>
+  %y = tosa.conv2d %x, %w, %b, %z, %z {acc_type = i32, dilation = array<i64: 1, 1>, pad = array<i64: 1, 1, 1, 1>, stride = array<i64: 1, 1>} : (tensor<1x8x8x3xi8>, tensor<4x3x3x3xi8>, tensor<4xi32>, tensor<1xi8>, tensor<1xi8>) -> tensor<1x8x8x4xi32>
+  return %y : tensor<1x8x8x4xi32>
+}
+"""
+
+
+def equal_programs(text: str, seed: int) -> None:
+    _, made = make(seed)
+    programs = cvm.from_tosa(text.encode()), cvm.from_tosa(write(made.graph))
+    results = [cvm.compile(p, target="reference")(*made.feed.values()) for p in programs]
+    np.testing.assert_array_equal(*results, strict=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=IDS)
+def test_a_text_is_the_graph_of_its_flatbuffer(seed: int) -> None:
+    equal_programs(PRINTED[IDS[seed]], seed)
+
+
+@pytest.mark.skipif(MODEL is None, reason="tosa-opt is not installed")
+@pytest.mark.parametrize("seed", SEEDS, ids=IDS)
+def test_tosa_opt_prints_what_was_recorded(seed: int, tmp_path: Path) -> None:
+    graph = make(seed)[1].graph
+    assert text_of(graph, tmp_path) == PRINTED[IDS[seed]]
+    equal_programs(text_of(graph, tmp_path, "--mlir-print-op-generic"), seed)
+
+
+@pytest.mark.parametrize(
+    ("type", "array"),
+    [("i8", np.arange(-60, 60)), ("i4", np.arange(120) % 15 - 7), ("i16", np.arange(120) * 200 - 9000),
+     ("i32", np.arange(120) << 20), ("i48", np.arange(120) << 38), ("i1", np.arange(120) % 3 == 0)],
+)  # fmt: skip
+def test_constants_in_hexadecimal_digits(type: str, array: np.ndarray) -> None:
+    bits = int(type[1:])
+    raw = (
+        np.packbits(array, bitorder="little")
+        if bits == 1
+        else array.astype("<i8").view("u1").reshape(-1, 8)[:, : -(-bits // 8)]
+    )
+    whole = f"tensor<120x{type}>"
+    text = f"""func.func @main() -> {whole} {{
+      %0 = "tosa.const"() <{{values = dense<"0x{raw.tobytes().hex().upper()}"> : {whole}}}> : () -> {whole}
+      return %0 : {whole}
+    }}"""
+    np.testing.assert_array_equal(cvm.compile(cvm.from_tosa(text.encode()), target="reference")(), array)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked", "said"),
+    [
+        ("tosa.conv2d %x", "tosa.conv2d ?x", "?x,", "expected a TOSA graph as tosa-opt prints it, got '?x,'"),
+        ("return %y : tensor<1x8x8x4xi32>\n}\n", "", "", "got 'its end'"),
+        ("%z = ", "%b = ", "%b = \"tosa.const\"() <{values = dense<-", "%b is defined twice"),
+        ("(%x: tensor<1x8x8x3xi8>", "(%x: tensor<?x8x8x3xi8>", "%x", "expected a tensor of known sizes, got tensor<?x8x8x3xi8>"),
+        ("dense<[1, 2, 3, 4]>", "dense<[1, 2, 3]>", "dense<[1", "expected elements of INT32 in the shape (4,)"),
+        ("dense<-128>", "dense<-129>", "dense<-129", "expected elements of INT8 in the shape (1,)"),
+        ("dense<-128>", "dense_resource<z>", "<z>", "got '<z>'"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_text_are_shown(old: str, new: str, marked: str, said: str) -> None:
+    cvm.from_tosa(CONVOLUTION.encode())
+    assert old in CONVOLUTION
+    text = CONVOLUTION.replace(old, new)
+    with pytest.raises(cvm.ParseError) as refused:
+        cvm.from_tosa(text.encode())
+    (d,) = refused.value.diagnostics
+    assert d.span.start == (text.index(marked) if marked else len(text)) and said in d.message
+    assert str(d).splitlines()[-1].strip().startswith("^")
+
+
+def test_refusals_of_a_text_are_said_at_once_with_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cvm.cli import main
+
+    path, x = tmp_path / "graph.mlir", "tensor<4xi32>"
+    signature = f": ({x}) -> {x}"
+    path.write_text(f"""func.func @main(%x: {x}) -> {x} {{
+  %0 = tosa.erf %x {signature}
+  %1 = tosa.custom %9 {{operator_name = "a"}} {signature}
+  %2 = tosa.clamp %x {{max_val = 5000000000 : i32, min_val = 0 : i32}} {signature}
+  return %x : {x}
+}}
+""", "utf-8")  # fmt: skip
+    assert main(["import", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "3 operators of the model cannot be imported" in said
+    for line, op in ((2, "ERF"), (3, "CUSTOM"), (4, "CLAMP")):
+        assert f"{path}:{line}:8: note: 1 x {op}: " in said
+    path.write_text(CONVOLUTION, "utf-8")
+    assert main(["import", str(path), "-o", str(tmp_path / "graph.cvm")]) == 0
+    assert main(["check", "--exact-as", "tosa", "-o", str(tmp_path / "c.json"), str(path)]) == 0
+    assert main(["verify", str(tmp_path / "c.json"), str(path)]) == 0

@@ -1,10 +1,12 @@
 """Random TOSA graphs, one for each integer operator and a rescaled one for the contractions, and Arm's reference model to run them.
 
 python tests/support/tosa_graphs.py 1000        how many of so many programs agree with tosa_reference_model
+python tests/support/tosa_graphs.py --texts     rewrites tests/models/tosa/texts.json: what tosa-opt prints of each operator's graph
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -505,7 +507,28 @@ def spoiled(graph: Graph) -> Iterator[tuple[str, Graph]]:
             yield f"zero point of {found.type}", retyped(name, data=np.full_like(found.data, 3))
 
 
+TEXTS = Path(__file__).parents[1] / "models" / "tosa" / "texts.json"
+
+
+def text_of(graph: Graph, folder: Path, *options: str) -> str:
+    """The graph as `tosa-opt` prints it."""
+    (file := folder / "g.tosa").write_bytes(write(graph))
+    (empty := folder / "empty.mlir").write_text("module {}\n", "utf-8")
+    command = [
+        str(Path(str(MODEL)).with_name("tosa-opt")),
+        str(empty),
+        f"--tosa-deserialize=tosa-flatbuffer-filename={file}",
+    ]
+    printed = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
+    return printed.partition("WARNING:")[0]
+
+
 def main() -> int:
+    if sys.argv[1] == "--texts":
+        with tempfile.TemporaryDirectory() as folder:
+            found = {name: text_of(make(seed)[1].graph, Path(folder)) for seed, name in enumerate(CASES)}
+        TEXTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        return 0
     count, outcome = int(sys.argv[1]), Counter[tuple[str, str]]()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(count):

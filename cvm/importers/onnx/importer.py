@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.diagnostics import Span
+from cvm.dialect.ir.diagnostics import Note, Span
 from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType, kind_of
@@ -50,6 +50,7 @@ class Refusal:
     op: str
     reason: str
     node: str
+    span: Span | None = None
 
 
 @dataclass
@@ -149,16 +150,17 @@ class Importer:
 
     def check(self, filename: str) -> None:
         """Refuse the model with all that cannot be imported: a note for each kind of it."""
-        kinds: dict[tuple[str, str], list[str]] = {}
+        kinds: dict[tuple[str, str], list[Refusal]] = {}
         for r in self.refusals:
-            kinds.setdefault((r.op, r.reason), []).append(r.node)
-        notes: list[str] = []
-        for (op, reason), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+            kinds.setdefault((r.op, r.reason), []).append(r)
+        notes: list[Note] = []
+        for (op, reason), found in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+            places = [r.node for r in found]
             more = f", and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
             where = f"{self.unit}{'s' * (len(places) > 1)} {', '.join(places[:SHOWN])}{more}"
-            notes.append(f"{len(places)} x {op}: {reason} ({where})")
+            notes.append(Note(f"{len(places)} x {op}: {reason} ({where})", found[0].span))
         if self.needed:
-            notes.append(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}")
+            notes.append(Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}"))
         if count := len(self.refusals):
             refuse(filename, f"{count} {self.unit}{'s' * (count > 1)} of the model cannot be imported", *notes)
 
@@ -250,7 +252,7 @@ class Importer:
     def refuse(self, at: At, reason: str) -> None:
         domain = at.node_proto.domain
         name = at.node_proto.op_type if domain in ("", "ai.onnx") else f"{domain}.{at.node_proto.op_type}"
-        self.refusals.append(Refusal(name, reason, at.where))
+        self.refusals.append(Refusal(name, reason, at.where, None if self.places else self.builder.span))
 
 
 @dataclass

@@ -14,17 +14,18 @@ from cvm.importers.onnx.importer import Importer
 from .flatbuffer import read
 from .rules import At
 from .schema import ELEMENTS, Graph
+from .text import read_text
 
 
 @USER_TRACEBACK
 def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
-    """A TOSA graph, the path of a flatbuffer or its bytes, as a verified module, whose function is `main`.
+    """A TOSA graph as a verified module, whose function is `main`: of a path or bytes, a flatbuffer or the text of MLIR.
 
     Graphs of integers are imported, and every result is what the specification says, bit for bit. Raises ParseError, which
     names every operator that cannot be imported."""
     filename, data = contents(model, "<tosa>")
     try:
-        return program(read(data), filename)
+        return program(read_text(data, filename) if b"func.func" in data else read(data), filename)
     except Damaged as e:
         unreadable(filename, str(e))
 
@@ -40,6 +41,7 @@ def program(graph: Graph, filename: str) -> Imported:
         values[name] = to.argument(name, TensorType(t.shape, ELEMENTS[t.type]))
     for number, o in enumerate(graph.operators):
         proto = SimpleNamespace(op_type=o.op, domain="", input=o.inputs, output=o.outputs, attribute=())
+        to.builder.span = o.span
         to.add(At(to, proto, values, {}, str(number), graph, o.attributes))
     to.check(filename)
     results = [to.result(filename, name, values.get(name)) for name in graph.outputs]

@@ -152,8 +152,10 @@ def clipped(x: Node, low: int, high: int) -> Node:
 
 @rule("CLAMP")
 def clamp(at: At, x: Node) -> Node:
-    low, high = (np.array(at[n], np.uint8).view(x.element.dtype)[0] for n in ("min_val", "max_val"))
-    return clipped(x, int(low), int(high))
+    limits = (at[n] for n in ("min_val", "max_val"))  # bytes in a flatbuffer
+    return clipped(
+        x, *(n if isinstance(n, int) else np.array(n, np.uint8).view(x.element.dtype).item() for n in limits)
+    )
 
 
 def zero(point: Array, unsigned: bool = False) -> int:
