@@ -57,9 +57,8 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
     if options.size or options.rounding:
         raise Usage("--size is of ONNX and .tflite models, --rounding of the latter")
     load_offered("cvm.importers", suffix.removeprefix("."))
-    if (
-        reader := {**dict.fromkeys(("tosa", "mlir"), cvm.from_tosa), **IMPORTERS}.get(suffix.removeprefix("."))
-    ) is not None:
+    readers = {"tosa": cvm.from_tosa, "mlir": cvm.from_tosa, **IMPORTERS}
+    if (reader := readers.get(suffix.removeprefix("."))) is not None:
         return _onnx_text(reader(path), {}, archive)
     model = read_model(path)
     return program_text(model, archive), model.constants
