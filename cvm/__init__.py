@@ -228,12 +228,12 @@ def limits(
 def __getattr__(name: str) -> _Any:
     """Readers of models, derivatives, loops, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, ...
 
-    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators."""
+    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators, and `cvm.dask` is one for Dask arrays."""
     import importlib
 
     if (place := _PLACES.get(name)) is not None:
         return getattr(importlib.import_module(f".{place}", __name__), name)
-    if name in ("theano", "dali"):
+    if name in ("theano", "dali", "dask"):
         return importlib.import_module(f".{name}", __name__)
     near = ""
     if not name.startswith("_") and not _is_module(name):

@@ -2,13 +2,15 @@
 
 import importlib
 import inspect
+import pickle
 import sys
 import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial, update_wrapper
+from functools import lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -126,6 +128,8 @@ class TracedFunction(Generic[P, R]):
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
             return traced, (self.function, self.options)  # pickling the function says what is wrong with its name
+        if decorated and module == "__main__" and (by_value := _by_value()) is not None:
+            return _of_main, (name, by_value.dumps((self.function, self.options)))
         return (_named, (module, name)) if decorated else (traced, (self.function, self.options))
 
     def __repr__(self) -> str:
@@ -336,6 +340,20 @@ def _named(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def _by_value() -> Any:
+    """The pickler of functions by their code that joblib or Dask has loaded, whose workers do not run this process's main module."""
+    return sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get("cloudpickle")
+
+
+@lru_cache(maxsize=256)
+def _of_main(name: str, value: bytes) -> Any:
+    """A traced function of the main module, or, where that has none of the name, one of its code."""
+    with suppress(AttributeError):
+        if isinstance(found := _named("__main__", name), TracedFunction):
+            return found
+    return traced(*pickle.loads(value))
 
 
 def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray], out: Any, given: Any) -> Any:

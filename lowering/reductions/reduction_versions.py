@@ -72,14 +72,14 @@ def _reductions(block: Block) -> Iterator[For]:
 def _with_ones(kernel: Kernel, never: frozenset[Atoms]) -> tuple[Kernel, tuple[Any, ...]] | None:
     """The kernel for the fewest sizes, none of `never`, that change the order by being 1; None if no sizes do."""
     atoms = sorted(_atoms(kernel), key=repr)
-    before = _orders(kernel) if atoms else []
+    before = orders(kernel) if atoms else []
     if not any(o.may_change for o in before) or len(atoms) > MAX_SIZES:
         return None
     for some in (c for count in range(1, len(atoms) + 1) for c in combinations(atoms, count)):
         if not any(n <= {*some} for n in never):
             ones: dict[Any, Dim] = dict.fromkeys(some, 1)
             single = substitute_sizes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
-            if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(single)]:
+            if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in orders(single)]:
                 return single, some
     return None
 
@@ -108,7 +108,7 @@ class _Order:
     may_change: bool  # if sizes are 1
 
 
-def _orders(kernel: Kernel) -> list[_Order]:
+def orders(kernel: Kernel) -> list[_Order]:
     """The orders of the float reductions."""
     return list(_in(collapsed(kernel).body, (), {}))
 

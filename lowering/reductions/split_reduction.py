@@ -9,14 +9,15 @@ elements. For an unknown number of terms the original kernel computes short redu
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import product, smaller
+from ...dialect.ir.sizes import Dim, product, smaller
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Tensor, Var, as_index
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import collapsed
+from ..loops.parallelize import block_bounds
 from ..passes import kernel_pass
-from .blocked_sums import MIN_TERMS, bounds, has_order, length, reduction_accumulators, terms
+from .blocked_sums import MIN_TERMS, has_order, length, reduction_accumulators, terms
 from .lane_reduction import lane_reduction
 
 FEW = 16  # elements: beyond, threads compute different elements
@@ -26,12 +27,9 @@ FEW = 16  # elements: beyond, threads compute different elements
 def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
     """The kernel split in two, if its reductions may be long; for the `grid` of a GPU only if they surely are."""
     plain = collapsed(kernel)
-    indices, block = ir.outer_loops(plain.body, lambda s: s.is_whole and reduction_accumulators(s) is None)
+    indices, reductions = separate_reductions(plain)
     points = product(tuple(i.extent for i in indices))
-    reductions = [s for s in block if isinstance(s, ir.For)]
-    if not reductions or not isinstance(points, int) or points > FEW or not all(map(_is_alone, reductions)):
-        return None
-    if any(isinstance(s, (ir.If, ir.Assert)) for s in block) or len({_extents(s) for s in reductions}) > 1:
+    if not reductions or not isinstance(points, int) or points > FEW:
         return None
     if kernel.sum_order == "terms" or isinstance(each := length(first := reductions[0]), Expr):
         return None
@@ -45,13 +43,22 @@ def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
     else:
         number = smaller(count // MIN_TERMS, 1) * number  # a short reduction has no blocks
         long = as_index(count) >= MIN_TERMS
-    parts, joined = _split(plain, indices, block, Index("b", number))
+    parts, joined = split_in_blocks(plain, each, number)
     if not (grid or any(has_order(reduction_accumulators(s) or {}) for s in reductions)):
         joined = lane_reduction(joined)
     versions = [replace(parts, sum_order="terms"), replace(joined, scheduled=True).only(long)]
     if long is not None:
         versions.append(replace(kernel, name=f"{kernel.name}.short", sum_order="terms").only(~long))
     return Kernels(tuple(versions), ir.reshaped_parameters(kernel, plain))
+
+
+def separate_reductions(kernel: ir.Kernel) -> tuple[list[Index], list[ir.For]]:
+    """The loops around the reductions of a kernel, and these; none if they depend on each other or differ in their extents."""
+    indices, block = ir.outer_loops(kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None)
+    found = [s for s in block if isinstance(s, ir.For)]
+    if not all(map(_is_alone, found)) or any(isinstance(s, (ir.If, ir.Assert)) for s in block):
+        return indices, []
+    return indices, found if len({_extents(s) for s in found}) == 1 else []
 
 
 def _is_alone(reduction: ir.For) -> bool:
@@ -71,18 +78,20 @@ def _extents(reduction: ir.For) -> tuple[object, ...]:
     return tuple(n if isinstance(n, int) else n.key for n in extents)
 
 
-def _block_of(reduction: ir.For, block: Index) -> ir.For:
+def _block_of(reduction: ir.For, block: Index, each: int) -> ir.For:
     """A reduction over one of its blocks, from 0 on if blocks are equal, so that a block's threads take the same steps."""
-    start, stop = bounds(reduction, block)
-    each, extent = length(reduction), reduction.index.extent
-    if not (isinstance(each, int) and isinstance(extent, int) and extent % each == 0):
+    extent = reduction.index.extent
+    start, stop = block_bounds(extent, each, block)
+    if not (isinstance(extent, int) and extent % each == 0):
         return replace(reduction, start=start, stop=stop)
     within = Index(reduction.index.name, each)
     return replace(reduction, index=within, body=ir.substitute_block(reduction.body, {reduction.index: start + within}))
 
 
-def _split(kernel: ir.Kernel, indices: list[Index], block: ir.Block, number: Index) -> tuple[ir.Kernel, ir.Kernel]:
-    """The kernels that reduce each block, which has a number, and the partial results."""
+def split_in_blocks(kernel: ir.Kernel, each: int, count: Dim) -> tuple[ir.Kernel, ir.Kernel]:
+    """The kernels that reduce each block of so many iterations, and the partial results."""
+    indices, block = ir.outer_loops(kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None)
+    number = Index("b", count)
     partial: list[ir.Statement] = []
     after: list[ir.Statement] = []
     arrays: dict[Tensor, Tensor] = {}
@@ -98,7 +107,7 @@ def _split(kernel: ir.Kernel, indices: list[Index], block: ir.Block, number: Ind
             partial += [ir.Alloc(acc), ir.assign(acc, ir.identity(function, acc.element))]
             every = Index("b", number.extent)
             after.append(ir.For(every, (ir.update(function, acc, array[(every, *indices)]),)))
-        partial += [_block_of(s, number), *(ir.Store(arrays[acc], (number, *indices), acc[()]) for acc in found)]
+        partial += [_block_of(s, number, each), *(ir.Store(arrays[acc], (number, *indices), acc[()]) for acc in found)]
     bodies = (ir.For(number, ir.nested(indices, tuple(partial))),), ir.nested(indices, tuple(after))
     inputs = [[p for p in kernel.inputs if p in read] for read in ({r.tensor for r in reads(b)} for b in bodies)]
     parts = (*inputs[0], *arrays.values())

@@ -25,6 +25,8 @@ ALSO = {
     "dialect/ir/types.py": "ml_dtypes",
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
+    "cvm/dask/__init__.py": "dask",
+    "cvm/dask/graph.py": "dask",
     "cvm/commands/inputs.py": "PIL",
     "cvm/commands/editor.py": "shtab",
     "cvm/highlight.py": "pygments",
