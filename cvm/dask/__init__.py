@@ -1,10 +1,7 @@
 """Functions on Dask arrays: the bytes of a call on whole arrays, whatever the chunks and workers are.
 
 y = cvm.dask.apply(f, x, w)      a Dask array, or the structure of them that `f` returns; nothing is computed
-y.compute()
-"""
-
-from __future__ import annotations
+y.compute()"""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,8 +35,7 @@ def apply(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """The results of a compiled function as Dask arrays, of arguments that are Dask arrays or whatever else it takes.
 
     Nothing is computed: types and sizes are those of the program, and chunks follow those of the largest arguments. Halos of stencils
-    follow from the program, too. An axis that an operation takes as a whole, as a sort does, becomes one chunk.
-    """
+    follow from the program, too. An axis that an operation takes as a whole, as a sort does, becomes one chunk."""
     arrays: dict[int, da.Array] = {}
 
     def leaf(value: Any, _: str) -> Any:

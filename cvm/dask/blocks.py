@@ -3,10 +3,7 @@
     for i in 0..n { y[i] = x[i] + x[i + 1] }, i in 512..1024   =>   for i in 0..512 { y[i] = x[i] + x[i + 1] }, x being x[512..1025]
 
 Regions, and with them the halos of stencils, are the bounds of index expressions; an index that depends on data has the bounds of
-its axis. Indices are relative to the regions, so the programs of most blocks are equal.
-"""
-
-from __future__ import annotations
+its axis. Indices are relative to the regions, so the programs of most blocks are equal."""
 
 import pickle
 from collections.abc import Mapping, Sequence
@@ -60,7 +57,7 @@ class Block:
     operands: Mapping[ex.Tensor, ex.Tensor]
     program: bytes
     digest: str
-    inner: dict[tuple[ex.Index, Range], tuple[Block, Regions]] = field(default_factory=dict)
+    inner: "dict[tuple[ex.Index, Range], tuple[Block, Regions]]" = field(default_factory=dict)
 
 
 class Blocks:
@@ -119,8 +116,7 @@ def _region(
     places: Sequence[Sequence[ex.Expr]], shape: Sequence[Any], split: ex.Index | None, ordered: bool
 ) -> tuple[Range, ...]:
     """What is accessed of a tensor. A float reduction reads memory as in the whole array: all of an axis, or, where it is split, so
-    much that it is no axis of one element.
-    """
+    much that it is no axis of one element."""
     region: list[Range] = []
     for at, n in zip(zip(*places, strict=True), shape, strict=True):
         lows, highs = zip(*(affine(e).bounds(index_bounds) for e in at), strict=True)
@@ -158,8 +154,7 @@ def from_zero(s: ir.Statement, extent: int | None = None) -> ir.Block | None:
 
 def cuts(kernel: ir.Kernel, index: ex.Index, arrays: Mapping[ex.Tensor, Any]) -> list[int] | None:
     """The values of a loop at which a kernel comes to other chunks of its operands: of the largest one, and of others where they make
-    no short blocks. None if no operand has the loop's index.
-    """
+    no short blocks. None if no operand has the loop's index."""
     places: dict[ex.Tensor, list[tuple[Affine, int, int]]] = {}
     for tensor, at in every_access(kernel.body):
         for axis, e in enumerate(at if tensor in arrays else ()):

@@ -1,7 +1,5 @@
 """Dask graphs of the kernels of a program: a layer for each array, with a task for each block, and what a task does."""
 
-from __future__ import annotations
-
 import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -129,8 +127,7 @@ class Arrays:
     def _in_parts(self, kernel: ir.Kernel, operands: Operands) -> tuple[ir.Kernel, ir.Kernel] | None:
         """The kernels that reduce blocks and combine these, if a kernel reduces over several chunks and may be split there.
 
-        The blocks of long float sums are the documented ones; those of reductions without an order are the chunks.
-        """
+        The blocks of long float sums are the documented ones; those of reductions without an order are the chunks."""
         plain = collapsed(kernel)
         found = [reduction_accumulators(r) or {} for r in separate_reductions(plain)[1]]
         nans = any(f in ("max", "min") and t.element.kind == "float" for some in found for t, f in some.items())
@@ -182,8 +179,7 @@ def _ranges(
     kernel: ir.Kernel, splits: Iterable[ex.Index], operands: Operands, parts: ex.Index | None
 ) -> dict[ex.Index, list[Range]]:
     """The blocks along each loop: as the chunks of operands, or where none has the loop as large as Dask's configuration says. The last
-    of the parts of a reduction, which may be a shorter one, is a block of its own.
-    """
+    of the parts of a reduction, which may be a shorter one, is a block of its own."""
     sizes: dict[ex.Index, Any] = {}
     for i in splits:
         found, kept = cuts(kernel, i, operands), [0]

@@ -103,9 +103,7 @@ def _version(
         plans.append(lower(module, function, optimize=options.optimize, checks=options.sanitize))
     text = emit(*plans, optimize=options.optimize > 0, linkage="internal ")
     parts = enumerate(zip(functions, plans, symbols[:-1], strict=True))
-    wrappers = [
-        _Wrapper(function, plan, visibility, symbol, f"entry{n or ''}") for n, (function, plan, symbol) in parts
-    ]
+    wrappers = [_Wrapper(f, plan, visibility, symbol, f"entry{n or ''}") for n, (f, plan, symbol) in parts]
     requirements = [*text.requirements]
     pieces = [
         text.module.definitions,
@@ -218,12 +216,8 @@ class _Wrapper:
         looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
         run = f"@{self.entry}_run"
         head = f"define internal i32 {run}({parameters}) noinline nounwind {{"
-        exported = in_default_environment(
-            f"{self.visibility}i32 @{self.symbol}({parameters}) nounwind",
-            run,
-            parameters.split(", "),
-            register_of(_machine()),
-        )
+        symbol, register = f"{self.visibility}i32 @{self.symbol}({parameters}) nounwind", register_of(_machine())
+        exported = in_default_environment(symbol, run, parameters.split(", "), register)
         return "\n".join([*constants, *looks, head, *lines, "}", exported])
 
 

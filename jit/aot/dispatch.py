@@ -53,9 +53,7 @@ def several(processors: Sequence[Processor | None]) -> list[Processor]:
     if len(architectures) > 1:
         raise TargetError(f"the processors are of {' and of '.join(architectures)}; a library is of one")
     if len(found) < len(processors) or freestanding(found[0].triple):
-        raise TargetError(
-            "one of these processors cannot be chosen when a library is loaded; name each, and one with a system"
-        )
+        raise TargetError("one of these processors cannot be chosen when a library is loaded; name others")
     if architectures[0] == "x86_64" != platform.machine():
         raise TargetError("versions for x86-64 need LLVM's assembler for it, which only such a machine has")
     for described in found:
@@ -77,11 +75,10 @@ def dispatch(versions: Sequence[Processor], functions: Mapping[str, tuple[str, i
     """The IR of the object file beside the versions: functions by their symbols, each with its type of result and number of
     pointers, -1 where it takes an i32 alone, and the symbol of the version's number; version n has them as `version_symbol`."""
     chosen = f"@{number}"
-    lines = [f"{chosen} = global i32 0", "declare i64 @getauxval(i64)"]
-    lines.append(
-        f"@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{{ i32, ptr, ptr }} {{ i32 101, ptr {chosen}_choose, ptr null }}]"
-    )
-    lines += [f"define internal void {chosen}_choose() nounwind {{", "  br label %version1"]
+    entry = f"{{ i32, ptr, ptr }} {{ i32 101, ptr {chosen}_choose, ptr null }}"
+    lines = [f"{chosen} = global i32 0\ndeclare i64 @getauxval(i64)"]
+    lines.append(f"@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{entry}]")
+    lines.append(f"define internal void {chosen}_choose() nounwind {{\n  br label %version1")
     for n, described in enumerate(versions[1:], 1):
         lines.append(f"version{n}:")
         for k, (word, mask) in enumerate(masks(described).items()):

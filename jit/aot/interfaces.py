@@ -47,7 +47,13 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
     given = [True] * len(function.arguments) + [False] * len(function.results)
     names = distinct(f"{'in' if g else 'out'}_{identifier(v.name)}" for g, v in zip(given, values, strict=True))
     return tuple(
-        Parameter(name, *ELEMENTS[v.known_type.element.name], _numbers(v), g, _described(v))
+        Parameter(
+            name,
+            *ELEMENTS[v.known_type.element.name],
+            int(product(v.known_type.array_shape)) * (1 + (v.known_type.element.kind == "complex")),
+            g,
+            _described(v),
+        )
         for name, g, v in zip(names, given, values, strict=True)
     )
 
@@ -68,11 +74,6 @@ def distinct(names: Iterable[str]) -> list[str]:
     return found
 
 
-def _numbers(value: Value) -> int:
-    type = value.known_type
-    return int(product(type.array_shape)) * (2 if type.element.kind == "complex" else 1)
-
-
 def _described(value: Value) -> str:
     type = value.known_type
     size = product(type.array_shape)
@@ -85,28 +86,24 @@ def _described(value: Value) -> str:
 def c_header(library: Interface) -> str:
     """Declarations for C, which C++ takes, too."""
     guard = f"{library.prefix}_H".upper()
-    memory = (
-        "A function takes WORKSPACE bytes, at a multiple of 64, from its caller."
+    who = (
+        "takes, at a multiple of 64, from its caller"
         if library.freestanding
-        else "A function allocates WORKSPACE bytes while it runs, and nothing else."
+        else "allocates while it runs, and nothing else"
     )
     lines = [
         f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last index fastest; results do not overlap",
-        f"   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time.\n   {memory} */",
-        f"#ifndef {guard}",
-        f"#define {guard}",
-        "#include <stdint.h>",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
+        "   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time.",
+        f"   WORKSPACE is the number of bytes that a function {who}. */\n#ifndef {guard}\n#define {guard}",
+        '#include <stdint.h>\n#ifdef __cplusplus\nextern "C" {\n#endif',
     ]
     for symbol, arrays, workspace in library.functions:
         declared = [f"{'const ' * a.given}{a.c} *{a.name}" for a in arrays] + ["void *workspace"] * library.freestanding
         lines += ["", *(f"/* {a.name}: {a.described} */" for a in arrays)]
         lines.append(f"#define {symbol.upper()}_WORKSPACE {workspace}")
         lines.append(f"int32_t {symbol}({', '.join(declared) or 'void'});")
-    lines += ["", f"const char *{library.prefix}_message(int32_t status);", "", "#ifdef __cplusplus", "}", "#endif"]
-    return "\n".join([*lines, "#endif", ""])
+    lines.append(f"\nconst char *{library.prefix}_message(int32_t status);\n\n#ifdef __cplusplus\n}}\n#endif\n#endif\n")
+    return "\n".join(lines)
 
 
 def cpp_header(library: Interface) -> str:
@@ -117,21 +114,16 @@ def cpp_header(library: Interface) -> str:
         passed = [f"{a.name}.data()" for a in arrays] + ["workspace"] * library.freestanding
         declared += ["void *workspace"] * library.freestanding
         name = symbol.removeprefix(f"{library.prefix}_")
-        lines += [
-            f"[[nodiscard]] inline int32_t {name}({', '.join(declared)}) {{ return ::{symbol}({', '.join(passed)}); }}"
-        ]
+        call = f"::{symbol}({', '.join(passed)})"
+        lines.append(f"[[nodiscard]] inline int32_t {name}({', '.join(declared)}) {{ return {call}; }}")
     lines.append(f"inline const char *message(int32_t status) {{ return ::{library.prefix}_message(status); }}")
     return "\n".join([*lines, "}", ""])
 
 
 def rust_module(library: Interface) -> str:
     """Functions that take references to arrays, and give the message of a status that is not 0 as an error."""
-    lines = [
-        f"//! Compiled by cvm for {library.processor}: arrays are contiguous, the last index fastest.",
-        "",
-        "mod ffi {",
-        '    unsafe extern "C" {',
-    ]
+    head = f"//! Compiled by cvm for {library.processor}: arrays are contiguous, the last index fastest."
+    lines = [head, '\nmod ffi {\n    unsafe extern "C" {']
     safe: list[str] = []
     for symbol, arrays, workspace in library.functions:
         name = symbol.removeprefix(f"{library.prefix}_")
@@ -140,28 +132,21 @@ def rust_module(library: Interface) -> str:
         passed = [f"{a.name}.as_{'' if a.given else 'mut_'}ptr()" for a in arrays]
         if library.freestanding:
             raw.append("workspace: *mut u8")
-            held.append(f"workspace: &mut {WORKSPACE}<{workspace}>")
+            held.append(f"workspace: &mut Workspace<{workspace}>")
             passed.append("workspace.0.as_mut_ptr()")
         lines.append(f"        pub fn {symbol}({', '.join(raw)}) -> i32;")
         safe += ["", *(f"/// {a.name}: {a.described}" for a in arrays)]
         safe.append(f"pub fn {name}({', '.join(held)}) -> Result<(), &'static core::ffi::CStr> {{")
         safe += [f"    result(unsafe {{ ffi::{symbol}({', '.join(passed)}) }})", "}"]
-    lines += [
-        f"        pub fn {library.prefix}_message(status: i32) -> *const core::ffi::c_char;",
-        "    }",
-        "}",
-        "",
-        "fn result(status: i32) -> Result<(), &'static core::ffi::CStr> {",
-        "    if status == 0 {",
-        "        return Ok(());",
-        "    }",
-        f"    Err(unsafe {{ core::ffi::CStr::from_ptr(ffi::{library.prefix}_message(status)) }})",
-        "}",
-    ]
+    lines.append(f"        pub fn {library.prefix}_message(status: i32) -> *const core::ffi::c_char;\n    }}\n}}")
+    lines.append(RUST_RESULT.replace("MESSAGE", f"ffi::{library.prefix}_message"))
     if library.freestanding:
-        lines += ["", "#[repr(align(64))]", f"pub struct {WORKSPACE}<const BYTES: usize>(pub [u8; BYTES]);"]
+        lines.append("\n#[repr(align(64))]\npub struct Workspace<const BYTES: usize>(pub [u8; BYTES]);")
     return "\n".join([*lines, *safe, ""])
 
 
-WORKSPACE = "Workspace"
+RUST_RESULT = """
+fn result(status: i32) -> Result<(), &'static core::ffi::CStr> {
+    if status == 0 { Ok(()) } else { Err(unsafe { core::ffi::CStr::from_ptr(MESSAGE(status)) }) }
+}"""
 HEADERS: dict[str, Callable[[Interface], str]] = {".h": c_header, ".hpp": cpp_header, ".rs": rust_module}
