@@ -1,7 +1,5 @@
 """Constants: data in the program's text, or read from a file beside it (`dialect.ir.constant_files`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +30,7 @@ class Data:
             return "dense<>"
         return f"dense<{_nested(array.flat[0] if self.splat or not array.ndim else array)}>"
 
-    def same(self, other: Data) -> bool:
+    def same(self, other: "Data") -> bool:
         """Test whether both have the same bits and the same text."""
         a, b = self.array, other.array
         if (a.dtype, a.shape, self.file, self.splat) != (b.dtype, b.shape, other.file, other.splat):
@@ -79,11 +77,11 @@ class Const(Operator[T]):
         }
     """
 
-    def infer(self: Const[Any]) -> Type:
+    def infer(self: "Const[Any]") -> Type:
         return self.type
 
-    def reference(self: Const[Any]) -> np.ndarray:
+    def reference(self: "Const[Any]") -> np.ndarray:
         return self.data.array
 
-    def element(self: Const[Any], y: Tensor) -> Element:
+    def element(self: "Const[Any]", y: Tensor) -> Element:
         raise NotImplementedError("a constant is data, not a formula")

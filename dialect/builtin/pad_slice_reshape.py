@@ -1,7 +1,5 @@
 """Operators of data movement that accept unknown sizes: padding, slicing, reshaping, and scatter-add."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -107,7 +105,7 @@ class Reshape(Reshaping[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.sizes(self.x.array_shape), self.x.element)
 
-    def reference(self: Reshape[np.ndarray]) -> np.ndarray:
+    def reference(self: "Reshape[np.ndarray]") -> np.ndarray:
         return self.x.reshape(self.sizes(self.x.shape))
 
     def simplified(self: Any, definition: Any) -> Any:
@@ -157,11 +155,11 @@ class Part(Operator[T]):
         n = self.x.array_shape
         return TensorType((*n[: self.axis], self.sizes()[self.index], *n[self.axis + 1 :]), self.x.element)
 
-    def reference(self: Part[np.ndarray]) -> np.ndarray:
+    def reference(self: "Part[np.ndarray]") -> np.ndarray:
         ends = np.cumsum([x.shape[self.axis] for x in self.xs])
         return np.split(self.x, ends[:-1], self.axis)[self.index].copy()
 
-    def element(self: Part[Tensor], y: Tensor) -> Element:
+    def element(self: "Part[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         start: Dim = sum(self.sizes()[: self.index], 0)
         return Element(d, self.x[*d[: self.axis], d[self.axis] + start, *d[self.axis + 1 :]])
@@ -202,7 +200,7 @@ class AddAt(Operator[T]):
         n, rank = self.x.array_shape, len(self.indices.array_shape)
         return TensorType((*n[: self.axis], self.like.array_shape[self.axis], *n[self.axis + rank :]), self.x.element)
 
-    def reference(self: AddAt[np.ndarray]) -> np.ndarray:
+    def reference(self: "AddAt[np.ndarray]") -> np.ndarray:
         before, after = self.x.shape[: self.axis], self.x.shape[self.axis + self.indices.ndim :]
         n = self.like.shape[self.axis]
         y = np.zeros((*before, n, *after), self.x.dtype)
@@ -212,7 +210,7 @@ class AddAt(Operator[T]):
                 y[c] += self.x[(*c[:-1], *u)]
         return y
 
-    def nest(self: AddAt[Tensor], *results: Tensor) -> Block:
+    def nest(self: "AddAt[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         d, u, e = axes(y.shape[: self.axis], "d"), axes(self.indices.shape, "u"), axes(y.shape[self.axis + 1 :], "e")
         f, zeros = axes(y.shape[self.axis :], "z"), constant(0, y.element)

@@ -1,7 +1,5 @@
 """Operators whose result has the bits of their operand in row-major order, under another type or shape."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -28,13 +26,13 @@ class View(Operator[T]):
     view = True
     example = "%x {type = !cog.field<[2, 3], f32>}", "%x: 2x3xf32", "!cog.field<[2, 3], f32>"
 
-    def infer(self: View[Any]) -> Type:
+    def infer(self: "View[Any]") -> Type:
         return self.type.with_array_shape(self.x.array_shape)
 
-    def reference(self: View[np.ndarray]) -> np.ndarray:
+    def reference(self: "View[np.ndarray]") -> np.ndarray:
         return self.x
 
-    def element(self: View[Tensor], y: Tensor) -> Element:
+    def element(self: "View[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         return Element(at, self.x[at])
 
@@ -65,10 +63,10 @@ class Bitcast(Operator[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.dtype)
 
-    def reference(self: Bitcast[np.ndarray]) -> np.ndarray:
+    def reference(self: "Bitcast[np.ndarray]") -> np.ndarray:
         return np.ascontiguousarray(self.x).view(self.dtype.dtype).reshape(self.x.shape)
 
-    def element(self: Bitcast[Tensor], y: Tensor) -> Element:
+    def element(self: "Bitcast[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         bits = BITS[self.dtype.bits]
         x: Expr = self.x[at]

@@ -1,7 +1,5 @@
 """Arithmetic and comparisons of two fields, point by point and tensor element by tensor element."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,15 +30,15 @@ class Binary(CogOperator[T]):
     constraints = (cog.fields("a", "b"), cog.COMPATIBLE)
     example = "%a, %b", "%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>"
 
-    def infer(self: Binary[FieldType]) -> FieldType:
+    def infer(self: "Binary[FieldType]") -> FieldType:
         return cog.joined(self.a, self.b)
 
-    def reference(self: Binary[np.ndarray]) -> np.ndarray:
+    def reference(self: "Binary[np.ndarray]") -> np.ndarray:
         a, b = cog.spread_both(self)
         complex_ = a.dtype.kind == "c" or b.dtype.kind == "c"
         return np.asarray(type(self).numpy(a, b), np.complex64 if complex_ else np.float32)
 
-    def element(self: Binary[Tensor], y: Tensor) -> Element:
+    def element(self: "Binary[Tensor]", y: Tensor) -> Element:
         return cog.pointwise(self, y, self.combine_complex if y.element is C64 else self.combine)
 
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
@@ -157,10 +155,10 @@ class Unary(CogOperator[T]):
     constraints = (cog.fields("x"),)
     example = "%x", "%x: !cog.field<[3], complex<f32>>"
 
-    def reference(self: Unary[np.ndarray]) -> np.ndarray:
+    def reference(self: "Unary[np.ndarray]") -> np.ndarray:
         return np.asarray(type(self).numpy(self.x))
 
-    def element(self: Unary[Tensor], y: Tensor) -> Element:
+    def element(self: "Unary[Tensor]", y: Tensor) -> Element:
         grid, tensor = cog.result_axes(y, self.grid("x"))
         return Element((*grid, *tensor), self.combine(cog.read(self, "x", grid, tensor)))
 

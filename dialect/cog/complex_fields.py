@@ -1,7 +1,5 @@
 """Complex fields from their parts, and their parts back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,13 @@ class Complex(RealBinary[T]):
 
     example = "%a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>"
 
-    def infer(self: Complex[FieldType]) -> FieldType:
+    def infer(self: "Complex[FieldType]") -> FieldType:
         return joined(self.a, self.b).with_element(C64)
 
-    def reference(self: Complex[np.ndarray]) -> np.ndarray:
+    def reference(self: "Complex[np.ndarray]") -> np.ndarray:
         return SCALARS["complex"].numpy(*spread_both(self))
 
-    def element(self: Complex[Tensor], y: Tensor) -> Element:
+    def element(self: "Complex[Tensor]", y: Tensor) -> Element:
         return pointwise(self, y, pair)
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:

@@ -1,7 +1,5 @@
 """The formalization's elementwise operators."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +28,7 @@ class CvmPrecision(Elementwise[T]):
 
     example = "%x", "%x: 2x3xi32", "2x3xi32"
 
-    def reference(self: CvmPrecision[np.ndarray]) -> np.ndarray:
+    def reference(self: "CvmPrecision[np.ndarray]") -> np.ndarray:
         bits = [max(abs(int(x)).bit_length(), 1) for x in self.x.flat]
         return np.array(bits, np.int32).reshape(self.x.shape)
 
@@ -53,7 +51,7 @@ class Clip(Elementwise[T]):
     )
     example = "%x {a_min = 0, a_max = 255}", "%x: 2x3xi32", "2x3xi32"
 
-    def reference(self: Clip[np.ndarray]) -> np.ndarray:
+    def reference(self: "Clip[np.ndarray]") -> np.ndarray:
         return modulo_2_32(np.clip(self.x.astype(np.int64), self.a_min, self.a_max))
 
     def formula(self: Any, x: Expr) -> Expr:
@@ -79,7 +77,7 @@ class ToPrecision(Elementwise[T]):
 
     precision: int
 
-    def reference(self: ToPrecision[np.ndarray]) -> np.ndarray:
+    def reference(self: "ToPrecision[np.ndarray]") -> np.ndarray:
         return modulo_2_32(np.clip(self.exact(self.x.astype(np.int64)), -alpha(self.precision), alpha(self.precision)))
 
     def clipped(self, t: Expr) -> Expr:

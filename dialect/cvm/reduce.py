@@ -1,7 +1,5 @@
 """The formalization's reduce operators: one process for all of them, over the reduce function of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -62,7 +60,7 @@ class Reduction(CvmOperator[T]):
     def is_identity(self: Any) -> bool:
         return self.exclude and len(self.axes) == len(self.x.shape)
 
-    def infer(self: Reduction[TensorType]) -> TensorType:
+    def infer(self: "Reduction[TensorType]") -> TensorType:
         if self.is_identity():
             return self.x
         over = self.reduced()
@@ -70,14 +68,14 @@ class Reduction(CvmOperator[T]):
             return self.x.with_shape(*(1 if j in over else n for j, n in enumerate(self.x.shape)))
         return self.x.with_shape(*([n for j, n in enumerate(self.x.shape) if j not in over] or [1]))
 
-    def reference(self: Reduction[np.ndarray]) -> np.ndarray:
+    def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         if self.is_identity():
             return self.x
         with np.errstate(all="ignore"):
             found = rounded(self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x)
         return found if found.ndim or self.keepdims else found.reshape(1)
 
-    def element(self: Reduction[Tensor], y: Tensor) -> Element:
+    def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         over = {} if self.is_identity() else {j: Index(f"k{j}", self.x.shape[j]) for j in self.reduced()}
         kept = (i for j, i in enumerate(d) if not (self.keepdims and j in over))

@@ -1,7 +1,5 @@
 """Common parts of the dialect's operators: promotion of element types, and NumPy's broadcasting with DALI's limit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, groupby
@@ -59,18 +57,18 @@ class Pointwise(Operator[T]):
         """f, of elements of the operands in the working type."""
         return apply(self.scalar, *operands)
 
-    def infer(self: Pointwise[TensorType]) -> TensorType:
+    def infer(self: "Pointwise[TensorType]") -> TensorType:
         types = [t for _, t in self.operands()]
         return TensorType(broadcast(*(t.shape for t in types)), self.rule.result(*(t.element for t in types)))
 
-    def reference(self: Pointwise[np.ndarray]) -> np.ndarray:
+    def reference(self: "Pointwise[np.ndarray]") -> np.ndarray:
         arrays = [a for _, a in self.operands()]
         elements = [BY_DTYPE[a.dtype] for a in arrays]
         operands = self.prepared(elements, np.broadcast_arrays(*arrays), converted)
         with np.errstate(all="ignore"):
             return converted(self.exact(*operands), self.rule.result(*elements))
 
-    def element(self: Pointwise[Tensor], y: Tensor) -> Element:
+    def element(self: "Pointwise[Tensor]", y: Tensor) -> Element:
         tensors = [t for _, t in self.operands()]
         at = axes(y.shape)
         operands = self.prepared([t.element for t in tensors], [t[source(at, t)] for t in tensors], cast)

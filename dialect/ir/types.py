@@ -1,7 +1,5 @@
 """Element types and the types of values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -177,13 +175,13 @@ class TensorType(ShapedType):
 
     element: ElementType
 
-    def with_shape(self, *shape: Dim) -> TensorType:
+    def with_shape(self, *shape: Dim) -> "TensorType":
         return TensorType(shape, self.element)
 
-    def with_element(self, element: ElementType) -> TensorType:
+    def with_element(self, element: ElementType) -> "TensorType":
         return TensorType(self.shape, element)
 
-    def with_array_shape(self, shape: Shape) -> TensorType:
+    def with_array_shape(self, shape: Shape) -> "TensorType":
         return TensorType(shape, self.element)
 
     @property
@@ -210,10 +208,10 @@ class FieldType(ShapedType):
     def array_shape(self) -> Shape:
         return (*self.shape, *self.tensor.shape)
 
-    def with_element(self, element: ElementType) -> FieldType:
+    def with_element(self, element: ElementType) -> "FieldType":
         return FieldType(self.shape, self.tensor.with_element(element))
 
-    def with_array_shape(self, shape: Shape) -> FieldType:
+    def with_array_shape(self, shape: Shape) -> "FieldType":
         return FieldType(shape[: self.rank], TensorType(shape[self.rank :], self.element))
 
     @property

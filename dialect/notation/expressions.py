@@ -5,8 +5,6 @@
 Operators define their results by it (as an `Element`), and statements of the loop language compute its expressions.
 Expressions are immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -34,7 +32,7 @@ class Tensor:
     def rank(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, indices: Any) -> Read:
+    def __getitem__(self, indices: Any) -> "Read":
         found = indices if isinstance(indices, tuple) else (indices,)
         if len(found) != self.rank:
             raise IndexError(f"{self.name} has {self.rank} axes, got {len(found)} indices")
@@ -44,11 +42,11 @@ class Tensor:
         return f"%{self.name}"
 
 
-def _operator(function: str) -> Callable[[Any, Operand], Expr]:
+def _operator(function: str) -> "Callable[[Any, Operand], Expr]":
     return lambda self, other: apply(function, self, other)
 
 
-def _reflected(function: str) -> Callable[[Any, Operand], Expr]:
+def _reflected(function: str) -> "Callable[[Any, Operand], Expr]":
     return lambda self, other: apply(function, other, self)
 
 
@@ -68,10 +66,10 @@ class Expr:
     __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
     eq, ne = _operator("eq"), _operator("ne")
 
-    def __neg__(self) -> Expr:
+    def __neg__(self) -> "Expr":
         return apply("neg", self)
 
-    def __invert__(self) -> Expr:
+    def __invert__(self) -> "Expr":
         return apply("not", self)
 
     def __repr__(self) -> str:

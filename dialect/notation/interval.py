@@ -1,7 +1,5 @@
 """Intervals of integers, the domain of range analysis."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..ir.types import ElementType
@@ -19,12 +17,12 @@ class Interval:
     def __contains__(self, value: int) -> bool:
         return self.low <= value <= self.high
 
-    def within(self, other: Interval | ElementType) -> bool:
+    def within(self, other: "Interval | ElementType") -> bool:
         """Test whether the interval is contained in another one, or in the limits of a type."""
         low, high = (other.low, other.high) if isinstance(other, Interval) else other.limits
         return low <= self.low and self.high <= high
 
-    def joined(self, other: Interval) -> Interval:
+    def joined(self, other: "Interval") -> "Interval":
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def __str__(self) -> str:

@@ -1,7 +1,5 @@
 """Reciprocals in fixed point, as integer softmax takes them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ir.types import I32, I64
@@ -28,11 +26,11 @@ class LeadingZeros(FixedPoint[T]):
 
     example = "%x", "%x: 3xi32", "3xi32"
 
-    def reference(self: LeadingZeros[np.ndarray]) -> np.ndarray:
+    def reference(self: "LeadingZeros[np.ndarray]") -> np.ndarray:
         bits = [32 - (int(n) & 0xFFFFFFFF).bit_length() for n in self.x.flat]
         return np.array(bits, np.int32).reshape(self.x.shape)
 
-    def element(self: LeadingZeros[Tensor], y: Tensor) -> Element:
+    def element(self: "LeadingZeros[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         return Element(at, apply("clz", self.x[at]))
 
@@ -49,10 +47,10 @@ class Reciprocal(FixedPoint[T]):
 
     example = "%x", "%x: 3xi32", "3xi32"
 
-    def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
+    def reference(self: "Reciprocal[np.ndarray]") -> np.ndarray:
         return np.array([reciprocal(int(n)) for n in self.x.flat], np.int32).reshape(self.x.shape)
 
-    def element(self: Reciprocal[Tensor], y: Tensor) -> Element:
+    def element(self: "Reciprocal[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         x = self.x[at]
         fraction = cast((x << (apply("clz", x) & 31)) ^ I32_LOW, I64)

@@ -1,7 +1,5 @@
 """`quant.requantize`: scale an accumulator, round it as declared, and clamp it to the range of the result's type."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -69,10 +67,10 @@ class Requantize(QuantOperator[T]):
         """The parameters that have an axis."""
         return [p for p in (self.multiplier, self.shift) if p is not None and p.rank]
 
-    def infer(self: Requantize[TensorType]) -> TensorType:
+    def infer(self: "Requantize[TensorType]") -> TensorType:
         return self.x.with_element(self.to)
 
-    def reference(self: Requantize[np.ndarray]) -> np.ndarray:
+    def reference(self: "Requantize[np.ndarray]") -> np.ndarray:
         x = self.x if self.x.dtype == np.int64 else self.x.astype(np.int32)
         axis = self.axis % max(x.ndim, 1)
         multiplier = along_axis(self.multiplier, x.ndim, axis)
@@ -83,7 +81,7 @@ class Requantize(QuantOperator[T]):
             shifted = rounded.astype(np.int32) + np.int32(self.zero_point)
         return np.asarray(np.clip(shifted, self.low, self.high), self.to.dtype)
 
-    def element(self: Requantize[Tensor], y: Tensor) -> Element:
+    def element(self: "Requantize[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         scales = (self.multiplier, self.shift)
         multiplier, shift = (None if p is None else p[at[self.axis]] if p.rank else p[()] for p in scales)

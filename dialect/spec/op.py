@@ -4,8 +4,6 @@ Everything that applies to all operators (parse, print, verify, lower, document)
 is a frozen dataclass, generic in the representation of a tensor: a Value in a program, a type for the verifier, a
 Tensor of index notation for the lowering, an array for the reference."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import typing
@@ -39,7 +37,7 @@ class C:
     words: Iterable[str] = ()
     help: Callable[..., str] = lambda _: ""
 
-    def operands(self, op: Operator[Any]) -> list[str]:
+    def operands(self, op: "Operator[Any]") -> list[str]:
         """The operands that the text names, or its symbols take to compute; all of them where no field is named."""
         words = set(re.findall(r"\w+", self.text))
         operands = [f.name for f in op.fields if f.is_operand]
@@ -47,7 +45,7 @@ class C:
         return named if named or self.at else operands
 
 
-def _is_taken(op: Operator[Any], operand: str, symbols: Iterable[str]) -> bool:
+def _is_taken(op: "Operator[Any]", operand: str, symbols: Iterable[str]) -> bool:
     """Test whether some of an operator's symbols cannot be computed without an operand."""
     without = dataclasses.replace(op, **{operand: None})  # type: ignore[type-var]
     try:
@@ -142,7 +140,7 @@ class Operator(Generic[T]):
         """Test whether the reference may compute the results of constants; the operator is over types here."""
         return all(t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types()))
 
-    def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
+    def simplified(self: Any, definition: "Callable[[Any], Operator[Any] | None]") -> Any:
         """An existing value that equals the result, or a simpler operator for it; None if there is neither.
 
         `definition` maps an operand to the operator that made it. The identity is exact for every value of the type."""
@@ -167,7 +165,7 @@ class Operator(Generic[T]):
         """Each attribute with its value."""
         return ((f, getattr(self, f.name)) for f in self.fields if f.kind == "attribute")
 
-    def map(self, change: Callable[[T], U]) -> Operator[U]:
+    def map(self, change: Callable[[T], U]) -> "Operator[U]":
         """The same operator over other operands; the same object if they are unchanged."""
         new: dict[str, Any] = {}
         same, made = True, None

@@ -1,7 +1,5 @@
 """`theano.dimshuffle`: dimensions inserted, reordered and dropped."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np
@@ -49,10 +47,10 @@ class Dimshuffle(Operator[T]):
         said = self.input_broadcastable or (True,) * self.x.rank
         return all(is_broadcastable(n) and said[j] for j, n in enumerate(self.x.shape) if j not in self.new_order)
 
-    def infer(self: Dimshuffle[TensorType]) -> TensorType:
+    def infer(self: "Dimshuffle[TensorType]") -> TensorType:
         return self.x.with_shape(*(1 if j == "x" else self.x.shape[j] for j in self.new_order))
 
-    def reference(self: Dimshuffle[np.ndarray]) -> np.ndarray:
+    def reference(self: "Dimshuffle[np.ndarray]") -> np.ndarray:
         dropped = [j for j in range(self.x.ndim) if j not in self.new_order]
         y = np.transpose(self.x, (*self.kept(), *dropped))
         return y.reshape(tuple(1 if j == "x" else self.x.shape[j] for j in self.new_order)).copy()
@@ -73,7 +71,7 @@ class Dimshuffle(Operator[T]):
             return None
         return Dimshuffle(made.x, tuple("x" if j == "x" else made.new_order[j] for j in self.new_order))
 
-    def element(self: Dimshuffle[Tensor], y: Tensor) -> Element:
+    def element(self: "Dimshuffle[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         e: list[Expr] = [ZERO] * self.x.rank
         for i, j in zip(at, self.new_order, strict=True):

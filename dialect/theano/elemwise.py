@@ -1,7 +1,5 @@
 """`theano.elemwise`: a scalar operation on tensors, broadcast along the dimensions that are declared to be 1."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -36,7 +34,7 @@ class Broadcasting(Operator[T]):
     def shape(self: Any) -> tuple[Dim, ...]:
         return tuple(joined(*sizes) for sizes in aligned(*(x.shape for x in self.xs)))
 
-    def element(self: Broadcasting[Tensor], y: Tensor) -> Element:
+    def element(self: "Broadcasting[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
 
@@ -95,10 +93,10 @@ class Elemwise(Broadcasting[T]):
         sizes = zip(result.shape, target.shape, strict=True)
         return all(is_broadcastable(r) or not is_broadcastable(t) for r, t in sizes)
 
-    def infer(self: Elemwise[TensorType]) -> TensorType:
+    def infer(self: "Elemwise[TensorType]") -> TensorType:
         return TensorType(self.shape(), self.op.rule.result(*(x.element for x in self.xs)))
 
-    def reference(self: Elemwise[np.ndarray]) -> np.ndarray:
+    def reference(self: "Elemwise[np.ndarray]") -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
         result = self.op.rule.result(*elements)
         return np.asarray(self.op.evaluate(np.broadcast_arrays(*self.xs), elements, result))
@@ -113,7 +111,7 @@ class Elemwise(Broadcasting[T]):
     def destroys(self: Any) -> tuple[Any, ...]:
         return () if self.target is None or not 0 <= self.target < len(self.xs) else (self.xs[self.target],)
 
-    def python_constant_folding(self: Elemwise[TensorType]) -> bool:
+    def python_constant_folding(self: "Elemwise[TensorType]") -> bool:
         """Theano's word on whether to fold in Python: only scalars, and few operands."""
         return self.infer().rank == 0 and len(self.xs) < 32
 

@@ -1,7 +1,5 @@
 """Theano's reductions, by commutative and associative scalar operations, with accumulator types of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
@@ -56,7 +54,7 @@ class Reduction(Operator[T]):
     def over(self: Any, rank: int | None = None) -> tuple[int, ...]:
         return reduced(self.axis, len(self.x.shape) if rank is None else rank)
 
-    def infer(self: Reduction[TensorType]) -> TensorType:
+    def infer(self: "Reduction[TensorType]") -> TensorType:
         return TensorType(tuple(n for j, n in enumerate(self.x.shape) if j not in self.over()), self.result())
 
     def typed(self: Any) -> Any:
@@ -100,7 +98,7 @@ class Reduction(Operator[T]):
         exact = typed.x.element.is_discrete == typed.accumulator().is_discrete
         return self.x if exact and not typed.over() else None
 
-    def reference(self: Reduction[np.ndarray]) -> np.ndarray:
+    def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
         with np.errstate(all="ignore"):
@@ -108,7 +106,7 @@ class Reduction(Operator[T]):
             reduced = reduce(self.prepared(self.x, to_element), self.over())
             return to_element(np.asarray(reduced), typed.result())
 
-    def element(self: Reduction[Tensor], y: Tensor) -> Element:
+    def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = iter(at := axes(y.shape))
         over = {j: Index(f"k{j}", self.x.shape[j]) for j in self.over()}
         x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast_to_element)

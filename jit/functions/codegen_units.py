@@ -4,8 +4,6 @@ LLVM releases Python's lock. A unit has enough lines that the fixed cost of a mo
 units depends on the kernels alone. The lowering thread compiles, too, when it is done. With one thread for parallel
 loops there is one unit and no other thread."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
@@ -40,7 +38,7 @@ class Parts:
         self._workers: Workers | None = None
         self._open = ExitStack()
 
-    def __enter__(self) -> Parts:
+    def __enter__(self) -> "Parts":
         if self._beside is not None and (workers := self._started()):
             workers.take(Module((ENTRY,), "").joined(self._beside))
         return self
@@ -76,7 +74,7 @@ class Parts:
         assert self._whole is not None, "the entry has been emitted"
         return (fresh_object_code(self._whole),)
 
-    def _started(self) -> Workers | None:
+    def _started(self) -> "Workers | None":
         """The other threads, if there are any."""
         if self._workers is None and self._others:
             self._open.enter_context(short_turns())
@@ -100,7 +98,7 @@ class Workers:
         self._given_up = False
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> "Workers":
         self._start()
         return self
 

@@ -2,8 +2,6 @@
 
 What makes code is loaded where it is asked for: a function whose code was kept does without."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -83,7 +81,7 @@ class CompiledFunction:
         return with_contents_returned(self.module, self.function)[0]
 
     @cached_property
-    def left_open(self) -> DeferredChecks | None:
+    def left_open(self) -> "DeferredChecks | None":
         """The checks deferred to calls with unknown sizes; None if a call needs the whole program."""
         from ...dialect.program.find_deferred_checks import find_deferred_checks
 
@@ -104,7 +102,7 @@ class CompiledFunction:
         return self.head.name
 
     @property
-    def __signature__(self) -> Signature:
+    def __signature__(self) -> "Signature":
         """The arguments by their names, for `inspect` and `help`."""
         from inspect import Parameter, Signature
 
@@ -240,7 +238,7 @@ class CompiledFunction:
             plan = target.lower(self.module, self.computed, self.options)
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
-    def cost(self, by: str = "kernel", **sizes: int) -> Cost:
+    def cost(self, by: str = "kernel", **sizes: int) -> "Cost":
         """Operations and bytes of a call, counted exactly: of each kernel, or of each operation by its formula.
 
         `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given counts as 1."""
@@ -268,7 +266,7 @@ class CompiledFunction:
         return self.options.cpu
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> "Plan":
         """The kernels, and where their arrays are."""
         with compiling_for(self.compiled_for):
             return find_target(self.target).lower(self.module, self.computed, self.options)

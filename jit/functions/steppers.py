@@ -1,7 +1,5 @@
 """The state of a clocked program and the code that advances it: native code, launches on a GPU, or calls from Python."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,7 +37,7 @@ class Stepper(Protocol):
 class PythonStepper:
     """State that a compiled function maps to the next state, in Python's loop."""
 
-    def __init__(self, graph: CompiledGraph) -> None:
+    def __init__(self, graph: "CompiledGraph") -> None:
         clockwork = graph.clockwork
         self.moving = [s.name for s in clockwork.moving]
         self.advance = graph.function(clockwork.advance)
@@ -53,7 +51,7 @@ class PythonStepper:
         return 1
 
 
-def native_stepper(graph: CompiledGraph) -> Stepper:
+def native_stepper(graph: "CompiledGraph") -> Stepper:
     """Native code for the ticks themselves, unless nothing is optimized."""
     return NativeStepper(graph) if graph.options.optimize else PythonStepper(graph)
 
@@ -61,7 +59,7 @@ def native_stepper(graph: CompiledGraph) -> Stepper:
 class NativeStepper:
     """State that native code moves any number of ticks at once."""
 
-    def __init__(self, graph: CompiledGraph) -> None:
+    def __init__(self, graph: "CompiledGraph") -> None:
         from ..llvm.native_code import Library
         from ..runtime.thread_pool import imports
 

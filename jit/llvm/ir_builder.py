@@ -3,8 +3,6 @@
 Instructions are immutable and compare by content, so a dictionary of instructions numbers equal values. Text is printed
 once, when a function is whole."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +26,7 @@ class Type:
     def __str__(self) -> str:
         return self.text
 
-    def of(self, lanes: int) -> Type:
+    def of(self, lanes: int) -> "Type":
         """The vector of so many of this type's scalars; a scalar if there is one lane."""
         return self if lanes == self.lanes else ir_type(self.scalar, lanes)
 
@@ -193,7 +191,7 @@ class Module(NamedTuple):
         """Test whether it runs loops on the thread pool."""
         return PARALLEL in self.declarations
 
-    def joined(self, other: Module) -> Module:
+    def joined(self, other: "Module") -> "Module":
         """Both modules as one."""
         declarations = sorted({*self.declarations, *other.declarations}, key=str)
         return Module(tuple(declarations), f"{self.definitions}\n{other.definitions}")
@@ -323,7 +321,7 @@ class Row:
         self.steps = steps
         self.resolved: dict[Type, list[_Resolved]] = {}
 
-    def resolve(self, type: Type) -> list[_Resolved]:
+    def resolve(self, type: Type) -> "list[_Resolved]":
         """The steps for operands of a type."""
         return self.resolved.setdefault(type, [_resolve(step, type) for step in self.steps])
 

@@ -1,7 +1,5 @@
 """A contraction to be computed, and a way to compute one: what `strategies` chooses among."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -55,7 +53,7 @@ class Problem:
         return self.contraction.accumulator.element
 
     @cached_property
-    def panels(self) -> Problem:
+    def panels(self) -> "Problem":
         """The problem as panels see it: the lines of a window joined to one, where each by itself would waste vectors."""
         c, kernel = self.contraction, self.kernel
         if c.unknown:
@@ -67,7 +65,7 @@ class Problem:
         return replace(self, kernel=kernel)
 
     @cached_property
-    def joined(self) -> Problem | None:
+    def joined(self) -> "Problem | None":
         """The problem with the lines of its window joined, in any case."""
         return self if self.contraction.window is None else self.reshaped(flatten(self.kernel))
 
@@ -76,7 +74,7 @@ class Problem:
         """The terms of each sum, by estimate."""
         return prod(i.extent if isinstance(i.extent, int) else GUESS for i in self.contraction.reduction_axes)
 
-    def reshaped(self, kernel: Kernel) -> Problem | None:
+    def reshaped(self, kernel: Kernel) -> "Problem | None":
         """The problem of a kernel whose parameters have other shapes; None where it is no contraction."""
         c = match_contraction(kernel)
         if c is None:

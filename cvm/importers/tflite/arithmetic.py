@@ -1,7 +1,5 @@
 """Operators of two operands element by element, and conversions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
