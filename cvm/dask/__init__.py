@@ -48,7 +48,8 @@ def apply(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     shown, named = unflatten(flatten((args, kwargs), leaf), None)
     with DefaultFpEnvironment():
-        compiled, form, given = f, None, ()
+        compiled: Any = f
+        form, given = None, ()
         if isinstance(f, TracedFunction):
             structure, given = f._flatten(shown, named)
             compiled, form = f._compiled(structure, given)

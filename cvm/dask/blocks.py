@@ -25,7 +25,7 @@ from cvm.lowering.loops.simplify_with_bounds import simplify_with_bounds
 from cvm.lowering.reductions.blocked_sums import keeps_order
 from cvm.lowering.reductions.reduction_versions import orders
 
-Range = tuple[int, int]
+Range = tuple[Any, Any]  # all sizes are known here
 Regions = Mapping[ex.Tensor, tuple[Range, ...]]  # of operands, a range of each axis
 LEAST = 6  # elements of an axis, with fewer of which the order of a float reduction may be another (`keeps_order`)
 
@@ -183,5 +183,5 @@ def _leads(form: Affine, index: ex.Index) -> bool:
 def _crossing(form: Affine, index: ex.Index, position: int) -> int:
     """The first value of an index at which an access has come to a position of the axis, or to below it where it goes down."""
     factor, (low, high) = form.factor(index), form.without(index).bounds(index_bounds)
-    rest = (low + high) // 2 - position
+    rest = ((low or 0) + (high or 0)) // 2 - position
     return -(rest // factor) if factor > 0 else rest // -factor + 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import dask.array as da  # pyright: ignore[reportMissingImports]
 import numpy as np
-from dask import config  # pyright: ignore[reportMissingImports]
+from dask import config  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
 from dask._task_spec import DataNode, Task, TaskRef  # pyright: ignore[reportMissingImports]
 from dask.highlevelgraph import HighLevelGraph  # pyright: ignore[reportMissingImports]
 from dask.utils import parse_bytes  # pyright: ignore[reportMissingImports]
@@ -144,7 +144,7 @@ class Arrays:
             ends = [0, *(cuts(kernel, first.index, operands) or ()), first.index.extent]
             each = max(b - a for a, b in pairwise(ends))
             each = max(each, COMBINED) if each == 1 else each  # as those of partial results
-        if each >= first.index.extent:
+        if isinstance(each, ex.Expr) or each >= first.index.extent:
             return None
         parts, joined = split_in_blocks(plain, each, -(-first.index.extent // each))
         parts = parts.with_body(ir.rewrite_block(parts.body, lambda s: from_zero(s, each)))

@@ -119,7 +119,7 @@ def terms(reduction: ir.For) -> Dim:
     return product(tuple(s.index.extent for s in (reduction, *ir.statements(reduction.body)) if isinstance(s, ir.For)))
 
 
-def length(reduction: ir.For) -> Dim | Expr:
+def length(reduction: ir.For) -> int | Expr:
     """The iterations of a long reduction's outermost loop per block."""
     extent, count = reduction.index.extent, terms(reduction)
     if not ir.has_loops(reduction.body):
