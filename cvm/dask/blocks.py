@@ -115,7 +115,7 @@ class Blocks:
 def _region(
     places: Sequence[Sequence[ex.Expr]], shape: Sequence[Any], split: ex.Index | None, ordered: bool
 ) -> tuple[Range, ...]:
-    """What is accessed of a tensor. A float reduction reads memory as in the whole array: all of an axis, or, where it is split, so
+    """The region of a tensor that is accessed. A float reduction reads memory as in the whole array: all of an axis, or, where it is split, so
     much that it is no axis of one element."""
     region: list[Range] = []
     for at, n in zip(zip(*places, strict=True), shape, strict=True):

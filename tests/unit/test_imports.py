@@ -25,6 +25,7 @@ ALSO = {
     "dialect/ir/types.py": "ml_dtypes",
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
+    "cvm/importers/tosa/text.py": "lark",
     "cvm/dask/__init__.py": "dask",
     "cvm/dask/graph.py": "dask",
     "cvm/commands/inputs.py": "PIL",

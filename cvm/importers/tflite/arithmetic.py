@@ -1,5 +1,7 @@
 """Operators of two operands element by element, and conversions."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

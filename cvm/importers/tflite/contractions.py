@@ -1,5 +1,7 @@
 """Convolutions, dense layers, products of matrices, pooling and sums."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Operators that move elements, and those that compute shapes and indices."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain

@@ -1,5 +1,7 @@
 """Parameters of quantised operators as the reference kernels compute them: multipliers and shifts, ranges of activations."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

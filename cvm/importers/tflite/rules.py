@@ -8,6 +8,8 @@ and `at.outputs` are tensors with their quantisation, and `at.onnx` applies a ru
 results compare with the reference kernels, of integers and where there are floats; a rule that decides this sets `at.found`.
 docs/tflite.md is made of this table."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace

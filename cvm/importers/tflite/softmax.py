@@ -1,6 +1,8 @@
 """Softmax of quantised numbers, in integers, as the reference kernels compute it: of 8 bits in gemmlowp's fixed point with an exponential
 that is a table, of 16 bits by tables with interpolation."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any

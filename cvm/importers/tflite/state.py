@@ -1,5 +1,7 @@
 """Operators with state: SVDF, LSTM and variables."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

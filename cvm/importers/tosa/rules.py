@@ -1,5 +1,7 @@
 """The operators of TOSA's integer profile, each as operations of a program."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
