@@ -35,8 +35,7 @@ class CvmLexer(Lexer):
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
         """The tokens of a text: offset, kind, and the text itself."""
         for token in scanner().tokens(text, keep=True):
-            kind = TYPES.get(token.type)
-            if kind is None:
+            if (kind := TYPES.get(token.type)) is None:
                 sign = Operator if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text) else Punctuation
                 kind = Text if token.text.isspace() else sign
             yield token.start, kind, token.text

@@ -167,8 +167,7 @@ def caller() -> Span:
         frame = frame.f_back
     filename = frame.f_code.co_filename
     text = "".join(linecache.getlines(filename, frame.f_globals))
-    source = _sources.get(filename)
-    if source is None or source.text != text:
+    if (source := _sources.get(filename)) is None or source.text != text:
         source = _sources[filename] = Source(filename, text)
     line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
     if line is None or line > len(source.line_starts):

@@ -20,8 +20,7 @@ def compile_program(
 ) -> "CompiledFunction | CompiledGraph":
     """Compiles a function or a graph of a verified module."""
     find_target(target)
-    found = find(module, entry)
-    if not isinstance(found, Graph):
+    if not isinstance(found := find(module, entry), Graph):
         return compile_function(module, entry, target, options)
     from .functions.clocked_program import CompiledGraph  # and with it the dialect of graphs
 

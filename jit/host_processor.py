@@ -86,7 +86,6 @@ def check_runs_here(described: Processor | None) -> None:
         raise TargetError(
             f"this machine is of {platform.machine()}, and code for {described.cpu} of {made}; build and lower work for it"
         )
-    lacking = sorted({*LEVELS[described.cpu], *described.features} - host_features())
-    if lacking:
+    if lacking := sorted({*LEVELS[described.cpu], *described.features} - host_features()):
         uses = f"which code for {described.cpu} uses"
         raise TargetError(f"this machine lacks {', '.join(lacking)}, {uses}; build and lower work for it")

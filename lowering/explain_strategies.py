@@ -84,8 +84,7 @@ def _described() -> str:
 
 
 def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
-    c = problem.c
-    if c is None:
+    if (c := problem.c) is None:
         yield f"windows @{problem.kernel.name}: each over one array"
     else:
         columns = " x ".join(str(i.extent) for i in (c.window, c.column) if i is not None)

@@ -189,8 +189,7 @@ def read_string(token: syntax.Token) -> syntax.Item:
             out.append(body[n])
             n += 1
             continue
-        escape = body[n + 1]
-        if escape in _ESCAPES:
+        if (escape := body[n + 1]) in _ESCAPES:
             out.append(_ESCAPES[escape])
             n += 2
         else:

@@ -131,11 +131,9 @@ def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
     found = scope.type(node.type)
     attributes: dict[str, Any] = {}
     for name, item in node.attributes:
-        value = scope.attribute_value(item)
-        if isinstance(value, syntax.Mistake):
+        if isinstance(value := scope.attribute_value(item), syntax.Mistake):
             continue
-        wrong = wrong_attribute(name, value, found)
-        if wrong is not None:
+        if (wrong := wrong_attribute(name, value, found)) is not None:
             scope.report.at(name, "func.attributes", wrong)
         elif name.text in attributes:
             scope.report.at(name, "func.attributes", f"an attribute stands once, but {name.text} is repeated")

@@ -60,8 +60,7 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     name = from_generic(node.operator) if node.name.type == "STRING" else node.operator
     if name == "const":
         return build_generic_constant(scope, node)
-    operator = OPERATORS.get(name)
-    if operator is None:
+    if (operator := OPERATORS.get(name)) is None:
         report.at(node.name, "op.unknown", unknown_operator(report, name))
         for operand in node.operands:
             if isinstance(operand, Token):
@@ -153,8 +152,7 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
         if item.element is None:
             type = literal_type(operator.dialect, value)
         else:
-            name = "".join(item.element.text[1:].split())
-            if name not in ELEMENT_TYPES:
+            if (name := "".join(item.element.text[1:].split())) not in ELEMENT_TYPES:
                 return scope.report.at(item.element, "parse.type", unknown_element(name))
             type = TensorType((), ELEMENT_TYPES[name])
             if operator.dialect == "cog":
@@ -181,8 +179,7 @@ def build_attributes(
         good = scope.function(node.callee, node.callee.name)
         found["callee"] = Symbol(node.callee.name)
     for name, item in node.attributes:
-        field = form.attributes.get(name.text)
-        if field is None or name.text in found:
+        if (field := form.attributes.get(name.text)) is None or name.text in found:
             again = f"an attribute stands once, but {name.text} is repeated"
             report.at(name, code, again if field else unknown_attribute(report, name.text, operator, form))
             good, misspelt = False, misspelt or field is None
@@ -199,8 +196,7 @@ def build_attributes(
             report.at(item, code, f"{name.text}: {e}")
             good = False
     given = {name.text for name, _ in node.attributes}
-    missing = [r for r in form.required if r not in found and r not in given]
-    if missing and not misspelt:
+    if (missing := [r for r in form.required if r not in found and r not in given]) and not misspelt:
         report.at(node.name, code, f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
     return found if good and not missing else None
 
@@ -214,8 +210,7 @@ def build_labelled(
     written: dict[str, Any] = {"label": read_string(node.label).value}
     places = {"label": node.label, "initial": node.initial, "type": node.type}
     if node.type is not None:
-        found = scope.type(node.type)
-        if found is None:
+        if (found := scope.type(node.type)) is None:
             return None
         if "type" in form.attributes:
             written["type"] = found
@@ -232,8 +227,7 @@ def build_labelled(
             return report.mistake(value)
         if name not in form.attributes:
             return report.at(place, f"{operator.name}.form", f"{operator.name} has no initial value")
-    missing = [r for r in form.required if r not in written]
-    if missing:
+    if missing := [r for r in form.required if r not in written]:
         report.at(node.name, f"{operator.name}.form", f"expected {' and '.join(missing)} after the name")
     return None if missing else written
 
@@ -256,8 +250,7 @@ def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None
 def build_constant(scope: Scope, node: ConstantNode) -> Made | None:
     spans = {"op": scope.report.span(node.word), "types": scope.report.span(node.type)}
     if node.body is not None:
-        found = scope.elements(DenseNode(node.body, node.type))
-        if isinstance(found, Mistake):
+        if isinstance(found := scope.elements(DenseNode(node.body, node.type)), Mistake):
             return scope.report.mistake(found)
         return Const(found.data, found.type), spans, None, None
     type = scope.type(node.type)
@@ -292,8 +285,7 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
     if value is None or len(node.attributes) != 1 or node.operands or not isinstance(value.value, DenseNode):
         message = "a constant in the generic form has the attribute value = dense<...> : type and no operands"
         return report.at(node.name, "const.attributes", message)
-    found = scope.attribute_value(value)
-    if not isinstance(found, Elements):
+    if not isinstance(found := scope.attribute_value(value), Elements):
         return None
     stated = None if node.signature is None else stated_types(scope, node.signature.results)
     type = found.type

@@ -56,8 +56,7 @@ def _resolved(text: str) -> tuple[str, list[tuple[int, int]]]:
 def _from_text(text: str) -> tuple[str, int | None, str]:
     """The text, the offset of the first half of a surrogate pair, and a message about it."""
     text = text.removeprefix(BOM)
-    halves = [n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"]
-    if not halves:
+    if not (halves := [n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"]):
         return text, None, ""
     message = f"the text has no half of a surrogate pair, got U+{ord(text[halves[0]]):04X}"
     text = "".join(REPLACEMENT if "\ud800" <= c <= "\udfff" else c for c in text)

@@ -106,8 +106,7 @@ class Elements:
         self.token = self.next()
 
     def next(self) -> re.Match[str] | None:
-        found = _TOKEN.match(self.body, self.at)
-        if found is not None:
+        if (found := _TOKEN.match(self.body, self.at)) is not None:
             self.at = found.end()
         self.token = found
         return found

@@ -144,8 +144,7 @@ class Layout:
         self.column = self.column + len(piece) if end < 0 else len(piece) - end - 1
 
     def end_line(self) -> None:
-        line = "".join(self.line).rstrip()
-        if line:
+        if line := "".join(self.line).rstrip():
             self.lines += line.split("\n")
         self.line.clear()
         self.column = 0

@@ -41,8 +41,7 @@ def unquoted(report: Report, node: QuotedNode) -> FunctionNode | GraphNode:
 
 def add_attributes(report: Report, node: QuotedNode, item: Item) -> None:
     """Gives each argument its dictionary `{cvm.range = [0, 1]}` of `arg_attrs`."""
-    value = item.value
-    if isinstance(value, Mistake):
+    if isinstance(value := item.value, Mistake):
         report.mistake(value)
     elif not isinstance(value, tuple) or [isinstance(v, dict) for v in value] != [True] * len(node.arguments):
         message = f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"

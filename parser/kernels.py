@@ -200,8 +200,7 @@ class KernelReader:
         return Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
 
     def buffer_named(self, name: Any, use: str) -> ex.Tensor:
-        tensor = self.known(self.names, name, "buffer")
-        if not isinstance(tensor, ex.Tensor):
+        if not isinstance(tensor := self.known(self.names, name, "buffer"), ex.Tensor):
             raise self.mistake(f"{name} is no buffer that could be {use}", name)
         return tensor
 
@@ -211,8 +210,7 @@ class KernelReader:
     # expressions
 
     def typed(self, tree: Any, expected: ElementType | None) -> ex.Expr:
-        found = self.expression(tree, expected)
-        if found is None:
+        if (found := self.expression(tree, expected)) is None:
             raise self.mistake("the type of this literal is not known; (1 : i32) says it", tree)
         return found
 
@@ -275,8 +273,7 @@ class KernelReader:
     def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> ex.Expr:
         match [(a.data, *a.children) for a in arguments]:
             case [("read", of, None), ("integer", count)] if int(count) > 0:
-                tensor = self.known(self.names, of, "tensor")
-                if isinstance(tensor, ex.Tensor):
+                if isinstance(tensor := self.known(self.names, of, "tensor"), ex.Tensor):
                     return ex.Misalignment(tensor, int(count))
         raise self.mistake("expected misalignment(tensor, elements of a line)", name)
 

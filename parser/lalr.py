@@ -29,8 +29,7 @@ class Parser:
         states, values, rows, rules = self.states, self.values, self.rows, self.rules
         kind, end = token.type, tables().end
         while True:
-            action = rows[states[-1]].get(kind)
-            if action is None:
+            if (action := rows[states[-1]].get(kind)) is None:
                 if kind == END and states[-1] == end:
                     return
                 raise Stuck

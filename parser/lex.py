@@ -33,8 +33,7 @@ class Scanner:
         """The tokens of a stretch of text; `keep` gives blanks and comments too."""
         ignored, keywords = (frozenset() if keep else self.ignored), self.keywords
         for match in self.matches(text, start, len(text) if end is None else end):
-            kind = match.lastgroup
-            if kind in ignored or kind is None:
+            if (kind := match.lastgroup) in ignored or kind is None:
                 continue
             word = match[0]
             if kind == "NAME":

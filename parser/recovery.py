@@ -120,8 +120,7 @@ class Reader:
                 continue
             start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
             taken = list(scanner().tokens(self.source.text, start, token.start))
-            stop = SKIPS[kind](ahead, taken)
-            if stop is not None:
+            if (stop := SKIPS[kind](ahead, taken)) is not None:
                 del states[depth:], values[depth - 1 :]
                 self.stream.back(ahead.tokens[stop:])
                 self.feed(kind, start, ahead[stop].start)

@@ -68,8 +68,7 @@ def skip_argument(ahead: Ahead, taken: list[Token]) -> int | None:
         if depth < 0:
             return None
     for n in count():
-        kind = ahead[n].type
-        if kind in ("COMMA", "RPAR") and depth <= 0:
+        if (kind := ahead[n].type) in ("COMMA", "RPAR") and depth <= 0:
             return n
         if kind in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (kind == "LBRACE" and ahead.begins_body(n)):
             break

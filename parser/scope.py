@@ -63,8 +63,7 @@ class Scope:
     def define(self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None) -> Value:
         """A new value; a second one of the same name is a mistake, and what the name means after it is left open."""
         value = Value(token.name, type, self.report.span(token), attributes)
-        first = self.values.pop(token.name, None)
-        if first is not None:
+        if (first := self.values.pop(token.name, None)) is not None:
             message = f"a value is defined once, but {token.text} is defined twice"
             self.report.at(token, "value.redefined", message, [Note("first defined here", first.span)])
             self.forgiven[token.name] = value
@@ -83,8 +82,7 @@ class Scope:
         return found
 
     def undefined(self, token: Token) -> None:
-        later = self.later.get(token.name)
-        if later is None:
+        if (later := self.later.get(token.name)) is None:
             meant = self.report.meant(token.name, self.values, "%")
             self.report.at(token, "value.undefined", f"there is no value {token.text}{meant}")
         else:
@@ -130,8 +128,7 @@ class Scope:
 
     def attribute_value(self, item: Item) -> Any:
         """The value of an attribute with its dense constants read; a Mistake has been reported."""
-        value = self.resolved(item.value)
-        if isinstance(value, Mistake):
+        if isinstance(value := self.resolved(item.value), Mistake):
             self.report.mistake(value)
         return value
 
@@ -147,8 +144,7 @@ class Scope:
         return value
 
     def elements(self, node: DenseNode) -> Elements | Mistake:
-        found = read_type(node.type)
-        if isinstance(found, Mistake):
+        if isinstance(found := read_type(node.type), Mistake):
             return found
         shape = [d for d in found.array_shape if isinstance(d, int)]
         if len(shape) < len(found.array_shape):

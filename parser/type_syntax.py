@@ -93,8 +93,7 @@ def _tensor(cursor: Cursor) -> tuple[TensorType, Cursor]:
 
 
 def _field(cursor: Cursor) -> tuple[FieldType, Cursor]:
-    name = re.match(r"![\w.]*", cursor.text)
-    if name is None or name[0] != "!cog.field":
+    if (name := re.match(r"![\w.]*", cursor.text)) is None or name[0] != "!cog.field":
         raise Wrong(f"expected !cog.field, got {name[0][:80] if name else '!'}", 0, name.end() if name else 1)
     cursor = Cursor(cursor.text, name.end()).blanks().expect("<", "and a shape, as in !cog.field<[2, 3], f32>")
     cursor = cursor.expect("[", "and the sizes, as in !cog.field<[2, 3], f32>")
@@ -148,8 +147,7 @@ def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
     if found is None or found[0][0].isdigit() or found[0] == "x":
         _refuse_dim(cursor)
     assert found is not None
-    name = "".join(found[0].split())
-    if name not in ELEMENT_TYPES:
+    if (name := "".join(found[0].split())) not in ELEMENT_TYPES:
         if name.partition("x")[2] in ELEMENT_TYPES:
             raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
         raise Wrong(unknown_element(name), found.start(), found.end())

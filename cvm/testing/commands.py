@@ -181,8 +181,7 @@ def digest(test: Filetest, command: Command) -> Golden:
     program, found = _program(test, command), {}
     for entry in entries(program):
         for target in _targets(command, ["cpu"]):
-            f = compiled(program, entry, target)
-            if isinstance(f, CompiledGraph):
+            if isinstance(f := compiled(program, entry, target), CompiledGraph):
                 raise Usage(f"@{entry} is a graph; digests are of functions")
             returned = f(*random_arrays(f.function, int(seed)))
             results = returned if isinstance(returned, tuple) else (returned,)

@@ -240,7 +240,6 @@ class Scatter(Indexing[T]):
 
 def size_along(x: Any, axis: int) -> Any:
     """The size of an axis as a value of rank 0, also where it is not known."""
-    n = x.shape[axis]
-    if isinstance(n, int):
+    if isinstance(n := x.shape[axis], int):
         return n
     return x.apply("builtin.iota_like", axis=axis).reduce("max", range(x.rank)) + 1

@@ -139,8 +139,7 @@ def _npz(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
     archive = np.load(file, allow_pickle=False)
 
     def get(name: str, wanted: TensorType) -> np.ndarray:
-        member = f"{name}.npy"
-        if member in archive.zip.namelist():
+        if (member := f"{name}.npy") in archive.zip.namelist():
             with archive.zip.open(member) as opened:
                 _check_header(opened, wanted)
         return archive[name]

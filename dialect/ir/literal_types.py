@@ -101,8 +101,7 @@ def literal_type(dialect: str, value: Any) -> Type:
     if dialect not in LITERALS:
         raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
     taken, elements = LITERALS[dialect]
-    kind = next((k for k in KINDS if isinstance(value, k)), float)
-    if kind not in elements:
+    if (kind := next((k for k in KINDS if isinstance(value, k)), float)) not in elements:
         raise ValueError(f"a literal operand of {dialect} is {taken}, got {literal_text(value)}")
     found = elements[kind]
     element = found if isinstance(found, ElementType) else found(value)

@@ -241,8 +241,7 @@ def _form(dim: Dim) -> LinearForm[_Atom]:
 
 
 def _dim(form: LinearForm[_Atom]) -> Dim:
-    terms = tuple(form.terms.values())
-    if not terms:
+    if not (terms := tuple(form.terms.values())):
         return form.constant
     return Size(terms if len(terms) == 1 else tuple(sorted(terms, key=repr)), form.constant)
 

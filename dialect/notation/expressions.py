@@ -327,8 +327,7 @@ def both(*conditions: Expr | bool) -> Expr | bool:
     """The conjunction of the conditions, without those known to hold."""
     if any(c is False for c in conditions):
         return False
-    left = [c for c in conditions if isinstance(c, Expr)]
-    if not left:
+    if not (left := [c for c in conditions if isinstance(c, Expr)]):
         return True
     joined = left[0]
     for c in left[1:]:

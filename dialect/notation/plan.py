@@ -39,8 +39,7 @@ class Plan:
         home = {t: viewed(t, self.views) for t in {*self.views, *(p for k in self.kernels for p in k.parameters)}}
         own = set(self.results)
         for result in self.results:  # of a result that is a view of an intermediate array, that array has the storage
-            root = home.get(result, result)
-            if root is not result and root not in own:
+            if (root := home.get(result, result)) is not result and root not in own:
                 home.update({t: result for t, r in home.items() if r is root})
         home.update({t: t for k in self.kernels for t in scratch_buffers(k)})
         return home

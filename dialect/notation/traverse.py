@@ -53,8 +53,7 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, Expr]) -> Expr:
     """`rewrite`, memoized in `done` by id; no closure, which would form a reference cycle."""
-    new = change(e)
-    if new is None:
+    if (new := change(e)) is None:
         new = e
         if (of := _CHILDREN.get(e.__class__)) is not None:
             old = of(e)
@@ -89,8 +88,7 @@ def walk(expr: Expr) -> tuple[Expr, ...]:
     stack = [expr]
     parts = _CHILDREN.get
     while stack:
-        e = stack.pop()
-        if e not in found:
+        if (e := stack.pop()) not in found:
             found[e] = None
             if (of := parts(e.__class__)) is not None:
                 stack += of(e)[::-1]

@@ -40,8 +40,7 @@ class Builder:
 
     def node(self, value: Value) -> Node:
         """The value with arithmetic; of a field, its array."""
-        type = value.known_type
-        if isinstance(type, FieldType):
+        if isinstance(type := value.known_type, FieldType):
             (value,) = self.add(View(value, TensorType(type.array_shape, type.element)))
         return Node(self, value)
 

@@ -24,8 +24,7 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
         if not within:
             found.append(Diagnostic(excess("operations", count), function.span, "limit.operations"))
         for operation in function.operations:
-            callee = getattr(operation.operator, "callee", None)
-            if callee not in depths:
+            if (callee := getattr(operation.operator, "callee", None)) not in depths:
                 continue
             depth, count = max(depth, depths[callee] + 1), count + counts[callee]
             if within and (depth > DEEPEST or count > most):

@@ -24,8 +24,7 @@ def with_contents_returned(module: Module, function: Function) -> tuple[Function
     builder = Builder(list(function.operations), prefix="after")
     results = list(function.results)
     for argument, (value, views) in contents_after(module, function).items():
-        k = function.arguments.index(argument)
-        if k not in overwritten.values():
+        if (k := function.arguments.index(argument)) not in overwritten.values():
             for view in reversed(views):
                 value = _undone(builder, view, value)
             overwritten[len(results)] = k
@@ -54,8 +53,7 @@ def contents_after(module: Module, function: Function) -> dict[Value, tuple[Valu
 
 def _stores(module: Module, operation: Operation) -> list[tuple[Value, Value]]:
     """The operands that an operation overwrites, each with the result that is stored there."""
-    operator = operation.operator
-    if isinstance(operator, Call):
+    if isinstance(operator := operation.operator, Call):
         callee = module.functions.get(operator.callee)
         stored = {} if callee is None else arguments_overwritten(callee)
         return [(operator.arguments[k], operation.results[n]) for n, k in stored.items()]
@@ -66,8 +64,7 @@ def _undone(builder: Builder, view: Operation, value: Value) -> Value:
     """The elements of a view in the places of its operand."""
     operand = view.operator.operands()[0][1]
     type = operand.known_type
-    order = getattr(view.operator, "new_order", None)
-    if order is not None:
+    if (order := getattr(view.operator, "new_order", None)) is not None:
         back = {j: i for i, j in enumerate(order) if j != "x"}
         return builder.node(value).dimshuffle([back.get(j, "x") for j in range(len(type.array_shape))]).value
     undo = ReshapeLike(value, operand) if isinstance(type, TensorType) else View(value, type)

@@ -103,8 +103,7 @@ def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list
 
 def _calls(module: Module, name: str) -> Iterator[tuple[Operation, str]]:
     for operation in module.functions[name].operations:
-        callee = getattr(operation.operator, "callee", None)
-        if callee in module.functions:
+        if (callee := getattr(operation.operator, "callee", None)) in module.functions:
             yield operation, callee
 
 
@@ -132,8 +131,7 @@ def type_operation(operation: Operation) -> tuple[Type, ...]:
     """The result types of one operation over typed values; raises VerifyError if a constraint fails."""
     scope = Scope(Module({}), {v: v.known_type for _, v in operation.operator.operands()}, [])
     typed: Operator[Type] = operation.operator.map(lambda v: v.known_type)
-    found = _satisfied(scope, operation, typed)
-    if found is None:
+    if (found := _satisfied(scope, operation, typed)) is None:
         raise VerifyError(scope.diagnostics)
     return found
 
@@ -198,8 +196,7 @@ def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Valu
         scope.report(f"{operator.name}.operands", message, operation.at("types"))
         return False
     for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
-        found = type_of(scope, value)
-        if found is not None and not agree(with_sizes(stated, bound), found):
+        if (found := type_of(scope, value)) is not None and not agree(with_sizes(stated, bound), found):
             message = f"{name} is {found}, but the program states {stated}"
             scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
             return False
@@ -310,12 +307,10 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
             message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
             scope.report("call.type", message, operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
             return None
-    conflict = size_conflict(callee.argument_types, passed)
-    if conflict is not None:
+    if (conflict := size_conflict(callee.argument_types, passed)) is not None:
         return scope.report("call.size", conflict, at, declared_here)
     arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
-    key = _called(typed.callee, arguments)
-    if key not in scope.known:
+    if (key := _called(typed.callee, arguments)) not in scope.known:
         if scope.depth >= MAX_CALLS:
             scope.report("call.depth", f"calls with sizes of their own are at most {MAX_CALLS} deep", at, declared_here)
             return None
@@ -328,8 +323,7 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
             called_here = Note("called here", operation.span)
             scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
         # otherwise the callee has mistakes, reported at its own verification
-    results = scope.known[key]
-    if results is None:
+    if (results := scope.known[key]) is None:
         return None
     return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
 

@@ -36,8 +36,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
             elif base in function.arguments and "inplace" not in base.attributes:
                 message = f"an argument that is destroyed is marked {{inplace}}, but %{base.name} is not"
                 found.append(Diagnostic(message, at, code, (Note("the argument", base.span),)))
-            others = [v for _, v in operands if root(v) is base and v is not target]
-            if others:
+            if others := [v for _, v in operands if root(v) is base and v is not target]:
                 message = f"a value is not used by what destroys it, but %{others[0].name} shows the elements of %{target.name}"
                 found.append(Diagnostic(message, at, code))
             destroyed.setdefault(base, []).append(number)
@@ -82,8 +81,7 @@ def _needs(earlier: dict[int, set[int]], number: int, wanted: int) -> bool:
 
 def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
     """The operands that an operation destroys; for a call, those whose argument is marked."""
-    operator = operation.operator
-    if isinstance(operator, Call):
+    if isinstance(operator := operation.operator, Call):
         callee = module.functions.get(operator.callee)
         marked = () if callee is None else callee.arguments
         return tuple(v for v, a in zip(operator.arguments, marked, strict=False) if "inplace" in a.attributes)

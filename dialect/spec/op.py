@@ -342,8 +342,7 @@ def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, A
             if match[0] in op.symbols:
                 return size_text(op.symbols[match[0]](op))
             return attribute_text(attributes[match[0]]) if match[0] in attributes else None
-        operand = getattr(op, name, None)
-        if isinstance(operand, tuple) and subscript is not None:
+        if isinstance(operand := getattr(op, name, None), tuple) and subscript is not None:
             if subscript[1:-1].isdigit():
                 return _about(operand[int(subscript[1:-1])], what, argument)
             return f"({', '.join(str(_about(x, what, argument)) for x in operand)})"  # xs[i]: of every one

@@ -66,8 +66,7 @@ class Dimshuffle(Operator[T]):
         """The operand where nothing moves; of a dimshuffle, one of its operand."""
         if self.new_order == tuple(range(self.x.known_type.rank)):
             return self.x
-        made = definition(self.x)
-        if not isinstance(made, Dimshuffle):
+        if not isinstance(made := definition(self.x), Dimshuffle):
             return None
         return Dimshuffle(made.x, tuple("x" if j == "x" else made.new_order[j] for j in self.new_order))
 

@@ -20,8 +20,7 @@ _ENTRY = re.compile(r"[0-9a-f]{64}|\.new-\w+")
 
 def folder() -> Path | None:
     """The cache folder; None if the cache is off."""
-    named = os.environ.get("CVM_CACHE_DIR")
-    if named is not None:
+    if (named := os.environ.get("CVM_CACHE_DIR")) is not None:
         return Path(named) if named else None
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
@@ -41,8 +40,7 @@ def key(*parts: str) -> str:
 
 def load(name: str) -> bytes | None:
     """An entry's payload; None if there is no intact entry of this user."""
-    where = folder()
-    if where is None or not _ours(where):
+    if (where := folder()) is None or not _ours(where):
         return None
     path = where / name
     try:
@@ -59,8 +57,7 @@ def load(name: str) -> bytes | None:
 
 def store(name: str, payload: bytes) -> None:
     """Store an entry, if the cache is usable."""
-    where = folder()
-    if where is None:
+    if (where := folder()) is None:
         return
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)

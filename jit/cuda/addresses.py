@@ -109,8 +109,7 @@ class Addresses:
 
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
-        found = self.changing.get(id(e))
-        if found is None:
+        if (found := self.changing.get(id(e))) is None:
             found = (isinstance(e, Read) and e.tensor in self.written) or any(map(self.changes, children(e)))
             self.changing[id(e)] = found
             self.kept.append(e)

@@ -25,8 +25,7 @@ class Recorded:
 
     def start(self) -> None:
         """Starts them, after all that was started before."""
-        status = _driver().cuGraphLaunch(self.graph, None)
-        if status:
+        if status := _driver().cuGraphLaunch(self.graph, None):
             raise TargetError(f"target cuda: the driver does not start what was recorded: error {status}")
 
 
@@ -38,8 +37,7 @@ def _driver() -> ctypes.CDLL:
 
 def wait(stream: int) -> None:
     """Until the work of a stream, of whoever's, is done."""
-    status = _driver().cuStreamSynchronize(ctypes.c_void_p(stream))
-    if status:
+    if status := _driver().cuStreamSynchronize(ctypes.c_void_p(stream)):
         which = f"the stream {stream:#x}, which an array names"
         raise TargetError(f"target cuda: the driver does not wait for {which}: error {status}")
 

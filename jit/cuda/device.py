@@ -47,8 +47,7 @@ def device() -> "Device":
     if lacking := missing():
         raise TargetError(f"target cuda: {lacking}")
     with _lock:
-        current = _has_context()
-        if current not in _devices:
+        if (current := _has_context()) not in _devices:
             _devices[current] = Device(own_context=not current)
         return _devices[current]
 

@@ -39,8 +39,7 @@ def is_on_device(value: Any) -> bool:
 
 def device_array(value: Any) -> DeviceArray:
     """The array that a value stands for."""
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is None:
+    if (interface := getattr(value, "__cuda_array_interface__", None)) is None:
         return _from_dlpack(value)
     dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
     stream = interface.get("stream")

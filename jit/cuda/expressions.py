@@ -105,8 +105,7 @@ class Expressions(Addresses):
         return Val(text, "int" if small else c.value_type(type), row.level)
 
     def convert(self, operand: Expr, type: ElementType) -> Val:
-        source = operand.type
-        if source is type:
+        if (source := operand.type) is type:
             return self.value(operand)
         if source.is_integer and type.is_integer:  # the low bits of a number modulo 2^width are those of its value
             value = self.value(operand)

@@ -24,8 +24,7 @@ _lock = threading.Lock()  # NVRTC compiles one program at a time
 def compile_source(source: str, architecture: str = "compute_80") -> bytes:
     """The code of a source: PTX for an architecture compute_XX, machine code for sm_XX; from the cache where it is there."""
     name = cached_as(source, architecture)
-    code = disk_cache.load(name)
-    if code is None:
+    if (code := disk_cache.load(name)) is None:
         kind = "PTX" if "compute" in architecture else "CUBIN"
         with _lock:
             code = _compile(_load(), source, [*OPTIONS, f"--gpu-architecture={architecture}"], kind)
@@ -35,8 +34,7 @@ def compile_source(source: str, architecture: str = "compute_80") -> bytes:
 
 def cached_as(source: str, architecture: str = "compute_80") -> str:
     """The name in the cache of what the library makes of a source; TargetError where there is no library."""
-    path = _library_path()
-    if path is None:
+    if (path := _library_path()) is None:
         raise TargetError(missing())
     return disk_cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
 

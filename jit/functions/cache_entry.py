@@ -53,8 +53,7 @@ def store(name: str, function: Function, made: Compiled) -> None:
 
 def load(name: str, function: Function) -> Compiled | None:
     """The cached function, if there is one."""
-    data = disk_cache.load(name)
-    if data is None:
+    if (data := disk_cache.load(name)) is None:
         return None
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])

@@ -135,8 +135,7 @@ class CompiledGraph:
 
     def _take(self, feeds: Mapping[str, Callable[[int], Any]]) -> None:
         for name, feed in feeds.items():
-            value = feed(self._time)
-            if value is not None:
+            if (value := feed(self._time)) is not None:
                 self.write(name, value)
 
     # values

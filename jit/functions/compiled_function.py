@@ -209,8 +209,7 @@ class CompiledFunction:
         """The result types for these arguments; what could not be checked before the sizes were known is checked here."""
         if self.is_static:
             return list(self.head.result_types)
-        key = tuple(a.shape for a in arrays)
-        if key not in self._types:
+        if (key := tuple(a.shape for a in arrays)) not in self._types:
             given = [as_given(a.known_type, array.shape) for a, array in zip(self.head.arguments, arrays, strict=True)]
             if len(self._types) > 1000:
                 self._types.clear()

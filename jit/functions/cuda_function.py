@@ -148,8 +148,7 @@ class CudaFunction(GpuFunction):
         """The launches, over arrays at these addresses: one by one at first, recorded when the same ones come again."""
         key = (*arguments, *results, *sizes.values())
         with self._lock:
-            status = self._replay(key)
-            if status is None:
+            if (status := self._replay(key)) is None:
                 calls, workspace, status = self.calls(arguments, results, sizes)
                 if (
                     not self._tests
@@ -180,8 +179,7 @@ class CudaFunction(GpuFunction):
 
     def _replay(self, key: tuple[int, ...]) -> Any:
         """Starts what was recorded, if something was; its status."""
-        recorded = self._recorded.pop(key, None)
-        if recorded is None:
+        if (recorded := self._recorded.pop(key, None)) is None:
             return None
         self._recorded[key] = recorded  # now the one that was used last
         if len(self._recorded) > KEPT:
@@ -271,8 +269,7 @@ class DeviceStepper(Mapping[str, np.ndarray]):
 
     def _many(self) -> Recorded | None:
         """TOGETHER ticks recorded, after which every array is where it was."""
-        key = tuple(map(int, self.places.values()))
-        if key not in self.recorded:
+        if (key := tuple(map(int, self.places.values()))) not in self.recorded:
             ticks = [self._tick() for _ in range(TOGETHER)]
             self.recorded[key] = self.device.record([c for calls, *_ in ticks for c in calls], ticks)
         return self.recorded[key]

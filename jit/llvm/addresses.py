@@ -51,8 +51,7 @@ class Scope:
 
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
-        found = self._changing.get(id(e))
-        if found is None:
+        if (found := self._changing.get(id(e))) is None:
             found = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
             self._changing[id(e)] = found
             self.kept.append(e)
@@ -94,8 +93,7 @@ class Addresses:
     def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
         """The offset of the element at lane 0 from its array's first one, in elements."""
         if all(isinstance(d, int) for d in tensor.shape[1:]):
-            found = self.accesses.get((tensor, id(at)))
-            if found is None:
+            if (found := self.accesses.get((tensor, id(at)))) is None:
                 apart: Terms = []
                 constant, step = 0, 1
                 for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
@@ -133,8 +131,7 @@ class Addresses:
 
     def sum(self, e: Expr) -> LinearForm[ll.Value]:
         """An index expression at lane 0, taken apart."""
-        found = self.parts.get(id(e))
-        if found is None:
+        if (found := self.parts.get(id(e))) is None:
             terms: Terms = []
             found = self.parts[id(e)] = terms, _taken_apart(e, 1, terms)
             self.scope.kept.append(e)
@@ -208,8 +205,7 @@ class Addresses:
                 return ll.index(value)
             case Extent(size):
                 return self.size(size)
-        found = self.scope.addresses.get(id(e))
-        if found is None:
+        if (found := self.scope.addresses.get(id(e))) is None:
             found = self.compute_address(e)
             if not self.scope.changes(e):
                 self.scope.addresses[id(e)] = found

@@ -36,13 +36,11 @@ class Expressions:
     def value(self, e: Expr) -> ll.Value:
         scope = self.scope
         if isinstance(e, Const):
-            found = self.numbers.get(id(e))
-            if found is None:
+            if (found := self.numbers.get(id(e))) is None:
                 found = self.numbers[id(e)] = ll.number(e.value, e.type)
                 scope.kept.append(e)
             return found
-        known = scope.known.get(id(e))
-        if known is None:
+        if (known := scope.known.get(id(e))) is None:
             known = self.compute(e)
             scope.remember(e, known)
             if scope.changes(e):
@@ -111,8 +109,7 @@ class Expressions:
 
     def look_up(self, e: Apply) -> ll.Value | None:
         """A choice between constants, where a register holds them all."""
-        table = table_of(e)
-        if table is None:
+        if (table := table_of(e)) is None:
             return None
         places = [self.value(c) for c in table.conditions]
         lanes = places[0].lanes

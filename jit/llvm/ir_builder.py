@@ -478,8 +478,7 @@ class IRBuilder:
 
     def once(self, instruction: Instruction) -> Value:
         """An instruction that gives the same wherever it stands: the value of one like it, where the current block has that."""
-        found = self.pure.get(instruction)
-        if found is None or found.level > len(self.frames):
+        if (found := self.pure.get(instruction)) is None or found.level > len(self.frames):
             found = self.pure[instruction] = self.add(instruction)
         return found
 
@@ -489,8 +488,7 @@ class IRBuilder:
         if level == len(self.frames):
             return self.once(instruction)
         frame = self.frames[level]
-        result = frame.found.get(instruction)
-        if result is None:
+        if (result := frame.found.get(instruction)) is None:
             self.names += 1
             result = frame.found[instruction] = Result(instruction.type, self.names, level)
             frame.items.append((result, instruction))

@@ -63,8 +63,7 @@ class Toolchain:
         """The module as it stands."""
         context = llvm.create_context()
         error = ffi.OutputString()  # freed with the object: an interrupt inside of its `close` would free it twice
-        parsed = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)
-        if not parsed:
+        if not (parsed := _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)):
             raise RuntimeError(f"LLVM IR parsing error\n{error}")
         return llvm.ModuleRef(parsed, context)
 

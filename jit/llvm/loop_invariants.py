@@ -33,8 +33,7 @@ class Invariants:
 
     def of(self, loop: For) -> list[tuple[Expr, bool]]:
         """The largest parts that do not depend on a loop, and of each whether it is index arithmetic."""
-        known = self.loops.get(id(loop))
-        if known is None:
+        if (known := self.loops.get(id(loop))) is None:
             parts: list[tuple[Expr, bool]] = []
             if runs(loop):
                 self.within(loop.body, {id(loop.index)}, parts)
@@ -85,8 +84,7 @@ class Invariants:
                 stack += [(c, is_index) for c in children(e)[::-1]]
 
     def about(self, e: Expr) -> Dependences:
-        known = self.found.get(id(e))
-        if known is None:
+        if (known := self.found.get(id(e))) is None:
             parts = [self.about(c) for c in children(e)]
             own = {id(e)} if isinstance(e, (Index, Var)) else {id(e.tensor)} if isinstance(e, Read) else ()
             reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))

@@ -110,8 +110,7 @@ def _for_system(text: str, machine: Any) -> str:
 def object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
     name = disk_cache.key(str(module), str(slp), str(passes), *environment())
-    image = disk_cache.load(name)
-    if image is None:
+    if (image := disk_cache.load(name)) is None:
         image = fresh_object_code(module, slp, passes)
         disk_cache.store(name, image)
     return image

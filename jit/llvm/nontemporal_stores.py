@@ -50,8 +50,7 @@ class NontemporalStores:
             if lines is not None and not writes_lines(s, lines):
                 turns(single, start, stop, 1)
                 return True
-            over = left_over(s)
-            if over:
+            if over := left_over(s):
                 middle = linear("sub", stop, ll.index(over))
                 turns(s, start, middle, s.width)
                 turns(single, middle, stop, 1)

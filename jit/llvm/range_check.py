@@ -148,8 +148,7 @@ class _Look:
 
     def judged(self, x: ll.Value) -> ll.Value:
         """The check of a vector."""
-        element = self.element
-        if element is BF16:  # in f32, of which it has the upper half
+        if (element := self.element) is BF16:  # in f32, of which it has the upper half
             x = self.b.add(ll.cast("zext", x, ll.STATUS.of(x.lanes)))
             x = self.b.add(ll.binary("shl", x, self.splat(ll.Constant("16", ll.STATUS), x.lanes)))
             x, element = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes))), F32

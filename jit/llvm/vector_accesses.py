@@ -43,8 +43,7 @@ class VectorAccesses:
         lanes, get = self.scope.lanes, self.values.get
         if (turned := self.turned(tensor, at)) is not None:
             return turned
-        stride = self.addresses.stride(tensor, at)
-        if stride in (0, 1):
+        if (stride := self.addresses.stride(tensor, at)) in (0, 1):
             return get(tensor, self.addresses.pointer(tensor, at), lanes if stride else 1)
         if (crossed := self.crossed(tensor, at)) is not None:
             return crossed

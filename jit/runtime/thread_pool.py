@@ -343,8 +343,7 @@ def _resize() -> None:
 
 
 def _default() -> int:
-    named = os.environ.get("CVM_NUM_THREADS", "")
-    if named:
+    if named := os.environ.get("CVM_NUM_THREADS", ""):
         if not named.isascii() or not named.isdigit() or not 1 <= int(named) <= MOST:
             raise Error(f"CVM_NUM_THREADS is a number from 1 to {MOST}, got {named!r}")
         return int(named)

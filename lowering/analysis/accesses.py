@@ -100,8 +100,7 @@ def stride(tensor: Tensor, at: Indices, index: Index, varies: Callable[[Expr], b
     total = 0
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-        factor = index_factor(e, index, varies)
-        if factor is None or (factor and not isinstance(step, int)):
+        if (factor := index_factor(e, index, varies)) is None or (factor and not isinstance(step, int)):
             return None
         total += factor * step if isinstance(step, int) else 0
         step = d * step

@@ -216,8 +216,7 @@ class _Evaluation:
         return e.type.limits if found is None else self.fitted(e, found)
 
     def converted(self, e: ex.Expr, operand: ex.Expr, type: ElementType) -> Bounds:
-        found = self.of(operand)
-        if found is None:
+        if (found := self.of(operand)) is None:
             return type.limits
         if type.kind == "bool":
             low, high = scalar(found)
@@ -312,8 +311,7 @@ class _Evaluation:
 
 def _safe(operands: list[Bounds]) -> list[Bounds]:
     """The operands of one operation: arrays in a type that holds its result, or plain ints if no type does."""
-    arrays = [b for pair in operands for b in pair if isinstance(b, np.ndarray)]
-    if not arrays:
+    if not (arrays := [b for pair in operands for b in pair if isinstance(b, np.ndarray)]):
         return operands
     most = 2 * prod(max(-low, high, 1) for low, high in map(scalar, operands))
     types = [t for t in (np.int16, np.int32, np.int64) if most <= np.iinfo(t).max]

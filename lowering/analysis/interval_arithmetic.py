@@ -93,8 +93,7 @@ def _and(a: Bounds, b: Bounds) -> Bounds:
     for x, mask in ((a, b), (b, a)):
         if mask[0] == mask[1] and not (mask[1] + 1) & mask[1] and x[0] >= 0 and x[1] <= mask[1]:
             return x  # the mask clears no bit
-    positive = [x[1] for x in (a, b) if x[0] >= 0]
-    if positive:
+    if positive := [x[1] for x in (a, b) if x[0] >= 0]:
         return 0, min(positive)
     bits, _ = _bits(a, b)
     return -(1 << bits), max(a[1], b[1], -1)

@@ -43,8 +43,7 @@ def offsets(tensor: Tensor, at: tuple[Expr, ...], lanes: Lanes) -> list[int] | N
     total = [0] * lanes.count
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-        found = _differences(e, lanes)
-        if found is None or (any(found) and not isinstance(step, int)):
+        if (found := _differences(e, lanes)) is None or (any(found) and not isinstance(step, int)):
             return None
         if isinstance(step, int):
             total = [t + step * n for t, n in zip(total, found, strict=True)]
@@ -56,8 +55,7 @@ def _differences(e: Expr, lanes: Lanes) -> list[int] | None:
     """The difference of an index expression at each lane from its value at lane 0."""
     total = [0] * lanes.count
     for atom, factor in () if lanes.same(e) else affine(e).terms.values():
-        found = _atom_differences(atom, lanes)
-        if found is None:
+        if (found := _atom_differences(atom, lanes)) is None:
             return None
         total = [t + factor * n for t, n in zip(total, found, strict=True)]
     return total

@@ -106,8 +106,7 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
 
 def _terms(nest: Reduction) -> tuple[str, ex.Expr, ex.Expr] | None:
     """The function of a reduction whose order is that of its terms, its weights, and what these are multiplied by."""
-    factors = factors_of_update(nest.update, nest.accumulator)
-    if factors is not None:
+    if (factors := factors_of_update(nest.update, nest.accumulator)) is not None:
         a, b = factors if depends(factors[1], {nest.loops[-1]}) else factors[::-1]
         return "fma", a, b
     match nest.update:

@@ -37,8 +37,7 @@ from .vnni_packing import extent_of, image_of, known_terms, only_read, packed_wo
 def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
     kernel, tuning = problem.kernel, processor().tuning
-    nest = windowed(kernel)
-    if nest is None or nest.accumulator.element is not I32:
+    if (nest := windowed(kernel)) is None or nest.accumulator.element is not I32:
         return None
     (*outer, first, column), (k, *inner) = nest.loops, nest.reduction_axes
     least, most = tuning.depthwise_terms

@@ -102,8 +102,7 @@ def why_not_direct(problem: Problem) -> str:
     terms = prod(map(extent_of, c.reduction_axes))
     if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
         return "too few terms or products for packing to pay"
-    across = _across(c)
-    if across is not None and extent_of(across) > MOST_UNROLLED:
+    if (across := _across(c)) is not None and extent_of(across) > MOST_UNROLLED:
         return "windows are too wide"
     if across is None and any(depends(g, {c.column}) for g in c.guard):
         return "edges are no loop's"
@@ -187,8 +186,7 @@ class DirectConvolution:
         """The weights, so many rows' side by side."""
         c = self.c
         shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.reduction_axes), self.wide)
-        known = known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))
-        if known is not None:
+        if (known := known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))) is not None:
             count = len(self.around)
             panels = np.moveaxis(self.tiled_rows(known, count), count + 1, -1)
             packed = ex.Tensor("weights", shape, self.element, "constant")

@@ -75,8 +75,7 @@ class FewRows:
 
 def match_few_rows(problem: Problem) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
-    nest = sum_of_products(problem.kernel, 1)
-    if nest is None or nest.accumulator.element.kind != "float":
+    if (nest := sum_of_products(problem.kernel, 1)) is None or nest.accumulator.element.kind != "float":
         return None
     column, axes = nest.loops[-1], nest.reduction_axes
     if any(isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in axes) for g in nest.guard for n in walk(g)):

@@ -23,8 +23,7 @@ def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     plain = collapsed(kernel)
     views = reshaped_parameters(kernel, plain)
     constants, ranges = context.seen(views)
-    lowered = strategies.lower_by_strategy(plain, constants, ranges)
-    if lowered is None:
+    if (lowered := strategies.lower_by_strategy(plain, constants, ranges)) is None:
         return None
     own = partial(replace, condition=kernel.condition, sum_order="terms")
     kernels = tuple(own(k, scheduled=k in lowered.ready).only(lowered.where.get(k)) for k in lowered.kernels)

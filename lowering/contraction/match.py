@@ -155,8 +155,7 @@ def match_contraction(kernel: ir.Kernel) -> Contraction | None:
 
 def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
     """The loop indices on which only one factor of a float sum of products depends, and those of the other."""
-    nest = sum_of_products(kernel)
-    if nest is None or nest.accumulator.element.kind != "float":
+    if (nest := sum_of_products(kernel)) is None or nest.accumulator.element.kind != "float":
         return None
     of_a, of_b = ([i for i in nest.loops if depends(factor, {i})] for factor in (nest.a, nest.b))
     return [i for i in of_a if i not in of_b], [i for i in of_b if i not in of_a]
@@ -165,8 +164,7 @@ def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
 def windowed(kernel: ir.Kernel) -> SumOfProducts | None:
     """The sum of products by which a kernel moves a window, `a`, over an array, `b`, along its last two loops, all sizes known;
     None if it moves no window."""
-    nest = sum_of_products(kernel)
-    if nest is None or len(nest.loops) < 3:
+    if (nest := sum_of_products(kernel)) is None or len(nest.loops) < 3:
         return None
     places: set[Expr] = {*nest.loops[-2:]}
     nest = nest.with_b_along(places)

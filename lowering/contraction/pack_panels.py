@@ -102,11 +102,9 @@ class PanelPacking:
 
     def columns(self) -> tuple[ir.Block, Expr] | None:
         """The statements that fill a panel with words, and a word of it."""
-        panels = self.panels_of(self.words, self.step)
-        if panels is not None:
+        if (panels := self.panels_of(self.words, self.step)) is not None:
             return (), panels
-        image = vnni.image_of(self.c.b, self.c.guard, self.words)
-        if image is None:
+        if (image := vnni.image_of(self.c.b, self.c.guard, self.words)) is None:
             return None
         self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
         panel = self.buffer("panel", self.words.steps)

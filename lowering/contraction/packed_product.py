@@ -72,8 +72,7 @@ def lower_fma(problem: Problem) -> LoweredContraction:
     """The kernels of a contraction of floats: sums in the order of the terms, each product rounded with its sum."""
     c, packing = problem.contraction, packing_of(problem, FMA)
     tiling, terms = packing.tiling, Terms(c.reduction_axes)
-    columns = packing.some_panels(terms)
-    if columns is None:
+    if (columns := packing.some_panels(terms)) is None:
         packing.share_rows(tiling.terms)
         element = packing.panels_of(terms, tiling.k)
         columns = packing.unpacked() if element is None else ((), element)

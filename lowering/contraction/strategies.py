@@ -84,8 +84,7 @@ def lower_by_strategy(
     if large is False:
         return None
     order = sorted((choice for choice in candidates if not choice.why_not), key=lambda choice: choice.cost)
-    lowered = _versions(problem, order, candidates)
-    if lowered is None:
+    if (lowered := _versions(problem, order, candidates)) is None:
         return None
     lowered = _after_magnitudes(problem.magnitudes, lowered)
     if not isinstance(large, Expr):

@@ -259,8 +259,7 @@ def image_of(
     bits: ex.Expr | None = None,
 ) -> PackedInput | None:
     """The image of a factor that is read along sums of indices, with these of its axes, these bits flipped; None otherwise."""
-    read = only_read(b)
-    if read is None or not all(is_edge(g, read) for g in guard):
+    if (read := only_read(b)) is None or not all(is_edge(g, read) for g in guard):
         return None
     along = range(read.tensor.rank) if inside is None else inside
     axis_of = {n: _axis(read.indices[n], read.tensor.shape[n], n, words) for n in along}
@@ -310,8 +309,7 @@ def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], lis
         return []
     parts: list[tuple[tuple[int, int], list[int]]] = []
     for start, stop in pairwise(sorted({end for ends in bounds for end in ends})):
-        some = [n for n, (first, last) in enumerate(bounds) if first <= start and stop <= last]
-        if some:
+        if some := [n for n, (first, last) in enumerate(bounds) if first <= start and stop <= last]:
             parts.append(((start, stop), some))
     together = all(some[-1] - some[0] == len(some) - 1 for _, some in parts)
     return sorted(parts, key=lambda part: len(part[1])) if together else []

@@ -79,8 +79,7 @@ def lower_winograd(transform: WinogradTransform, problem: Problem) -> LoweredCon
         views[weights] = shaped
         kernels.append(kernel_from_body(kernel, "weights", body, (shaped,)))
     else:
-        points = transform.known_points(array)
-        if points is None:
+        if (points := transform.known_points(array)) is None:
             return None
         reach = np.abs(array.astype(np.int64)).sum(tuple(range(len(parts.rows), array.ndim))).max()
         fits = transform.fits(sizes.columns.size, sizes.rows.size, windows.terms, int(reach))

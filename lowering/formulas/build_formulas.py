@@ -130,8 +130,7 @@ def cost(value: Expr, most: int | None = None) -> int:
     stack = [value]
     count = 0
     while stack and (most is None or count <= most):
-        e = stack.pop()
-        if e not in seen and not isinstance(e, Read):
+        if (e := stack.pop()) not in seen and not isinstance(e, Read):
             seen.add(e)
             count += not isinstance(e, (Number, Index))
             stack += children(e)

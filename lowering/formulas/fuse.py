@@ -182,8 +182,7 @@ def depth(value: Expr, known: dict[Expr, int] | None = None) -> int:
     stack = [value]
     while stack:
         e = stack[-1]
-        unknown = [c for c in children(e) if c not in depths]
-        if unknown:
+        if unknown := [c for c in children(e) if c not in depths]:
             stack += unknown
         else:
             depths[e] = 1 + max((depths[c] for c in children(e)), default=0)

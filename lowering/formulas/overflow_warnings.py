@@ -63,8 +63,7 @@ class Analysis:
         for argument, found in zip(function.arguments, given or map(declared_range, function.arguments), strict=True):
             note(argument, found)
         for operation in function.operations:
-            operator = operation.operator
-            if isinstance(operator, Const):
+            if isinstance(operator := operation.operator, Const):
                 hold(operation.results[0], operator.data.array)
             elif isinstance(operator, Call):
                 known = [ranges.get(tensor(v)) or _anything(v) for v in operator.arguments]

@@ -18,8 +18,7 @@ def rounding_shift(program: Formulas) -> Formulas:
     """The formulas with rounding shifts rewritten."""
 
     def change(e: Expr) -> Expr | None:
-        found = _rounding(e)
-        if found is None:
+        if (found := _rounding(e)) is None:
             return None
         x, bits = found
         half = 1 << (bits - 1)

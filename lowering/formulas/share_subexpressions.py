@@ -74,8 +74,7 @@ def _uses(given: tuple[Expr, ...]) -> Counter[int]:
     seen: set[Expr] = set()
     stack = list(given)
     while stack:
-        e = stack.pop()
-        if e not in seen and isinstance(e, (Apply, Cast, Bitcast, Check, When)):
+        if (e := stack.pop()) not in seen and isinstance(e, (Apply, Cast, Bitcast, Check, When)):
             seen.add(e)
             uses.update(map(id, children(e)))
             stack += children(e)

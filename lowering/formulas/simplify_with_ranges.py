@@ -40,8 +40,7 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
         reads[id(e)] = isinstance(e, Read) or any(reads[id(c)] for c in children(e))
         if isinstance(e, (Read, Reduce)) or not reads[id(e)]:
             return e
-        found = range_of(e)
-        if found is not None and found.low == found.high:
+        if (found := range_of(e)) is not None and found.low == found.high:
             return constant(found.low, e.type)
         new = over(e, parts)
         folded = fold_constants(new)

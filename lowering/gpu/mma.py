@@ -79,8 +79,7 @@ def _read(e: ex.Expr) -> ex.Read | None:
 
 def _axis(factor: ex.Expr, i: ex.Index) -> int | None:
     """The axis that is exactly this index, if no other axis depends on the index."""
-    read = _read(factor)
-    if read is None:
+    if (read := _read(factor)) is None:
         return None
     found = [n for n, at in enumerate(read.indices) if depends(at, {i})]
     return found[0] if len(found) == 1 and read.indices[found[0]] is i else None

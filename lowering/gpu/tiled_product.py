@@ -42,8 +42,7 @@ SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use
 @scheduled_gpu_pass
 def tiled_product(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of sufficient size."""
-    c = match_contraction(kernel)
-    if c is None or c.unknown & {*c.reduction_axes[1:]}:
+    if (c := match_contraction(kernel)) is None or c.unknown & {*c.reduction_axes[1:]}:
         return None
     if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
         return None

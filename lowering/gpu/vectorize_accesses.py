@@ -105,8 +105,7 @@ def _contiguous(block: ir.Block, last: Index) -> list[Place]:
     found: list[Place] = []
     for s, here in _accesses(block) or ():
         for tensor, at, writes in () if ir.is_rare(s) else here:
-            step = stride(tensor, at, last)
-            if step not in (0, 1) or (writes and step == 0):
+            if (step := stride(tensor, at, last)) not in (0, 1) or (writes and step == 0):
                 return []
             if step == 1 and not any(t is tensor and w == writes and _same(a, at) for t, a, w in found):
                 if at[-1] is not last:

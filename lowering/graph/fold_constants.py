@@ -22,8 +22,7 @@ def fold_constants(function: Function) -> Function:
 
 
 def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operation]:
-    operator = operation.operator
-    if isinstance(operator, Const):
+    if isinstance(operator := operation.operator, Const):
         known[operation.results[0]] = operator.data.array
         return [operation]
     operands = [v for _, v in operator.operands()]

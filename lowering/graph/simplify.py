@@ -25,8 +25,7 @@ def simplify(function: Function) -> Function:
         operator = operation.operator.map(lambda v: known.get(v, v))
         if operator is not operation.operator:
             operation = replace(operation, operator=operator)
-        found = _simplest(operation, defined)
-        if isinstance(found, Value):
+        if isinstance(found := _simplest(operation, defined), Value):
             known[operation.results[0]] = found
             continue
         if found is not operation.operator:

@@ -35,8 +35,7 @@ ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 @kernel_pass
 def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
-    joined = join(kernel)
-    if joined is None or len(kernel.body) != 1:
+    if (joined := join(kernel)) is None or len(kernel.body) != 1:
         return kernel
     loop, *more = (s for s in ir.statements(joined.kernel.body) if isinstance(s, ir.For) and s.index is joined.index)
     count, period = joined.outer.extent, joined.inner.extent

@@ -46,8 +46,7 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
                 one = extent
             tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != _key(one)]
             same |= dict.fromkeys([*sizes, _key(extent)], one)
-    condition = both(*tests)
-    if not isinstance(condition, Expr):
+    if not isinstance(condition := both(*tests), Expr):
         return None
     equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _whole)))
     return substitute_sizes(equal, lambda n: same.get(_key(n), n)), condition

@@ -62,8 +62,7 @@ def join(kernel: ir.Kernel) -> Joined | None:
 @lru_cache(maxsize=4)
 def flatten(kernel: ir.Kernel) -> ir.Kernel:
     """Collapse the two innermost loops over elements; the single indices are computed from the joined one."""
-    joined = join(kernel)
-    if joined is None:
+    if (joined := join(kernel)) is None:
         return kernel
     width = as_index(joined.inner.extent)
     values: dict[Expr, Expr] = {joined.outer: joined.index // width, joined.inner: joined.index % width}
@@ -115,8 +114,7 @@ def _pairs(kernel: ir.Kernel) -> Iterator[tuple[ir.For, ir.For, dict[Tensor, int
     for s in ir.statements(kernel.body):
         match s:
             case ir.For(body=(ir.For() as inner,)) if s.is_whole and inner.is_whole:
-                axes = _axes(kernel, s, inner)
-                if axes is not None:
+                if (axes := _axes(kernel, s, inner)) is not None:
                     yield s, inner, axes
 
 
@@ -125,8 +123,7 @@ def _axes(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int] 
     i, j = outer.index, inner.index
     axes: dict[Tensor, int] = {}
     for tensor, at in every_access(inner.body):
-        axis = _axis(tensor, at, i, j)
-        if axis is None and not any(depends(e, {i, j}) for e in at):
+        if (axis := _axis(tensor, at, i, j)) is None and not any(depends(e, {i, j}) for e in at):
             continue
         if axis is None or axes.setdefault(tensor, axis) != axis:
             return None
@@ -147,8 +144,7 @@ def _used_otherwise(s: ir.Statement, i: Index, j: Index, places: set[int]) -> bo
     """Test whether a statement uses an index other than as the plain index of an access."""
     stack = [s.value] if isinstance(s, ir.Store) else [*ir.expressions(s)]
     while stack:
-        e = stack.pop()
-        if e is i or e is j:
+        if (e := stack.pop()) is i or e is j:
             return True
         if isinstance(e, Read):
             stack.extend(p for p in e.indices if id(p) not in places)

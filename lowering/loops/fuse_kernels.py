@@ -52,8 +52,7 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
             new.needs |= writers.get(t, {})
         for t in new.writes:
             new.needs |= users.get(t, {})
-        group = _fusible_group(groups, new, views, scalars)
-        if group is None:
+        if (group := _fusible_group(groups, new, views, scalars)) is None:
             groups.append(new)
         else:
             _join(group, new)
@@ -104,8 +103,7 @@ def _leads(start: Iterable[_Group], goal: _Group) -> bool:
     seen: set[_Group] = set()
     stack = [g for g in start if g is not goal]
     while stack:
-        group = stack.pop()
-        if group is goal:
+        if (group := stack.pop()) is goal:
             return True
         if group not in seen:
             seen.add(group)
@@ -119,8 +117,7 @@ def _ordered(groups: list[_Group]) -> list[_Group]:
     for group in groups:
         stack = [group]
         while stack:
-            waiting = [g for g in stack[-1].needs if g not in done]
-            if waiting:
+            if waiting := [g for g in stack[-1].needs if g not in done]:
                 stack.append(waiting[0])
             else:
                 done.setdefault(stack.pop())

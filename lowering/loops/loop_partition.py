@@ -232,8 +232,7 @@ def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Aff
     least = sum
     for k, (atom, factor) in sum.terms.items():
         if k in extents:
-            values = extents[k]
-            if values is None:
+            if (values := extents[k]) is None:
                 return None
             least = least.without(atom).plus(min(factor * v for v in values))
     return least
@@ -253,8 +252,7 @@ def _decided(block: ir.Block, known: dict[int, bool]) -> ir.Block:
             parts = conjunction(s.condition)
             if any(known.get(id(c)) is False for c in parts):
                 return _decided(s.otherwise, known)
-            left = both(*(c for c in parts if id(c) not in known))
-            if not isinstance(left, Expr):
+            if not isinstance(left := both(*(c for c in parts if id(c) not in known)), Expr):
                 return _decided(s.then, known)
             s = replace(s, condition=left)
         live = ir.rewrite_within(s, decide)

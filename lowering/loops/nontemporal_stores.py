@@ -80,8 +80,7 @@ def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
             return None
     found = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(streaming.body) if t.streaming)
     tests = {(n.key, least): as_index(n) >= least for n, least in found if isinstance(n, Size)}
-    known = both(*tests.values())
-    if not isinstance(known, Expr):
+    if not isinstance(known := both(*tests.values()), Expr):
         return (streaming,)
     return (s,) if alone else (If(known, (streaming,), (s,)),)
 

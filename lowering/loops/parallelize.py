@@ -41,8 +41,7 @@ def parallelize(kernel: Kernel) -> Kernel:
 
 def in_blocks(loop: For, most: int) -> For:
     """Strip-mine a loop into blocks of iterations."""
-    n = loop.index.extent
-    if isinstance(n, int):
+    if isinstance(n := loop.index.extent, int):
         most *= LARGER if n >= MANY * most else 1
         size = next((b for whole in WHOLE for b in range(most, most // 8, -whole) if n % b == 0), most)
     else:

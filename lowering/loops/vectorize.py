@@ -55,8 +55,7 @@ def can_be_vector(s: ir.For) -> bool:
 def independent(s: ir.For) -> bool:
     """Test whether every iteration writes its own elements and reads none that another writes."""
     own = allocated(s.body)
-    written = [t for t in stores(s.body) if t.tensor not in own]
-    if not written:
+    if not (written := [t for t in stores(s.body) if t.tensor not in own]):
         return False
     places: dict[object, set[object]] = {}
     for tensor, at in every_access(s.body):
@@ -97,8 +96,7 @@ def _beside(s: ir.For) -> bool:
 
 
 def _near(r: Read, lanes: Lanes) -> bool:
-    n = stride(r.tensor, r.indices, lanes.index)
-    if n is not None:
+    if (n := stride(r.tensor, r.indices, lanes.index)) is not None:
         return abs(n) <= VECTORS
     found = offsets(r.tensor, r.indices, lanes)
     return found is not None and windows(found) is not None

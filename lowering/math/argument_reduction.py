@@ -54,8 +54,7 @@ def half_turns(x: Expr) -> tuple[Expr, Expr]:
 
 def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
     """The n and r of x = (n + 1/2) pi - r, likewise."""
-    t = x.type
-    if t is F32:
+    if (t := x.type) is F32:
         shifted = fp.fma(x, TWO_OVER_PI / 2, -0.5) + fp.ROUNDER[t]
         return fp.bits(shifted), _less(-x, (shifted - fp.ROUNDER[t]) + 0.5, -2.0)
     # x / pi with some bits after the point, which are then set: but for the last of them, this is n + 1

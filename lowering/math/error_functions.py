@@ -196,8 +196,7 @@ def erfc(x: Expr) -> Expr:
 
 def erfcx(x: Expr) -> Expr:
     """e^(x^2) erfc x; for f32 it is computed in f64, since 2 e^(x^2) - erfcx |x| would add the errors of both terms."""
-    t = x.type
-    if t is F32:
+    if (t := x.type) is F32:
         return cast(erfcx(cast(x, F64)), F32)
     size = fp.absolute(x)
     limited = minimum(LARGE, size)

@@ -204,8 +204,7 @@ class _Writer:
         return self.emit(constant(value, element), mlir_type(element))
 
     def apply(self, function: str, operands: list[str], element: ElementType) -> str:
-        found = computed(function, operands, element, self.emit)
-        if found is None:
+        if (found := computed(function, operands, element, self.emit)) is None:
             raise Unsupported(f"MLIR has no {function} of {element}")
         return found
 

@@ -68,8 +68,7 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
     type = mlir_type(element)
     if function in COMPARISONS:
         return compare(function, operands[0], operands[1], element, emit)
-    name = NAMES.get(function, {}).get(element.kind)
-    if name is not None:
+    if (name := NAMES.get(function, {}).get(element.kind)) is not None:
         return emit(f"{name} {', '.join(operands)} : {type}", type)
 
     def one(value: object) -> str:

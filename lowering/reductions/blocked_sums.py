@@ -61,8 +61,7 @@ def in_blocks(reduction: ir.For, found: dict[Tensor, str], blocked_form: Callabl
 
 def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
     """The long or the short form of a reduction if the number of terms is known, otherwise a branch with both."""
-    count = terms(reduction)
-    if isinstance(count, int):
+    if isinstance(count := terms(reduction), int):
         return long if count >= MIN_TERMS else short
     return (ir.If(as_index(count) >= MIN_TERMS, long, short),)
 
@@ -80,8 +79,7 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
         if store.tensor in own:
             values.append(store.value)
             continue
-        reduction = reduction_of(store)
-        if reduction is None or store.tensor in found:
+        if (reduction := reduction_of(store)) is None or store.tensor in found:
             return None
         found[store.tensor] = reduction[0]
         values += reduction[1]

@@ -137,8 +137,7 @@ class _Columns:
 
     def rows(self, reduction: ir.For) -> ir.Block:
         """A reduction, several rows at a time, and the remaining rows."""
-        found = reduction_accumulators(reduction)
-        if found is None or not has_order(found):
+        if (found := reduction_accumulators(reduction)) is None or not has_order(found):
             return self.some_rows(reduction)
         long = in_blocks(reduction, found, lambda reduction: self.blocked_rows(reduction, found))
         return in_branches(reduction, long, self.some_rows(reduction))
@@ -155,8 +154,7 @@ class _Columns:
         return (replace(long, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
 
     def some_rows(self, reduction: ir.For) -> ir.Block:
-        inner = reduction.body[0]
-        if isinstance(inner, ir.For):
+        if isinstance(inner := reduction.body[0], ir.For):
             return (replace(reduction, body=self.some_rows(inner)),)
         length = reduction.length
         n = maximum(reduction.end - reduction.start, 0) if length.terms else as_index(length.constant)

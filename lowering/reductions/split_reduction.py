@@ -63,8 +63,7 @@ def separate_reductions(kernel: ir.Kernel) -> tuple[list[Index], list[ir.For]]:
 
 def _is_alone(reduction: ir.For) -> bool:
     """Test whether a reduction uses no value computed before it."""
-    found = reduction_accumulators(reduction)
-    if found is None:
+    if (found := reduction_accumulators(reduction)) is None:
         return False
     own = {*allocated(reduction.body), *found}
     named = {s.var for s in ir.statements(reduction.body) if isinstance(s, ir.Let)}

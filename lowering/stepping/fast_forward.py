@@ -44,8 +44,7 @@ def leaping(kernel: Kernel) -> Kernel | None:
         if not isinstance(s, Store) or s.tensor.element is not F32 or (step := _step(s, values)) is None:
             return None
         before = Read(s.tensor, s.indices)
-        conditions = _exact(before, step)
-        if not conditions:
+        if not (conditions := _exact(before, step)):
             return None
         exact += conditions
         leaps.append(Store(s.tensor, s.indices, before + constant(ticks * step, F32)))

@@ -187,8 +187,7 @@ class _Rolling:
     def together(self, values: Sequence[Expr | None]) -> Expr:
         """One expression for all lanes; a lane with None accepts any value."""
         values = [None if v is None else self.plain(v) for v in values]
-        name = tuple(map(id, values))
-        if name not in self.built:
+        if (name := tuple(map(id, values))) not in self.built:
             self.built[name] = self.one(values)
         return self.built[name]
 

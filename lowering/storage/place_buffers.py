@@ -24,8 +24,7 @@ def place_buffers(plan: Plan) -> Plan:
     last: dict[Tensor, int] = {}
     for n, kernel in enumerate(plan.kernels):
         for p in kernel.parameters:
-            root = plan.home[p]
-            if root not in placed:
+            if (root := plan.home[p]) not in placed:
                 first.setdefault(root, n)
                 last[root] = n
         for scratch in scratch_buffers(kernel):

@@ -125,8 +125,7 @@ class Dimensions:
         return d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else Size.unknown()
 
     def named(self, name: str) -> Dim:
-        n = self.sizes.get(name)
-        if n is not None:
+        if (n := self.sizes.get(name)) is not None:
             return self.wanted(name, n)
         if name not in self.known:
             plain = re.sub(r"[^A-Z0-9_]", "_", name.upper())

@@ -190,8 +190,7 @@ def recurrent(
     at: At, x: Node, w: Node, r: Node, b: Node | None = None, lengths: Node | None = None, start: Node | None = None,
     cell: Node | None = None, peepholes: Node | None = None,
 ) -> Any:  # fmt: skip
-    batch_first = bool(at["layout"])
-    if batch_first:
+    if batch_first := bool(at["layout"]):
         x = x.dimshuffle((1, 0, 2))
     hidden = at["hidden_size"] or known_size(r.shape[2], "a hidden state")
     if hidden != r.shape[2]:

@@ -21,8 +21,7 @@ def element_of(code: int) -> ElementType:
     import onnx
 
     known = dict(onnx.TensorProto.DataType.items())
-    name = next((n for n, c in known.items() if c == code), f"number {code}")
-    if name not in CODES:
+    if (name := next((n for n, c in known.items() if c == code), f"number {code}")) not in CODES:
         raise Unsupported(f"elements of type {name}")
     return ELEMENT_TYPES[CODES[name]]
 

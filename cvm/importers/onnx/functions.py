@@ -21,8 +21,7 @@ def function_body(at: At) -> tuple[Any, Mapping[str, int]]:
     """The function of a node's operator, its attributes filled in, and the opsets that it is written for."""
     import onnx
 
-    own = at.importer.functions.get((at.node_proto.domain, at.op))
-    if own is not None:
+    if (own := at.importer.functions.get((at.node_proto.domain, at.op))) is not None:
         return with_attributes(own, at), {o.domain: o.version for o in own.opset_import}
     if at.schema is None or at.node_proto.domain not in ("", "ai.onnx"):
         raise Because("it is not an operator of ONNX" if at.schema is None else "it has no rule")

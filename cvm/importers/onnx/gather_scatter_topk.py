@@ -67,8 +67,7 @@ SCATTERED = {None: None, "none": None, "add": "add", "mul": "mul", "max": "maxim
 
 
 def scattered(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
-    combined = SCATTERED[at["reduction"]]
-    if combined is not None and x.element is I1:
+    if (combined := SCATTERED[at["reduction"]]) is not None and x.element is I1:
         raise Unsupported("a reduction of booleans")
     return at.apply("builtin.scatter", x, updates, *places, axes=tuple(range(len(places))), scalar_op=combined)
 

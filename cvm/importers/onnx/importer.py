@@ -297,8 +297,7 @@ class At:
             found = default if default.name else None
         if found is None:
             return None
-        value = onnx.helper.get_attribute_value(found)
-        if isinstance(value, list):
+        if isinstance(value := onnx.helper.get_attribute_value(found), list):
             return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
@@ -420,8 +419,7 @@ class At:
         inner[""] = None
         before = len(self.importer.refusals)
         self.importer.graph(body.node, inner, opsets)
-        new = self.importer.refusals[before:]
-        if new:
+        if new := self.importer.refusals[before:]:
             del self.importer.refusals[before:]
             raise Because(f"its function needs {new[0].op}: {new[0].reason}")
         made = [inner.get(name) for name in body.output[: len(self.node_proto.output)]]
@@ -449,8 +447,7 @@ class OperatorAt(At):
         return ""
 
     def run(self) -> Any:
-        rule = self.rules.get(self.op)
-        if rule is None:
+        if (rule := self.rules.get(self.op)) is None:
             raise Because(self.refused.get(self.op, "it has no rule"))
         return self.call(rule, [self.values[name] if name else None for name in self.node_proto.input])
 

@@ -130,8 +130,7 @@ def quotient(shape: Sequence[Dim], divisor: Sequence[Dim]) -> Dim | None:
     """The product of some sizes by that of others, where it can be told now."""
     (number, sizes), (by, others) = factors(shape), factors(divisor)
     for n in others:
-        at = next((k for k, m in enumerate(sizes) if same_size(n, m)), None)
-        if at is None:
+        if (at := next((k for k, m in enumerate(sizes) if same_size(n, m)), None)) is None:
             return None
         sizes.pop(at)
     return None if by == 0 or number % by else product((number // by, *sizes))
@@ -332,8 +331,7 @@ def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
     for n in sizes:
         length = known_size(n, "a piece")
         start += length
-        whole = x.shape[axis]
-        if isinstance(whole, int) and (length < 0 or start > whole):
+        if isinstance(whole := x.shape[axis], int) and (length < 0 or start > whole):
             raise ValueError(f"the pieces are longer than the axis, which has {whole} elements")
         found.append(part(at, x, axis, start - length, start))
     if isinstance(x.shape[axis], int) and start != x.shape[axis]:
@@ -414,8 +412,7 @@ def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode:
 @rule("DepthToSpace")
 def depth_to_space(at: At, x: Node) -> Known:
     b = at["blocksize"]
-    c = x.shape[1]
-    if isinstance(c, Size):
+    if isinstance(c := x.shape[1], Size):
         raise Unsupported("channels of unknown number")
     blocks, order = (b, b, c // b**2), (0, 3, 4, 1, 5, 2)
     if at["mode"] == "CRD":

@@ -53,8 +53,7 @@ def round_away(x: Any) -> Any:
 
 def activation_range(at: At, y: Tensor) -> tuple[int, int]:
     """The least and the largest number of the result that its activation lets pass."""
-    kind = at["activation"]
-    if kind not in (0, 1, 2, 3):
+    if (kind := at["activation"]) not in (0, 1, 2, 3):
         raise Unsupported(f"activation number {kind} of quantised numbers")
     return limits_of(y, ACTIVATIONS[kind])
 

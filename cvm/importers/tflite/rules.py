@@ -102,8 +102,7 @@ class At(onnx_importer.OperatorAt):
         return self.outputs[0]
 
     def input(self, number: int) -> Tensor:
-        found = self.inputs[number]
-        if found is None:
+        if (found := self.inputs[number]) is None:
             raise ValueError(f"input {number} is absent")
         return found
 

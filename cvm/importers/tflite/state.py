@@ -29,8 +29,7 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
     batch, filters, memory = static(x, "rows", (0,))[0], *static(times, "weights")
     if rank < 1 or filters % rank:
         raise ValueError(f"{filters} filters of rank {rank}")
-    quantised = at.x.is_quantised
-    if not quantised and at.input(1).is_quantised:
+    if not (quantised := at.x.is_quantised) and at.input(1).is_quantised:
         raise Unsupported("a hybrid operator, floats times quantised weights,")
     weights, clock, kept = at.input(1), at.input(2), at.input(STATE_INPUT)
     if quantised:

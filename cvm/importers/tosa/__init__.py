@@ -35,8 +35,7 @@ def program(graph: Graph, filename: str) -> Imported:
     to = Importer("TOSA", "operator")
     values: dict[str, Any] = {}
     for name in graph.inputs:
-        t = graph.tensors.get(name)
-        if t is None or t.type not in ELEMENTS:
+        if (t := graph.tensors.get(name)) is None or t.type not in ELEMENTS:
             refuse(filename, f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}")
         values[name] = to.argument(name, TensorType(t.shape, ELEMENTS[t.type]))
     for number, o in enumerate(graph.operators):

@@ -266,8 +266,7 @@ def rows(indices: Node) -> Node:
 
 def data(at: At) -> Array:
     """A constant of the graph."""
-    found = at.tensor(-1).data
-    if found is None:
+    if (found := at.tensor(-1).data) is None:
         raise Unsupported("a constant without elements")
     return found
 

@@ -79,8 +79,7 @@ class _Batch:
 
     def follow(self, place: int, active: Active, waiting: Groups) -> Groups:
         """The successors of the threads at the end of a basic block."""
-        end = self.ends[place]
-        if end is None:
+        if (end := self.ends[place]) is None:
             return [(place + 1, active)]
         leave, stay = self.divided(end, active)
         found: Groups = [] if stay is None else [(place + 1, stay)]
