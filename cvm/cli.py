@@ -151,6 +151,8 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
              default="formulas", metavar="STAGE"),
         _ENTRY, _CPU, _OPTIMIZE,
         _flag("--ranges", "with --to graph: say in comments from where to where integers go"),
+        _arg("--constants", "with --to formulas, loops or schedule: write the constants that the text leaves out, for run --inputs",
+             metavar="FILE.npz"),
         _OUTPUT,
     ]),
     "build": ("compile functions ahead of time, for C code to call", [

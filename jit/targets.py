@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..dialect.ir.diagnostics import TargetError
 
 if TYPE_CHECKING:
+    from ..dialect.notation.formulas import Formulas
     from ..dialect.notation.plan import Plan
     from ..dialect.program.function import Function
     from ..dialect.program.module import Module
@@ -56,6 +57,7 @@ class Target:
 
     name: str
     load: Callable[[Module, Function, CompileOptions], CompiledFunction]
+    load_kernels: Callable[..., CompiledFunction] | None = None  # a plan of a text without a program, as functions are
     lower: Callable[[Module, Function, CompileOptions], Plan] = _for_cpu
     emit: Callable[[Plan, CompileOptions], Any] = lambda plan, _: plan
     stages: Mapping[str, Callable[[Any, CompileOptions], str]] = field(default_factory=dict)
@@ -69,9 +71,20 @@ class Target:
 
     def compile(self, module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
         """Loads a function; TargetError where the target cannot run here."""
+        self._check(options)
+        return self.load(module, function, options)
+
+    def compile_kernels(self, plan: Plan, options: CompileOptions, *declared: Formulas) -> CompiledFunction:
+        """Loads kernels that have no program; `declared` are the formulas that they compute, if these were given."""
+        self._check(options)
+        if self.load_kernels is None:
+            able = ", ".join(name for name, t in TARGETS.items() if t.load_kernels)
+            raise TargetError(f"kernels run on the targets {able}, not on {self.name}")
+        return self.load_kernels(plan, options, *declared)
+
+    def _check(self, options: CompileOptions) -> None:
         if lacking := self.missing() or (options.sanitize and self.unchecked):
             raise TargetError(f"target {self.name}: {lacking}")
-        return self.load(module, function, options)
 
 
 TARGETS: dict[str, Target] = {}
@@ -123,6 +136,7 @@ register(
     Target(
         "cpu",
         load=lazy(".functions.native_function:native_function"),
+        load_kernels=lazy(".functions.kernel_function:KernelFunction"),
         emit=_llvm,
         stages={
             "llvm": lambda text, _: str(text.module),
@@ -142,6 +156,7 @@ _CUDA = register(
     Target(
         "cuda",
         load=lazy(".functions.cuda_function:CudaFunction"),
+        load_kernels=lazy(".functions.cuda_function:CudaKernels"),
         lower=_for_gpu,
         emit=lambda plan, _: _EMIT_CUDA(plan),
         stages={"cuda": lambda source, _: source.text, "ptx": lazy(".cuda.nvrtc:ptx")},
@@ -153,6 +168,7 @@ register(
     Target(
         "cuda-sim",
         load=lazy(".functions.gpu_function:SimulatedFunction"),
+        load_kernels=lazy(".functions.kernel_function:SimulatedKernels"),
         lower=_CUDA.lower,
         emit=_CUDA.emit,
         missing=lazy(".cuda.nvrtc:missing"),

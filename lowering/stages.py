@@ -3,13 +3,18 @@ other compilers run), formulas (index notation), loops (a nest for each formula)
 reduction is computed, and why) and schedule (the nests after the loop passes)."""
 
 from collections.abc import Callable
+from typing import Any
 
-from ..dialect.notation.printer import plan_text
+import numpy as np
+
+from ..dialect.notation.formulas import Formulas, LoopNest
+from ..dialect.notation.plan import Plan
+from ..dialect.notation.printer import Names, array_names, plan_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 from ..dialect.program.printer import print_module
 from .explain_strategies import strategies_text
-from .formulas.printer import formulas_text
+from .formulas.printer import formulas_text, in_text
 from .mlir.linalg import linalg_text
 from .pipeline import lower, to_formulas, unoptimized, unscheduled
 from .processor import processor
@@ -19,13 +24,33 @@ STAGES = ("graph", "mlir", "linalg", "formulas", "loops", "strategies", "schedul
 
 def show(module: Module, function: Function, stage: str, optimize: int = 2) -> str:
     """The text of one stage of STAGES."""
-    shows: dict[str, Callable[[], str]] = {
-        "graph": lambda: str(module),
+    lowered = at_stage(module, function, stage, optimize)
+    printers = {Formulas: formulas_text, Plan: plan_text}
+    return printers.get(type(lowered), str)(lowered)
+
+
+def at_stage(module: Module, function: Function, stage: str, optimize: int = 2) -> Any:
+    """The program, formulas or kernels of a stage; of others, the text."""
+    makes: dict[str, Callable[[], Any]] = {
+        "graph": lambda: module,
         "mlir": lambda: print_module(module, generic=True),
         "linalg": lambda: linalg_text(to_formulas(module, function, 0)),
-        "formulas": lambda: formulas_text(to_formulas(module, function, optimize)),
-        "loops": lambda: plan_text((unscheduled if optimize else unoptimized)(module, function)),
+        "formulas": lambda: to_formulas(module, function, optimize),
+        "loops": lambda: (unscheduled if optimize else unoptimized)(module, function),
         "strategies": lambda: strategies_text(module, function),
-        "schedule": lambda: plan_text(lower(module, function, processor(), optimize)),
+        "schedule": lambda: lower(module, function, processor(), optimize),
     }
-    return shows[stage]()
+    return makes[stage]()
+
+
+def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
+    """The constants whose values the text of formulas or kernels leaves out, by their names there."""
+    if isinstance(lowered, Plan):
+        held = ((name, lowered.constants.get(lowered.home.get(t, t))) for t, name in array_names(lowered).items())
+        return {name[1:]: array for name, array in held if array is not None}
+    names = Names()
+    for t in lowered.arguments:
+        names.of(t)
+    found = {names.of(t)[1:]: array for t, array in lowered.constants.items() if not in_text(array)}
+    inner = [s.program for s in lowered.steps if isinstance(s, LoopNest) and isinstance(s.program, Formulas)]
+    return found | {f"{p.name}.{name}": array for p in inner for name, array in left_out(p).items()}

@@ -2,17 +2,19 @@
 
     formulas @f(%x: tensor<4xi32>) { %y[%i]: tensor<4xi32> = %x[%i] + 1  return %y }
 
-The values of constants are not in the text: they are further arguments. Types of literals follow from their context, as in kernels.
+A constant without values in the text is a further argument. Types of literals follow from their context, as in kernels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from lark import Tree
 from lark.exceptions import UnexpectedInput
 
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
+from ..dialect.ir.sizes import Size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import I1, ElementType
 from ..dialect.notation import expressions as ex
@@ -21,8 +23,10 @@ from ..dialect.notation.loops import NO_STEPS, Steps
 from ..dialect.notation.printer import REDUCTIONS
 from ..dialect.notation.scalar_functions import SCALARS
 from ..dialect.notation.traverse import walk
+from .dense_literals import read_dense
 from .kernel_syntax_errors import CODE, explain
 from .kernels import KernelReader, language, unquoted
+from .syntax_tree import Mistake, Token
 
 _FUNCTIONS = {shown: name for name, shown in REDUCTIONS.items()}
 _REDUCING = [REDUCTIONS.get(name, name) for name, row in SCALARS.items() if row.identity is not None]
@@ -43,6 +47,9 @@ def parse_formulas(text: str, filename: str = "<formulas>") -> Formulas:
 class _Reader(KernelReader):
     """The symbol table of the formulas of a function, or of the body of a loop."""
 
+    sizes: Set[object] | None = None  # of the arguments, once they have been read
+    outer: Set[object] = frozenset()  # those of the formulas around a body
+
     def formulas(self, name: Any, arguments: Any, *rest: Any, slices: Steps | None = None) -> Formulas:
         """The formulas of a function, or of the body of a loop with these steps."""
         *steps, results = rest
@@ -50,7 +57,9 @@ class _Reader(KernelReader):
         named = [str(t.children[0]) for t in trees], [str(r) for r in results.children]
         self.sliced = set() if slices is None else {*slices.sliced(*named)}  # these begin at any address
         given = [self.tensor(t) for t in trees]
-        self.constants: list[ex.Tensor] = []
+        self.sizes = self.outer | {d.key for t in given for d in t.shape if isinstance(d, Size)}
+        self.constants: list[ex.Tensor] = []  # without values
+        self.data: dict[ex.Tensor, np.ndarray] = {}
         self.mistakes: list[Diagnostic] = []
         made = [m for s in steps for m in self.step(s)]
         returned: tuple[ex.Tensor, ...] = ()
@@ -61,7 +70,9 @@ class _Reader(KernelReader):
         if self.mistakes:
             raise ParseError(self.mistakes)
         checks = tuple(r for m in made for r in _requirements(m))
-        return Formulas(str(name)[1:], (*given, *self.constants), returned, {}, tuple(made), checks, slices=slices)
+        return Formulas(
+            str(name)[1:], (*given, *self.constants), returned, self.data, tuple(made), checks, slices=slices
+        )
 
     def step(self, tree: Any) -> Sequence[Step]:
         """One definition. After a mistake in it what it defines is known, so that those who read it go on."""
@@ -71,11 +82,13 @@ class _Reader(KernelReader):
         except ParseError as e:
             self.mistakes += e.diagnostics
             self.names = known
+            sizes, self.sizes = self.sizes, None
             first, *more = tree.children
             tensors = [(first, more[1])] if tree.data == "formula" else [t.children for t in first.children]
             for name, type in tensors:
                 with suppress(ParseError):
                     self.named(name, type)
+            self.sizes = sizes
             return ()
 
     # definitions
@@ -92,10 +105,16 @@ class _Reader(KernelReader):
         return super().tensor(tree, space)
 
     def defined(self, tree: Any, count: int | None = None) -> tuple[ex.Tensor, ...]:
-        """The tensors that a step defines."""
+        """The tensors that a step defines; so many, if a count is given."""
         if count is not None and len(tree.children) != count:
             raise self.mistake(f"expected one array, got {len(tree.children)}", tree)
         return tuple(self.named(*t.children) for t in tree.children)
+
+    def atom(self, token: Any) -> Size:
+        found = super().atom(token)
+        if self.sizes is not None and found.key not in self.sizes:
+            raise self.mistake(f"{token} is the size of no argument", token)
+        return found
 
     def tensor_named(self, token: Any) -> ex.Tensor:
         found = self.known(self.names, token, "array")
@@ -122,8 +141,18 @@ class _Reader(KernelReader):
             raise self.mistake(f"{token} is {element}, its value {found.type}", token)
         return found
 
-    def constant(self, defined: Any) -> list[Step]:
-        self.constants += self.defined(defined)
+    def constant(self, defined: Any, dense: Any) -> list[Step]:
+        if dense is None:
+            self.constants += self.defined(defined)
+            return []
+        (tensor,) = self.defined(defined, 1)
+        if len(shape := tuple(d for d in tensor.shape if isinstance(d, int))) < tensor.rank:
+            raise self.mistake("the sizes of a constant are known", dense)
+        start = self.base + dense.start_pos
+        found = read_dense(Token("DENSE", str(dense), start, start + len(dense)), shape, tensor.element)
+        if isinstance(found, Mistake):
+            raise ParseError(Diagnostic(found.message, Span(self.source, found.start, found.end), found.code))
+        self.data[tensor] = found.array
         return []
 
     def view(self, defined: Any, token: Any) -> list[Step]:
@@ -151,7 +180,7 @@ class _Reader(KernelReader):
             case [carry]:
                 known = Steps(int(carry))
         inner = _Reader(self.source, self.base)
-        inner.anonymous = self.anonymous
+        inner.anonymous, inner.outer = self.anonymous, self.sizes or self.outer
         inside = inner.formulas(*program.children, slices=known)
         held = tuple(ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants)
         self.constants += held  # the same at every step

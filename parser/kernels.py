@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from lark.exceptions import LarkError, UnexpectedInput
 
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ..dialect.ir.sizes import OPERATIONS, Dim, Size, product, same_size
+from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
 from ..dialect.notation import expressions as ex
@@ -138,10 +138,12 @@ class KernelReader:
             return self.name(ex.Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
         except (KeyError, TypeError, LarkError):
             raise self.mistake(f"there is no type {type}", type) from None
+        except ParseError as e:  # of a size
+            raise self.mistake(e.diagnostics[0].message, type) from None
 
     def view_of(self, view: ex.Tensor, of: ex.Tensor, token: Any) -> ex.Tensor:
-        """The array of a view, which has as many elements."""
-        if view.element is not of.element or not same_size(product(view.shape), product(of.shape)):
+        """The array of a view, which has as many elements, or may have at a call."""
+        if view.element is not of.element or not may_be_same(product(view.shape), product(of.shape)):
             raise self.mistake(f"{token} has other elements than a view of it", token)
         return of
 
@@ -280,9 +282,10 @@ class KernelReader:
     def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> ex.Expr | None:
         row = SCALARS[function]
         chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
-        type = None if row.predicate else expected
+        type = None if row.predicate or row.element else expected
         if type is None:
-            type = next((e.type for t in trees if (e := self.expression(t, None)) is not None), None)
+            found = (e.type for t in trees if (e := self.expression(t, None)) is not None)
+            type = next(found, None if row.predicate else expected)
         if type is None:
             return None
         operands = (*chooses, *(self.typed(t, type) for t in trees))
@@ -295,22 +298,22 @@ class KernelReader:
     # sizes
 
     def read_named_size(self, _: ElementType | None, token: Any) -> ex.Expr:
-        return ex.Extent(self.atom(str(token)))
+        return ex.Extent(self.atom(token))
 
     def read_sized(self, _: ElementType | None, total: Any) -> ex.Expr:
         return ex.as_index(self.size(total))
 
-    def atom(self, text: str) -> Size:
-        if not text[1:].isdigit():
-            return Size.named(text[1:])
-        if text not in self.anonymous:
-            self.anonymous[text] = Size.unknown()
-        return self.anonymous[text]
+    def atom(self, token: Any) -> Size:
+        if not token[1:].isdigit():
+            return Size.named(token[1:])
+        if token not in self.anonymous:
+            self.anonymous[str(token)] = Size.unknown()
+        return self.anonymous[token]
 
     def size(self, tree: Any) -> Dim:
         match tree.data, tree.children:
             case "named_size", (token,):
-                return self.atom(str(token))
+                return self.atom(token)
             case "known_size", (token,):
                 return int(token)
             case "negative_size", (_, token):

@@ -20,6 +20,7 @@ from cvm.dialect.program.module import Module
 from cvm.dialect.program.unused_values import unused_values
 from cvm.jit.compile import compile_program
 from cvm.jit.options import DEFAULT, CompileOptions
+from cvm.jit.targets import TARGETS, find_target
 
 Level: TypeAlias = Module | Formulas | Plan
 
@@ -56,13 +57,12 @@ def read_formulas(text: str, filename: str) -> Formulas:
     from cvm.parser.formulas import parse_formulas
 
     formulas = parse_formulas(text, filename)
-    if mistakes := _illegal(run_passes([build_loops], formulas, Context()).all_kernels, {}):
-        raise cvm.VerifyError(mistakes)
+    _check(run_passes([build_loops], formulas, Context()).all_kernels, {})
     return formulas
 
 
-def _illegal(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> list[cvm.Diagnostic]:
-    """The mistake of each kernel that is not legal."""
+def _check(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> None:
+    """Raise VerifyError with the mistake of each kernel that is not legal."""
     from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 
     mistakes = []
@@ -72,7 +72,8 @@ def _illegal(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> lis
         except LoweringError as e:
             place = places.get(e.statement, kernel.span) if e.statement else kernel.span
             mistakes.append(cvm.Diagnostic(e.message, place, "kernel.illegal"))
-    return mistakes
+    if mistakes:
+        raise cvm.VerifyError(mistakes)
 
 
 def read_kernels(text: str, filename: str) -> Plan:
@@ -81,8 +82,7 @@ def read_kernels(text: str, filename: str) -> Plan:
     from cvm.parser.kernels import read_kernels as parse
 
     kernels, places, views = parse(text, filename)
-    if mistakes := _illegal(kernels, places):
-        raise cvm.VerifyError(mistakes)
+    _check(kernels, places)
     return link_kernels(kernels, views)
 
 
@@ -91,23 +91,28 @@ def entries(program: Level) -> list[str]:
     return [*program.functions] if isinstance(program, Module) else [program.name]
 
 
-def compiled(program: Level, entry: str, target: str = "reference", options: CompileOptions = DEFAULT) -> Any:
-    """A function, or the kernels, compiled for a target; of a graph, an object with its state."""
+def compiled(program: Level, entry: str, target: str | None = None, options: CompileOptions = DEFAULT) -> Any:
+    """A function, or the kernels, compiled for a target, by default one that compiles nothing yet; of a graph, an object
+    with its state."""
+    target = target or ("cpu" if isinstance(program, Plan) else "reference")
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
-    from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference
-    from cvm.jit.functions.kernel_function import KernelFunction
+    from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference, kernels_of
     from cvm.lowering.loops.link_kernels import check_names
 
-    runs = "formulas run on the targets cpu and reference"
     if isinstance(program, Plan):
         check_names(program)
-        runs = "kernels run on the target cpu"
-    if target not in ("cpu", "reference"):
-        raise cvm.TargetError(f"{runs}, not on {target}")
-    if isinstance(program, Plan):
-        return KernelFunction(program, options)
-    return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)
+        return find_target(target).compile_kernels(program, options)
+    if target in ("cpu", "reference"):
+        return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)
+    return find_target(target).compile_kernels(kernels_of(program), options, program)
+
+
+def targets_of(program: Level) -> list[str]:
+    """The targets that run such a program, and can run here."""
+    able = {n for n, t in TARGETS.items() if isinstance(program, Module) or t.load_kernels}
+    able |= {"reference"} if isinstance(program, Formulas) else set()
+    return [n for n in TARGETS if n in able and not TARGETS[n].missing()]
 
 
 def signature(program: Level) -> Function:

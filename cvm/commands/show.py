@@ -5,14 +5,19 @@ from html import escape
 from pathlib import Path
 
 from cvm.cli import Usage
+from cvm.commands.inputs import write_arrays
 from cvm.commands.io import load, page, suffix_of, write
 from cvm.commands.read_level import compiled, read_level
+from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.program.diagram import svg
 from cvm.dialect.program.module import Module
 from cvm.jit.compile import find
+from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import all_stages
 from cvm.lowering.formulas.overflow_warnings import print_ranges
+from cvm.lowering.processor import compiling_for
+from cvm.lowering.stages import at_stage, left_out
 
 
 def lower(options: Namespace) -> int:
@@ -23,7 +28,16 @@ def lower(options: Namespace) -> int:
     program = read_level(options.program)
     if options.ranges and not isinstance(program, Module):
         raise Usage("--ranges shows the ranges of a program's values, and this program is below them")
-    f = compiled(program, options.entry, "reference", CompileOptions(options.optimize))
+    f = compiled(program, options.entry, None, CompileOptions(options.optimize))
+    if options.constants:
+        if (
+            not isinstance(program, Module)
+            or isinstance(f, CompiledGraph)
+            or options.to not in ("formulas", "loops", "schedule")
+        ):
+            raise Usage("--constants are of a function, and go with --to formulas, loops or schedule")
+        with compiling_for(f.compiled_for), DefaultFpEnvironment():
+            write_arrays(options.constants, left_out(at_stage(f.module, f.computed, options.to, options.optimize)))
     text = print_ranges(f.module) if options.ranges else f.lower(options.to)
     write(options.output, text.encode())
     return 0

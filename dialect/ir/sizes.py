@@ -267,6 +267,12 @@ def same_size(a: Dim, b: Dim) -> bool:
     return isinstance(a, int) and isinstance(b, int) and a == b
 
 
+def may_be_same(a: Dim, b: Dim) -> bool:
+    """Test whether two sizes are the same or depend on unlike unknown sizes, so that a call decides."""
+    unknown = [{atom for atom, _ in d.terms} if isinstance(d, Size) else set() for d in (a, b)]
+    return unknown[0] != unknown[1] or same_size(a, b)
+
+
 def certainly(condition: Callable[[], bool]) -> bool:
     """Test whether a predicate on sizes holds in every call."""
     try:

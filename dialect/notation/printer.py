@@ -120,6 +120,9 @@ def tells_type(e: ex.Expr) -> bool:
 
 
 def _number(value: object, type: ElementType, expected: ElementType | None, level: int) -> str:
+    if isinstance(value, complex):
+        parts = ", ".join(f"({part!r} : f{type.bits // 2})" for part in (value.real, value.imag))
+        return f"complex({parts})"
     text = str(value).lower() if isinstance(value, bool) else repr(value) if type.kind == "float" else str(value)
     if type is not expected and type is not I1:
         return f"({text} : {type})"

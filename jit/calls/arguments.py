@@ -303,4 +303,5 @@ def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:
         for axis, d in enumerate(a.known_type.array_shape):
             if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:
                 return n, axis
-    raise TargetError(f"a size of @{function.name} is not that of an argument")
+    name = f"?{atom[0]}" if len(atom) == 1 else "a size"
+    raise TargetError(f"{name} is the size of no argument of @{function.name}")

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
+from ...dialect.notation.plan import Plan
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
+from ...lowering.analysis.verify_kernel import check_kernel
 from ..calls.arguments import beyond_range, in_order
 from ..cuda.cuda_graph import Recorded
 from ..cuda.device import Call, device
 from ..cuda.device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
 from ..options import DEFAULT, CompileOptions
 from .gpu_function import GpuFunction
+from .kernel_function import PlanFunction
 
 if TYPE_CHECKING:
     from .clocked_program import CompiledGraph
@@ -217,6 +220,15 @@ class CudaFunction(GpuFunction):
     def _clear(self, status: Any) -> None:
         if self._reports:
             self.device.clear(int(status), 1)
+
+
+class CudaKernels(PlanFunction, CudaFunction):
+    """Kernels that were given as text, on a GPU."""
+
+    def _prepared(self, plan: Plan) -> Plan:
+        if any(map(check_kernel, plan.all_kernels)):
+            raise TargetError("accesses of these kernels depend on data: the targets cpu and cuda-sim check them")
+        return super()._prepared(plan)
 
 
 class DeviceStepper(Mapping[str, np.ndarray]):

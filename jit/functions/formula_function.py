@@ -7,6 +7,7 @@ import numpy as np
 from ...dialect.ir.diagnostics import TargetError
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, View
+from ...dialect.notation.plan import Plan
 from ...dialect.notation.printer import plan_text
 from ...lowering import pipeline
 from ...lowering.analysis.evaluate_expressions import Evaluation
@@ -22,25 +23,31 @@ from .compiled_function import CompiledFunction
 from .kernel_function import KernelFunction
 
 
+def kernels_of(formulas: Formulas) -> Plan:
+    """A nest for each of the formulas."""
+    return run_passes((*pipeline.FORMULAS, *pipeline.LOOPS), formulas, Context())
+
+
 class FormulaFunction(KernelFunction):
     """Formulas as native code."""
 
     def __init__(self, formulas: Formulas, options: CompileOptions = DEFAULT) -> None:
         self.formulas = formulas
-        self.unscheduled = run_passes((*pipeline.FORMULAS, *pipeline.LOOPS), formulas, Context())
-        with compiling_for(options.cpu or host_processor()):
-            plan = run_passes((*pipeline.CPU_LOOPS, *pipeline.CPU_SCHEDULE), self.unscheduled, Context())
-        super().__init__(plan, options, formulas)
+        super().__init__(kernels_of(formulas), options, formulas)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.formulas, self.options)
 
+    def _prepared(self, plan: Plan) -> Plan:
+        with compiling_for(self.options.cpu or host_processor()):
+            scheduled = run_passes((*pipeline.CPU_LOOPS, *pipeline.CPU_SCHEDULE), plan, Context())
+        return super()._prepared(scheduled)
+
     def lower(self, stage: str = "loops") -> str:
         """The formulas, their loops, these scheduled for a CPU, or a target's text for them."""
-        shown = {"formulas": lambda: formulas_text(self.formulas)}
-        shown["loops"] = lambda: plan_text(self.unscheduled)
-        shown["schedule"] = lambda: plan_text(self.plan)
-        return shown[stage]() if stage in shown else super().lower(stage)
+        if stage == "formulas":
+            return formulas_text(self.formulas)
+        return plan_text(self.plan) if stage == "schedule" else super().lower(stage)
 
 
 class FormulaReference(FormulaFunction):
@@ -55,7 +62,7 @@ class FormulaReference(FormulaFunction):
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         program = self.formulas
         places = {atom: size_place(self.head, atom) for atom in atoms_of(self.head.argument_types)}
-        known: dict[Tensor, np.ndarray] = dict(zip(program.arguments, arrays, strict=True))
+        known: dict[Tensor, np.ndarray] = {**program.constants, **dict(zip(program.arguments, arrays, strict=True))}
         evaluation = Evaluation(known, {atom: arrays[n].shape[axis] for atom, (n, axis) in places.items()})
         for step in program.steps:
             match step:

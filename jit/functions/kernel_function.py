@@ -1,17 +1,18 @@
-"""Kernels that were given as text, as native code: arrays in by their names, arrays out.
+"""Kernels that were given as text, on each target that runs them: arrays in by their names, arrays out.
 
-The kernels run as they are, in their order; LLVM optimizes each. To schedule them first is the caller's affair."""
+A CPU runs the kernels as they are, in their order; LLVM optimizes each. A GPU runs those that are mapped to a grid as they
+are, and others once they have been."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import TargetError
-from ...dialect.ir.sizes import evaluate
+from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
+from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import TensorType, Type, as_given
 from ...dialect.ir.unify import bind
-from ...dialect.notation.formulas import Formulas
+from ...dialect.notation.formulas import Formulas, View
 from ...dialect.notation.loops import For, Kernel, statements
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.printer import plan_text
@@ -26,37 +27,92 @@ from ...lowering.pipeline import schedule, schedule_for_gpu
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
 from ...lowering.storage.place_buffers import place_buffers
+from ..cuda.emulator.memory import Fault
 from ..host_processor import check_runs_here
 from ..options import DEFAULT, CompileOptions
 from ..targets import target_of_stage
 from .compiled_function import CompiledFunction
+from .gpu_function import SimulatedFunction
 from .native_function import NativeFunction
 
 
-class KernelFunction(NativeFunction):
-    """Runs the kernels of a plan that has no program."""
+class PlanFunction(CompiledFunction):
+    """The calls of kernels that have no program, and their stages. `declared` has the arguments and results as a caller
+    sees them, where passes have split complex ones."""
 
-    def __init__(self, plan: Plan, options: CompileOptions = DEFAULT, formulas: Formulas | None = None) -> None:
+    def __init__(self, plan: Plan, options: CompileOptions = DEFAULT, declared: Formulas | None = None) -> None:
         if not options.optimize:
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
-        legal = legalize_types(plan)
-        if options.sanitize or any(map(check_kernel, legal.all_kernels)):  # accesses that nothing else proves or checks
-            legal = run_passes((sanitize,), legal, Context())
-        self.given, self.plan = plan, place_buffers(legal)
-        typed = plan if formulas is None else formulas
-        values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*typed.arguments, *typed.results)}
-        head = Function(
-            plan.name, tuple(values[t] for t in typed.arguments), (), tuple(values[t] for t in typed.results)
-        )
-        CompiledFunction.__init__(self, Module({plan.name: head}), head, options)
+        self.given, self.declared = plan, declared
+        self.options = options
+        self.plan = self._prepared(legalize_types(plan))
+        views = [s for s in declared.steps if isinstance(s, View)] if declared else ()
+        self.views = {s.tensor: s.of for s in views} if declared else plan.views
+        sides = declared or plan
+        values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*sides.arguments, *sides.results)}
+        arguments, results = (tuple(values[t] for t in side) for side in (sides.arguments, sides.results))
+        head = Function(plan.name, arguments, (), results)
+        self._begin(Module({plan.name: head}), head, options)
         self.overwritten = {n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return KernelFunction, (self.given, self.options)
+        return type(self), (self.given, self.options, self.declared)
+
+    def _checked(self, plan: Plan) -> Plan:
+        """The kernels with checks of accesses that nothing else proves or checks."""
+        if self.options.sanitize or any(map(check_kernel, plan.all_kernels)):
+            return run_passes((sanitize,), plan, Context())
+        return plan
+
+    def _on_grid(self, plan: Plan) -> Plan:
+        """The kernels mapped to the grid of a GPU; as they are where they have been."""
+        loops = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, For))
+        on_grid = any(s.kind in ("block", "thread") for s in loops)
+        return (place_buffers if on_grid else schedule_for_gpu)(self._checked(plan))
+
+    def _prepared(self, plan: Plan) -> Plan:
+        """The kernels as the target runs them."""
+        return self._on_grid(plan)
+
+    def _begin(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+        super().__init__(module, function, options)
 
     @property
     def _computed_in_place(self) -> frozenset[int]:
         return frozenset(self.overwritten)
+
+    def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
+        declared = self.head.argument_types
+        given = [as_given(t, a.shape) for t, a in zip(declared, arrays, strict=True)]
+        sizes = {atom: n for atom, n in bind(declared, given).items() if isinstance(n, int)}
+        for view, of in self.views.items():
+            count, expected = (evaluate(product(t.shape), sizes) for t in (view, of))
+            if count != expected:
+                message = f"%{view.name} is a view of %{of.name}, and has {count} elements, not {expected}"
+                raise CallError(Diagnostic(message, self.head.span, "run"))
+        return [t.with_array_shape(tuple(evaluate(d, sizes) for d in t.array_shape)) for t in self.head.result_types]
+
+    def lower(self, stage: str = "loops") -> str:
+        """The kernels as they are, scheduled for a CPU, or a target's text for them."""
+        with compiling_for(self.options.cpu):
+            if stage == "loops":
+                return plan_text(self.given)
+            if stage == "schedule":
+                return plan_text(schedule(legalize_types(self.given)))
+            if stage in STAGES:
+                raise TargetError(f"{stage} is a stage of programs of functions; these are kernels")
+            target = target_of_stage(stage)
+            plan = self._on_grid(legalize_types(self.given)) if target.name == "cuda" else self.plan
+            return target.stages[stage](target.emit(plan, self.options), self.options)
+
+
+class KernelFunction(PlanFunction, NativeFunction):
+    """Kernels as native code."""
+
+    _begin = CompiledFunction.__init__  # nothing is compiled before the first call
+
+    def _prepared(self, plan: Plan) -> Plan:
+        return place_buffers(self._checked(plan))
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         if not hasattr(self, "_made"):
@@ -76,23 +132,12 @@ class KernelFunction(NativeFunction):
     def _plain(self) -> Plan:
         return self.plan
 
-    def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
-        declared = self.head.argument_types
-        given = [as_given(t, a.shape) for t, a in zip(declared, arrays, strict=True)]
-        sizes = {atom: n for atom, n in bind(declared, given).items() if isinstance(n, int)}
-        return [t.with_array_shape(tuple(evaluate(d, sizes) for d in t.array_shape)) for t in self.head.result_types]
 
-    def lower(self, stage: str = "loops") -> str:
-        """The kernels as they are, scheduled for a CPU, or a target's text for them."""
-        with compiling_for(self.options.cpu):
-            if stage == "loops":
-                return plan_text(self.plan)
-            if stage == "schedule":
-                return plan_text(schedule(self.plan))
-            if stage in STAGES:
-                raise TargetError(f"{stage} is a stage of programs of functions; these are kernels")
-            target = target_of_stage(stage)
-            loops = (s for k in self.plan.kernels for s in statements(k.body) if isinstance(s, For))
-            on_grid = any(s.kind in ("block", "thread") for s in loops)  # of a GPU
-            plan = schedule_for_gpu(self.plan) if target.name == "cuda" and not on_grid else self.plan
-            return target.stages[stage](target.emit(plan, self.options), self.options)
+class SimulatedKernels(PlanFunction, SimulatedFunction):
+    """Kernels on a simulated GPU, which finds accesses outside of arrays."""
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        try:
+            super()._run(arrays, outputs)
+        except Fault as e:
+            raise CallError(Diagnostic(str(e), self.head.span, "run")) from None

@@ -1,13 +1,23 @@
 """Print formulas as text that parses back (`parser.formulas`): a line for each array, and one for each subexpression that is
-used twice. The values of constants are not part of it."""
+used twice. Of a constant with many elements the values are not part of it."""
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+from ...dialect.builtin import Data
 from ...dialect.ir.diagnostics import Span
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.formulas import Formulas, LoopNest, Nest, View
 from ...dialect.notation.printer import Names, block_lines, expression_text, steps_text, tensor_text
 from .share_subexpressions import named
+
+MOST_ELEMENTS = 64  # of a constant whose values are in the text
+
+
+def in_text(array: np.ndarray) -> bool:
+    """Test whether a constant's values are part of the text."""
+    return array.size <= MOST_ELEMENTS
 
 
 def formulas_text(program: Formulas) -> str:
@@ -23,8 +33,8 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
         return ", ".join(tensor_text(t, names) for t in tensors)
 
     yield f"formulas @{program.name}({declared(program.arguments)}) {{", ()
-    for t in program.constants:
-        yield f"  {tensor_text(t, names)} = constant", ()
+    for t, array in program.constants.items():
+        yield f"  {tensor_text(t, names)} = constant{f' {Data(array).text}' * in_text(array)}", ()
     for step in program.steps:
         match step:
             case Nest(tensors, operands, body, span):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...dialect.ir.diagnostics import Diagnostic, VerifyError
-from ...dialect.ir.sizes import Dim, Size, product, same_size
+from ...dialect.ir.sizes import Dim, Size, may_be_same, product
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Read, Tensor
 from ...dialect.notation.loops import Kernel, Store, expressions, statements
@@ -66,7 +66,7 @@ def check_names(plan: Plan) -> None:
 
 
 def _agree(first: Tensor, again: Tensor) -> bool:
-    return first.element is again.element and same_size(product(first.shape), product(again.shape))
+    return first.element is again.element and may_be_same(product(first.shape), product(again.shape))
 
 
 def _accesses(kernel: Kernel) -> Iterator[tuple[Tensor, bool]]:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cvm.jit.targets import find_target
 
 import cvm
 from cvm import cli
+
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """func @main(%x: tensor<?N x 8 x f32>, %w: tensor<5x8xf32>) -> tensor<?N x 5 x f32> {
   %h = cvm.dense %x, %w
@@ -72,8 +75,52 @@ def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture
     np.save("b.npy", np.ones(4, np.float32))
     assert cli.main(["run", "k.loops", "--input", "a=a.npy", "--input", "b=b.npy"]) == 1
     assert "argument %b: expected tensor<?N x f32> with ?N = 3, as in %a, got tensor<4xf32>" in capsys.readouterr().err
-    assert cli.main(["run", "k.loops", "--random-inputs", "1", "--target", "cuda-sim"]) == 1
-    assert "kernels run on the target cpu, not on cuda-sim" in capsys.readouterr().err
+    assert cli.main(["run", "k.loops", "--random-inputs", "1", "--target", "reference"]) == 1
+    assert "kernels run on the targets cpu, cuda, cuda-sim, not on reference" in capsys.readouterr().err
+    Path("k.loops").write_text(Path("k.loops").read_text().replace("y: tensor<?N", "y: tensor<?M"))
+    assert cli.main(["run", "k.loops", "--random-inputs", "1"]) == 1
+    assert "?M is the size of no argument of @kernels" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_target("cuda-sim").missing() != "", reason="needs NVRTC")
+@pytest.mark.parametrize("stage", ["formulas", "loops", "schedule", "gpu"])
+def test_every_level_runs_on_a_gpu(folder: Path, stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels for a CPU are mapped to a grid, those for a GPU run as they are, and a CPU runs these, too."""
+    lower = ["lower", "--to", stage] if stage != "gpu" else ["opt", "--target", "cuda"]
+    assert cli.main([*lower, "program.cvm", "-o", "text"]) == 0
+    wanted = results("text", *INPUTS)["y"]
+    assert np.array_equal(results("text", *INPUTS, "--target", "cuda-sim")["y"], wanted)
+    assert cli.main(["diff", "text", "--target", "cpu", "--target", "cuda-sim"]) == 0
+    assert "cpu and cuda-sim: all 1 values are the same" in capsys.readouterr().out
+    assert cli.main(["run", "text", *INPUTS, "--target", "cuda-sim", "-O", "0"]) == 1
+
+
+@pytest.mark.skipif(find_target("cuda-sim").missing() != "", reason="needs NVRTC")
+@pytest.mark.parametrize("target", ["cpu", "cuda-sim"])
+def test_accesses_that_depend_on_data_are_checked(
+    folder: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("k.loops").write_text(
+        "kernel @k(%x: tensor<2 x ?N x i32>, %i: tensor<?N x i32>) -> (%y: tensor<?N x i32>) {\n"
+        "  for %n in 0..?N {\n    %y[%n] = %x[0, i64(%i[%n])]\n  }\n}\n"
+    )
+    inputs = ["--input", "x=[[1, 2], [3, 4]]", "--target", target]
+    assert results("k.loops", "--input", "i=[1, 0]", *inputs)["y"].tolist() == [2, 1]
+    for index in (2, 200_000):  # within the array, and beyond
+        assert cli.main(["run", "k.loops", "--input", f"i=[1, {index}]", *inputs]) == 1
+        assert "outside of " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stage", ["formulas", "loops"])
+def test_constants_that_the_text_leaves_out(folder: Path, stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    digits = str(ROOT / "examples" / "digits" / "digits.cvm")
+    images = ["--input", f"images={np.random.default_rng(1).integers(0, 17, (2, 1, 8, 8)).tolist()}"]
+    wanted = results(digits, *images)["scores"]
+    assert cli.main(["lower", digits, "--to", stage, "-o", "text", "--constants", "constants.npz"]) == 0
+    assert np.array_equal(results("text", *images, "--inputs", "constants.npz")["scores"], wanted)
+    assert cli.main(["run", "text", *images]) == 2 and "no array for %" in capsys.readouterr().err
+    assert cli.main(["lower", digits, "--to", "llvm", "--constants", "constants.npz"]) == 2
+    assert "go with --to formulas, loops or schedule" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("extent, index", [("?R", "%i"), ("?Q", "i64(%r[%i])")])

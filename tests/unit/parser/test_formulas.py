@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.notation.formulas import Formulas, LoopNest
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.lowering.formulas.printer import formulas_text
-from cvm.lowering.pipeline import to_formulas
 from cvm.parser.formulas import parse_formulas
 
 import cvm
@@ -45,9 +43,9 @@ def test_printed_formulas_are_read(path: Path) -> None:
         text = cvm.compile(module, name, "reference").lower("formulas")
         again = parse_formulas(text)
         assert [t.name for t in again.arguments][: len(function.arguments)] == [a.name for a in function.arguments]
-        once = formulas_text(again)  # constants are arguments now
+        once = formulas_text(again)  # large constants are arguments now
         assert formulas_text(parse_formulas(once)) == once
-        if " = constant" not in text:
+        if " = constant\n" not in text:
             assert once == text
 
 
@@ -67,20 +65,42 @@ def test_formulas_run_on_the_cpu_and_the_reference() -> None:
         assert np.allclose(found, h, atol=1e-6) and np.allclose(z, y.reshape(5, 2, 2), atol=1e-6)
 
 
-def held(program: Formulas) -> list[np.ndarray]:
-    """The constants of formulas, those of the bodies of loops after them."""
-    inner = [s.program for s in program.steps if isinstance(s, LoopNest) and isinstance(s.program, Formulas)]
-    return [*program.constants.values(), *(a for p in inner for a in held(p))]
-
-
 @pytest.mark.parametrize("name", ["totals", "numbers", "recur", "backwards", "largest", "length"])
 def test_loops_run_as_their_program(name: str) -> None:
     f = cvm.compile(ROOT / "tests/filetests/builtin/control_flow.cvm", name)
     arrays = random_arrays(f.function, 0)
-    constants = held(to_formulas(f.module, f.computed))
-    found, wanted = run(f.lower("formulas"), "cpu", [*arrays, *constants]), f(*arrays)
+    found, wanted = run(f.lower("formulas"), "cpu", arrays), f(*arrays)
     for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         assert np.array_equal(a, b)
+
+
+def test_constants_and_complex_numbers() -> None:
+    text = (
+        "formulas @main(%x: tensor<3xf32>, %z: tensor<3xcomplex<f32>>) {\n"
+        "  %c: tensor<2xcomplex<f32>> = constant dense<[(1.0, 2.0), (0.0, -1.0)]>\n"
+        "  %k: tensor<2x2xi32> = constant dense<[[1, 2], [3, 4]]>\n"
+        "  %y[%i]: tensor<3xcomplex<f32>> = complex<f32>(%x[%i]) * %z[%i] - %c[%i // 2] + complex(%x[%i], 0.0)\n"
+        "  %w[%i]: tensor<3xf32> = real(%z[%i]) + f32(%k[1, %i // 2])\n  return %y, %w\n}\n"
+    )
+    shown = text.replace("], 0.0", "], (0.0 : f32)")
+    assert formulas_text(parse_formulas(text)) == shown == formulas_text(parse_formulas(shown))
+    x, z = np.array([1, 2, 3], np.float32), np.array([1j, 2, 1 - 1j], np.complex64)
+    for target in ("cpu", "reference"):
+        y, w = run(text, target, [x, z])
+        assert y.dtype == np.complex64 and np.array_equal(y, x * z - np.array([1 + 2j, 1 + 2j, -1j], np.complex64) + x)
+        assert w.tolist() == [3, 5, 5]
+
+
+def test_a_view_has_as_many_elements_at_the_call() -> None:
+    text = (
+        "formulas @main(%x: tensor<?N x ?M x i32>, %like: tensor<?K x f32>) {\n"
+        "  %y: tensor<?K x i32> = view of %x\n  return %y\n}\n"
+    )
+    x = np.arange(6, dtype=np.int32).reshape(2, 3)
+    for target in ("cpu", "reference"):
+        assert run(text, target, [x, np.zeros(6, np.float32)])[0].tolist() == [0, 1, 2, 3, 4, 5]
+        with pytest.raises(cvm.CallError, match="%y is a view of %x, and has 5 elements, not 6"):
+            run(text, target, [x, np.zeros(5, np.float32)])
 
 
 def test_nests_and_checks() -> None:
@@ -118,6 +138,11 @@ def mistakes(text: str) -> list[str]:
         ("sum[", "mean[", "3:38 parse.kernel: there is no reduction mean"),
         ("%h[%i, %j]: ", "%h[%i]: ", "3:3 parse.kernel: %h has 2 axes, got 1 indices"),
         ("  return", "  %y: tensor<4xf32> = constant\n  return", "7:3 parse.kernel: %y is defined twice"),
+        ("= constant", "= constant dense<[1, 2, 3]>", "2:46 const.shape: expected 4 elements in dimension 0, got 3"),
+        ("= constant", "= constant dense<[1, 2, x, 3]>", "2:45 const.syntax: expected a number, got x"),
+        ("tensor<4xf32> = constant", "tensor<?N x f32> = constant dense<0.0>", "2:35 parse.kernel: the sizes of a constant are known"),
+        ("%y[%i, %j]: tensor<?N x 4", "%y[%i, %j]: tensor<?M x 4", "4:15 parse.kernel: ?M is the size of no argument"),
+        ("max(%h[%i, %j], 0.0)", "max(%h[%i, %j], f32(?M))", "5:42 parse.kernel: ?M is the size of no argument"),
         ("where %t0: f32", "where %t0: i1", "5:37 parse.kernel: expected a literal of type i1, got 0.0"),
         ("when(%i > 0, ", "when(", "4:38 parse.kernel: expected when(condition, value, otherwise)"),
         ("when(%i > 0, %t0 + %h[%i - 1, %j], %t0)", "%i > 0", "4:3 parse.kernel: %y is f32, its value i1"),
