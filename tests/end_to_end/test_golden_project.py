@@ -1,7 +1,9 @@
-"""The pytest plugin and `cvm test`, on the project of examples/golden_project: from the checkout, and from a wheel alone."""
+"""The pytest plugin and `cvm test`, on the project of examples/golden_project: from the checkout, and from a wheel alone;
+and the commands that look into a program, from a wheel alone."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -84,3 +86,47 @@ def test_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
     folder = copied("golden_project", tmp_path)
     use(pytest_alone, [*pytest_alone, "--cvm-bless"], folder, None)
     assert f"{COUNT} passed" in said([str(environment / "bin" / "cvm"), "test", "tests"], folder, 0, None)
+
+
+LAYER = """func @main(%x: tensor<?N x 8 x i32>, %w: tensor<5x8xi32>) -> tensor<?N x 5 x i32> {
+  %h = cvm.dense %x, %w
+  %y = cvm.relu %h
+  return %y
+}
+"""
+REDUCED = """func @main(%x: tensor<?N x 1 x i32>, %w: tensor<1x1xi32>) -> tensor<?N x 1 x i32> {
+  %h = cvm.dense %x, %w
+  return %h
+}
+"""
+
+
+@pytest.mark.slow
+def test_every_command_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
+    """Run each level from a wheel: passes are watched; diff, reduce, report, viz and cost do what their pages say."""
+
+    def cvm(*arguments: str, status: int = 0) -> str:
+        return said([str(environment / "bin" / "cvm"), *arguments], tmp_path, status, None, CVM_CACHE_DIR=str(tmp_path))
+
+    (tmp_path / "p.cvm").write_text(LAYER)
+    (tmp_path / "q.cvm").write_text(LAYER.replace("relu", "negative"))
+    wanted = cvm("run", "p.cvm", "--random-inputs", "1", "--output", "saved.npz", "--digest", "--profile")
+    assert "sha256" in wanted and "GB/s" in wanted
+    for stage in ("formulas", "loops", "schedule"):
+        cvm("lower", "p.cvm", "--to", stage, "-o", stage)
+        assert cvm("check", stage).startswith(f"{stage}: ok")
+        assert "%y: tensor<4x5xi32>" in cvm("run", stage, "--random-inputs", "1")
+        assert "define i32 @entry" in cvm("lower", stage, "--to", "llvm")
+        assert "kernel @" in cvm("opt", stage, "--pipeline", "unroll{factor=4}", "--verify-each")
+    assert json.loads(cvm("cost", "p.cvm", "--json", "--size", "N=4"))["operation"]["operations"] == 4 * 5 * 17
+    cvm("cost", "p.cvm", "-o", "roofline.svg")
+    cvm("viz", "p.cvm", "-o", "drawing.svg")
+    cvm("report", "p.cvm", "-o", "report.html")
+    for page, mark in (("roofline.svg", "op/s"), ("drawing.svg", "cvm.dense"), ("report.html", "contraction @main.0")):
+        assert mark in (tmp_path / page).read_text("utf-8")
+    assert "all 2 values are the same" in cvm("diff", "p.cvm")
+    found = cvm("diff", "p.cvm", "q.cvm", status=1)
+    assert found.startswith("p.cvm:3:8: %y of cvm.relu differs at [") and "%x: tensor<1x8xi32>" in found
+    assert "%y of cvm.negative differs" in cvm("diff", "q.cvm", "saved.npz", "--random-inputs", "1", status=1)
+    (tmp_path / "test.py").write_text("import sys\nsys.exit('cvm.dense' in open(sys.argv[1]).read())\n")
+    assert cvm("reduce", "q.cvm", "--test", f"{environment}/bin/python test.py") == REDUCED
