@@ -371,7 +371,7 @@ def _typed_text(i: Instruction) -> str:
 
 
 def _load_text(i: Instruction) -> str:
-    text = f"load {i.type.text}, ptr {i.operands[0].text}"
+    text = f"{i.opcode} {i.type.text}, ptr {i.operands[0].text}"
     return f"{text}, {i.metadata}" if i.metadata else text
 
 
@@ -406,7 +406,7 @@ _TYPED = ("select", "store", "extractelement", "insertelement", "shufflevector",
 _FORMS: dict[str, Callable[[Instruction], str]] = {
     **dict.fromkeys(_CASTS, _cast_text),
     **dict.fromkeys(_TYPED, _typed_text),
-    "load": _load_text,
+    **dict.fromkeys(("load", "load volatile"), _load_text),
     "getelementptr": _element_pointer_text,
     "alloca": lambda i: f"alloca {i.source}{', ' * bool(i.metadata)}{i.metadata}",
     **dict.fromkeys(("call", "tail call"), _call_text),

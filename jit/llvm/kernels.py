@@ -38,7 +38,7 @@ METADATA = """!0 = !{i32 1}
 !6 = !{!"branch_weights", i32 1, i32 16}"""
 RARELY, LESS_OFTEN = "!5", "!6"
 LONG = 1 << 21  # operations, some milliseconds: a loop of more looks for signals meanwhile
-VERY_LONG = 1 << 28  # the same of an iteration of a parallel loop, which looks for signals between iterations
+VERY_LONG = 1 << 24  # the same of an iteration of a parallel loop, which looks for signals between iterations
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
 BEGIN, END, STATUS_POINTER = ll.Value("%begin", ll.WORD), ll.Value("%end", ll.WORD), ll.Value("%status", ll.POINTER)
@@ -59,7 +59,7 @@ class _Large(dict[object, int]):
 
 
 def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int]:
-    """The serial loops of long ones, by id, that look for signals, and after how many iterations."""
+    """The innermost long loops, by id, which look for signals, and after how many iterations."""
     found: dict[int, int] = {}
     if parallel is not None:
         block = parallel.body if block_operations(parallel.body, _Large(), MOVED) > VERY_LONG else ()
@@ -68,7 +68,7 @@ def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int
             found |= long_loops((*s.then, *s.otherwise))
         elif isinstance(s, ir.For) and block_operations((s,), _Large(), MOVED) > LONG:
             inner = long_loops(s.body)
-            if not inner and s.kind == "serial":
+            if not inner and s.kind in ("serial", "vector"):
                 each = max(1, block_operations(s.body, _Large(), MOVED))
                 inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
             found |= inner
@@ -273,7 +273,17 @@ class KernelEmitter:
             self.turns(s, start, stop, s.width if s.kind == "vector" else 1)
 
     def turns(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
-        """A loop's body for its index from start by steps."""
+        """A loop's body for its index from start by steps; of a long vector loop in stretches, to look for signals between."""
+        every = self.long.get(id(s), 0) if s.kind == "vector" else 0
+        if not every:
+            self.stretch(s, start, stop, step)
+            return
+        with self.counting(start, stop, every + -every % step) as first:
+            end = self.b.linear("add", first, ll.index(every + -every % step))
+            self.stretch(s, first, self.b.add(ll.select(self.b.add(ll.compare("slt", end, stop)), end, stop)), step)
+            self.look(first, 1)
+
+    def stretch(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
         reduces = self.optimize and reduces_vectors(s)
         known = start.number is not None and stop.number is not None
         hint, weights = self.hints(s, step, reduces) if self.optimize and not known else ("", "")
@@ -285,7 +295,7 @@ class KernelEmitter:
             self.emit_block(s.body)
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
-            if id(s) in self.long:
+            if id(s) in self.long and s.kind != "vector":
                 self.look(variable, self.long[id(s)])
 
     def look(self, variable: ll.Value, every: int) -> None:
@@ -297,8 +307,9 @@ class KernelEmitter:
         b.do(ll.branch_if(b.add(ll.compare("eq", place, ll.index(every - 1))), ask, go_on, f"!prof {RARELY}"))
         b.start(ask)
         stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS), *LEAVE)
-        if self.parallel is not None:
-            stop_if(b, "eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED, *LEAVE)
+        if self.parallel is not None:  # other threads write the status, though it is noalias
+            status = ll.Instruction("load volatile", ll.STATUS, (STATUS_POINTER,))
+            stop_if(b, "eq", b.add(status), STOPPED, *LEAVE)
         b.do(ll.branch(go_on))
         b.start(go_on)
         b.pure = outer

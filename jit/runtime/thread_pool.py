@@ -60,6 +60,7 @@ GLOBALS = f"""
 @stopped = internal global i32 0      ; whether a handler has raised in the job that is open
 @main = global i64 0           ; the thread that runs signal handlers
 @asked = internal global i64 0 ; when it has run them
+@place = global i32 0          ; a thread's own place, which holds something in workers
 declare i64 @syscall(i64, ...)
 declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
 {declarations(REGISTER)}"""
@@ -67,6 +68,8 @@ declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
 SOURCE = f"""
 {GLOBALS!r}
 def pthread_self() -> i64: ...
+def pthread_getspecific(place: i32) -> i64: ...
+def pthread_setspecific(place: i32, value: i64) -> i32: ...
 def clock_gettime(clock: i32, time: ptr) -> i32: ...
 def PyGILState_Ensure() -> i32: ...
 def PyGILState_Release(state: i32) -> void: ...
@@ -74,9 +77,11 @@ def PyErr_CheckSignals() -> i32: ...
 def sched_getcpu() -> i32: ...
 def sched_setaffinity(thread: i32, size: i64, mask: ptr) -> i32: ...
 
-# runs signal handlers in the main thread, if some time has passed; whether one has raised
+# runs signal handlers in the main thread, if some time has passed; whether one has raised, which workers are told
 @noinline
 def ask() -> i32:
+    if pthread_getspecific(i32[place]) != 0:
+        return ir(i32, "load atomic i32, ptr @stopped monotonic, align 4")
     if pthread_self() != i64[main]:
         return 0
     now = milliseconds()
@@ -97,10 +102,10 @@ def milliseconds() -> i64:
 def piece(function: ptr, context: ptr, begin: i64, end: i64) -> void:
     ir(void, "call void {{}}(ptr {{}}, i64 {{}}, i64 {{}})", function, context, begin, end)
 
-# the iterations of a piece, some milliseconds of them at a time; whether to stop, asked of: 0 nobody, 1 @ask, 2 @stopped
-def run(function: ptr, context: ptr, begin: i64, end: i64, grain: i64, whom: i32) -> i32:
+# the iterations of a piece, some milliseconds of them at a time; whether to stop, which is asked where they may
+def run(function: ptr, context: ptr, begin: i64, end: i64, grain: i64, may: i32) -> i32:
     most = grain * {AT_FIRST} - {AT_FIRST - 1}
-    if end - begin <= most or whom == 0:
+    if end - begin <= most or may == 0:
         piece(function, context, begin, end)
         return 0
     before = milliseconds()
@@ -113,16 +118,12 @@ def run(function: ptr, context: ptr, begin: i64, end: i64, grain: i64, whom: i32
         elif now - before > {4 * QUICK} and most > 1:
             most = most >> 1
         before = now
-        if whom == 1:
-            stop = ask()
-        else:
-            stop = ir(i32, "load atomic i32, ptr @stopped monotonic, align 4")
-        if stop != 0:
+        if ask() != 0:
             return 1
     piece(function, context, begin, end)
     return 0
 
-def work(whom: i32) -> i32:
+def work(may: i32) -> i32:
     n = i64[count]
     grain = i64[least]
     begin = ir(i64, "load atomic i64, ptr @next monotonic, align 8")
@@ -134,7 +135,7 @@ def work(whom: i32) -> i32:
         if found != begin:
             begin = found
             continue
-        stop = run(ptr[function], ptr[context], begin, begin + size, grain, whom)
+        stop = run(ptr[function], ptr[context], begin, begin + size, grain, may)
         begin = ir(i64, "load atomic i64, ptr @next monotonic, align 8")
         if stop != 0:
             ir(void, "store atomic i32 1, ptr @stopped monotonic, align 4")
@@ -155,12 +156,12 @@ def parallel(function: ptr, context: ptr, n: i64, grain: i64) -> i32:
 def steady(function: ptr, context: ptr, n: i64, grain: i64) -> i32:
     return job(function, context, n, grain, 0)
 
-def job(f: ptr, given: ptr, n: i64, grain: i64, whom: i32) -> i32:
+def job(f: ptr, given: ptr, n: i64, grain: i64, may: i32) -> i32:
     if n <= 0:
         return 0
     others = ir(i64, "load atomic i64, ptr @workers monotonic, align 8")
     if others == 0 or n <= grain or ir(i32, "atomicrmw xchg ptr @busy, i32 1 acquire") != 0:
-        return run(f, given, 0, n, grain, whom)
+        return run(f, given, 0, n, grain, may)
     ir(void, "store atomic i32 0, ptr @stopped monotonic, align 4")
     ir(void, "store atomic i32 {{}}, ptr @home monotonic, align 4", sched_getcpu())
     ptr[function] = f
@@ -174,16 +175,22 @@ def job(f: ptr, given: ptr, n: i64, grain: i64, whom: i32) -> i32:
     ir(void, "store atomic i32 {{}}, ptr @generation seq_cst, align 4", new)
     if ir(i32, "load atomic i32, ptr @sleepers seq_cst, align 4") > 0:
         ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @generation, i32 129, i32 {MOST})")
-    raised = work(whom)
+    raised = work(may)
     ir(i64, "atomicrmw and ptr @state, i64 -65537 seq_cst")
     spun = 0
+    timeout = ir(ptr, "alloca [2 x i64]")
+    i64[timeout] = 0
+    i64[timeout + 8] = {BETWEEN_ASKING * 10**6}
     while ir(i64, "load atomic i64, ptr @state acquire, align 8") & 65535 != 0:
         ir(void, "call void @{PAUSE}")
         if spun > {SPINS}:
+            if may != 0 and raised == 0:
+                raised = ask()
+                ir(void, "store atomic i32 {{}}, ptr @stopped monotonic, align 4", raised)
             ir(void, "store atomic i32 1, ptr @waiting seq_cst, align 4")
             held = ir(i32, "trunc i64 {{}} to i32", ir(i64, "load atomic i64, ptr @state seq_cst, align 8"))
             if held != 0:
-                ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 128, i32 {{}}, ptr null)", held)
+                ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 128, i32 {{}}, ptr {{}})", held, timeout)
             ir(void, "store atomic i32 0, ptr @waiting monotonic, align 4")
         spun = spun + 1
     ir(void, "store atomic i32 0, ptr @busy release, align 4")
@@ -204,6 +211,7 @@ def leave(here: i32) -> void:
 @export
 def worker(seen: i32) -> i32:
     {set_default(REGISTER)!r}
+    pthread_setspecific(i32[place], 1)
     spun = 0
     while True:
         current = ir(i32, "load atomic i32, ptr @generation seq_cst, align 4")
@@ -231,7 +239,7 @@ def join() -> void:
             there = ir(i32, "load atomic i32, ptr @home monotonic, align 4")
             if sched_getcpu() == there:
                 leave(there)
-            work(2)
+            work(1)
             ir(i64, "atomicrmw sub ptr @state, i64 1 seq_cst")
             if ir(i32, "load atomic i32, ptr @waiting seq_cst, align 4") != 0:
                 ir(i64, "call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 129, i32 1)")
@@ -262,13 +270,14 @@ class Pool:
         from ..llvm.native_code import Library, Source
 
         functions = {"parallel": (), "steady": (), "worker": (ctypes.c_int32,), "stop": ()}
-        words = ("generation", "busy", "quit", "workers", "allowed", "main")
+        words = ("generation", "busy", "quit", "workers", "allowed", "main", "place")
         if FUTEX is None:
             self.library = Library(Source(SERIAL), {"parallel": ()})
         else:
             python = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in PYTHON}
             self.library = Library(Source(SOURCE), functions, words, python)
             self.word("main", ctypes.c_uint64).value = threading.main_thread().ident or 0
+            ctypes.CDLL(None).pthread_key_create(ctypes.byref(self.word("place")), None)
         self.threads: list[threading.Thread] = []
 
     def word(self, name: str, type: Any = ctypes.c_int32) -> Any:
