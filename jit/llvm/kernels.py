@@ -273,17 +273,10 @@ class KernelEmitter:
             self.turns(s, start, stop, s.width if s.kind == "vector" else 1)
 
     def turns(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
-        """A loop's body for its index from start by steps; of a long vector loop in stretches, to look for signals between."""
-        every = self.long.get(id(s), 0) if s.kind == "vector" else 0
-        if not every:
-            self.stretch(s, start, stop, step)
+        """A loop's body for its index from start by steps."""
+        if s.kind == "vector" and id(s) in self.long:
+            self.stretches(s, start, stop, step)
             return
-        with self.counting(start, stop, every + -every % step) as first:
-            end = self.b.linear("add", first, ll.index(every + -every % step))
-            self.stretch(s, first, self.b.add(ll.select(self.b.add(ll.compare("slt", end, stop)), end, stop)), step)
-            self.look(first, 1)
-
-    def stretch(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
         reduces = self.optimize and reduces_vectors(s)
         known = start.number is not None and stop.number is not None
         hint, weights = self.hints(s, step, reduces) if self.optimize and not known else ("", "")
@@ -295,16 +288,27 @@ class KernelEmitter:
             self.emit_block(s.body)
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
-            if id(s) in self.long and s.kind != "vector":
-                self.look(variable, self.long[id(s)])
+            if id(s) in self.long:
+                every = ll.index(self.long[id(s)] - 1)
+                self.look_if(self.b.add(ll.compare("eq", self.b.add(ll.binary("and", variable, every)), every)))
 
-    def look(self, variable: ll.Value, every: int) -> None:
-        """Looks for signals after some iterations, and leaves the kernel if a handler has raised."""
+    def stretches(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
+        """A long vector loop in stretches, between which it looks for signals."""
+        every = self.long.pop(id(s))
+        size = every + -every % step
+        with self.counting(start, stop, size) as first:
+            end = self.b.linear("add", first, ll.index(size))
+            more = self.b.add(ll.compare("slt", end, stop))
+            self.turns(s, first, self.b.add(ll.select(more, end, stop)), step)
+            self.look_if(more)
+        self.long[id(s)] = every
+
+    def look_if(self, due: ll.Value) -> None:
+        """Looks for signals if they are due, and leaves the kernel if a handler has raised."""
         b = self.b
         outer, b.pure = b.pure, dict(b.pure)
         ask, go_on = b.new_block(), b.new_block()
-        place = b.add(ll.binary("and", variable, ll.index(every - 1)))
-        b.do(ll.branch_if(b.add(ll.compare("eq", place, ll.index(every - 1))), ask, go_on, f"!prof {RARELY}"))
+        b.do(ll.branch_if(due, ask, go_on, f"!prof {RARELY}"))
         b.start(ask)
         stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS), *LEAVE)
         if self.parallel is not None:  # other threads write the status, though it is noalias
