@@ -463,8 +463,7 @@ MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's t
 
 
 def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, called as NumPy's function of this name is. A parameter of NumPy's that there is not, unless it has its
-    default or None, is an error of the traced program; `out` is an array that the function made."""
+    """Call the function as NumPy's: refuse parameters that it lacks unless they are defaults; `out` is written."""
     own = signature(function).parameters
     words = ", ".join(own)
 

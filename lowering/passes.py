@@ -56,10 +56,7 @@ class Pass(Generic[P, R]):
 def declare(
     level: Level, unit: type, on_scheduled: bool = False, **options: object
 ) -> Callable[[Callable[P, R]], Pass[P, R]]:
-    """Decorate a function as a pass of its name, whose summary is the first sentence of its file.
-
-    The function takes what it transforms and, if it has a parameter of that name, the context; `options` are further arguments.
-    """
+    """Decorate a function as a pass of its name; the summary is its file's first sentence; `options` are arguments."""
     return lambda function: _declared(function, level, unit, on_scheduled, options)
 
 

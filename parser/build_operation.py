@@ -86,8 +86,7 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
 
 
 def from_generic(name: str) -> str:
-    """The operator that the generic form means by a name: `cvm.` stands before `quant.` and `builtin.`, which may be left out, and
-    MLIR writes `func.call`."""
+    """The operator of a generic name: `builtin.` and `cvm.` before `quant.` are optional; MLIR has `func.call`."""
     name = name.removeprefix("cvm.builtin.")
     if name.startswith("cvm.quant."):
         return name.removeprefix("cvm.")

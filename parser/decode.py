@@ -14,9 +14,7 @@ MARKS = re.compile(r"^(<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)  # lines t
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
-    """The text, with the replacement character where it is not text, and what is wrong with it.
-
-    A byte order mark is read over, and a carriage return alone ends a line."""
+    """The text, with replacement characters, and what is wrong; skips a byte order mark, splits at lone returns."""
     text, at, message = data if isinstance(data, str) else "", None, ""
     if not isinstance(data, str):
         text, at, message = _from_bytes(bytes(data))

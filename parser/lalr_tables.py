@@ -31,8 +31,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Tables:
-    """A state maps symbols to actions: n is going to state n, -1 - n is reducing by rule n. Terminals stand in the order in
-    which they are tried."""
+    """Actions by state and symbol: n goes to state n, -1 - n reduces by rule n; terminals in order of trial."""
 
     terminals: Sequence[tuple[str, str]]
     keywords: Mapping[str, str]

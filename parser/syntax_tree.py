@@ -34,9 +34,7 @@ class Mistake(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A literal or an attribute's value: the value, or the Mistake in it, and where it stands.
-
-    `element` is the element type a literal operand states, as in `3 : i64`."""
+    """A literal or attribute value (or its Mistake), its place, and the element type stated, as in `3 : i64`."""
 
     value: Any
     start: int

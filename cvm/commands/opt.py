@@ -128,8 +128,7 @@ def _known(name: str, *extra: str) -> None:
 
 
 def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
-    """The passes of a pipeline such as `fuse,unroll{factor=4}`. One that differs between targets is that of the given target,
-    by default that of the passes beside it: for a GPU, or for the tick of a clocked program."""
+    """The passes of a pipeline such as `fuse,unroll{factor=4}`, in the variant of the target or of passes beside."""
     if re.search(r"\{[^}]*(\{|$)", pipeline):
         raise Usage(f"--pipeline {pipeline}: expected }} to close the {{ before the options of a pass")
     parts = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
@@ -188,8 +187,7 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
 
 
 def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Watch) -> Iterator[str]:
-    """The functions after passes that end below the graph. Of a graph these are the one that moves it by a tick, for a CPU
-    by a pipeline of its own, and the one that computes its probes."""
+    """The functions after passes that end below the graph: of a graph, its tick (on a CPU by `step`) and its probes."""
     step = PIPELINES["step"] if target == "cpu" else passes if any(p.name == "pack_state" for p in passes) else ()
     for function in module.functions.values():
         if not isinstance(function, Graph):

@@ -86,8 +86,7 @@ def write_outputs(options: Namespace, readings: Mapping[str, list[np.ndarray]], 
 
 
 def show_profile(f: CompiledFunction | CompiledGraph, arrays: list[np.ndarray], options: Namespace, out: Any) -> None:
-    """Print a table of the kernels: median time and share, bytes and operations per second, results, and the comments on
-    operations."""
+    """Print a table of the kernels: median time, share, bytes and operations per second, results, comments."""
     profile = TARGETS[options.target].profile
     if not options.profile or profile is None:
         return
@@ -183,8 +182,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
 
 
 def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
-    """The feeds of the sensors: an array of a sensor's own shape is constant, one with an additional first axis has an
-    array per tick. Fields are replaced by the given arrays."""
+    """The feeds of sensors: constant or, with one more first axis, an array per tick; fields are written here."""
     known = {s.name: s for s in g.writable}
     labels = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
     feeds: dict[str, Any] = {}

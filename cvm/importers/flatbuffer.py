@@ -118,11 +118,6 @@ def options(table: Table | None, kind: str, schema: Schema) -> Table:
     return Table(table._file, table._position, kind)
 
 
-def file_bytes(table: Table, at: int, count: int) -> np.ndarray:
-    """Bytes of a table's file."""
-    return table._file.numbers("u8", at, count)
-
-
 def root(data: bytes, identifier: bytes, schema: Schema, name: str) -> Table:
     """The root table of a file with this identifier."""
     if len(data) < 8 or data[4:8] != identifier:

@@ -121,10 +121,6 @@ def split(x: Any, sections: Any, axis: int = 0) -> Any:
     return array_split(x, sections, axis)
 
 
-def _split_along(along: int, x: Any, sections: Any) -> Any:
-    return split(x, sections, 0 if along == 1 and x.ndim == 1 else along)
-
-
 def _of_rank_at_least(rank: int, *arrays: Any) -> Any:
     found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
     return found[0] if len(found) == 1 else tuple(found)
@@ -167,7 +163,9 @@ def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
 
 ARRAY_FUNCTIONS |= {
     **{f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))},
-    **{f"{letter}split": partial(_split_along, axis) for axis, letter in enumerate("vhd")},
+    "vsplit": lambda x, sections: split(x, sections, 0),
+    "hsplit": lambda x, sections: split(x, sections, 0 if x.ndim == 1 else 1),
+    "dsplit": lambda x, sections: split(x, sections, 2),
     **{f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))},
     **{f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)},
     "triu": lambda x, k=0: where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),

@@ -44,8 +44,7 @@ class Skipped(Exception):
 
 
 def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
-    """Run one command of a file, and raise Failure where the program is not as the file says. `update` writes its golden lines
-    in place of comparing them, and gives the diff of the file."""
+    """Run one command of a file; raise Failure where it disagrees, or by `update` write golden lines; the diff."""
     command = test.command(text)
     at = f"{test.path}:{command.line}"
     if command.name not in names():

@@ -233,9 +233,7 @@ def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[str]:
-    """Write the golden lines of a command into its file, drop those of no command, and give the diff.
-
-    The file is read again under a lock, as another process may have blessed another command meanwhile."""
+    """Write a command's golden lines into its file, read again under a lock, drop stale ones; gives the diff."""
     handle = _locked(lock := path.with_name(f".{path.name}.lock"))
     try:
         test = Filetest.load(path)

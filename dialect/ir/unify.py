@@ -40,9 +40,7 @@ def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:
 
 
 def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type], dict[Any, Dim]]:
-    """The given types over the callee's names of sizes, so that equal calls are shared, and the size of each name.
-
-    A size has the name that the callee declares at the first place where it stands alone, or else a number."""
+    """The types over the callee's size names, or numbers, so that equal calls are shared; the size of each name."""
     names: dict[Any, Dim] = {}
     taken: dict[Any, Dim] = {}
     pairs = [p for d, g in zip(declared, given, strict=True) for p in zip(d.array_shape, g.array_shape, strict=True)]

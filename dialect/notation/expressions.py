@@ -115,8 +115,7 @@ class Extent(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Misalignment(Expr):
-    """The number of elements by which a tensor begins after a cache line of `line` elements. If it is unknown any value
-    below `line` serves: it affects speed, not results."""
+    """The elements by which a tensor begins after a cache line of `line` elements: only speed depends on it."""
 
     tensor: Tensor
     line: int

@@ -47,8 +47,7 @@ def _rows(found: list[tuple[float, ...]]) -> np.ndarray:
 
 
 def _cells(ones: tuple[float, float] = (1, 1)) -> Iterator[tuple[int, int]]:
-    """The factor of every cell, near the reciprocal of its middle: its fraction bits, and the factor times 2^bits. It
-    has so few bits that m times it, minus one, is exact for all m of the cell."""
+    """The fraction bits and factor times 2^bits of every cell; m times it, minus one, is exact for its m."""
     for first in range(LOG_LEAST, LOG_LEAST + (1 << 52), 1 << LOG_WIDTH):
         middle = float(np.int64(first + (1 << (LOG_WIDTH - 1))).view(np.float64))
         bits = 8 if middle < 1 else 9

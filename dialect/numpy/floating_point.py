@@ -49,11 +49,6 @@ def _spacing_of_f16(x: Expr) -> Expr:
     return Bitcast(cast(found, I16), F16)
 
 
-def _power_of_two(n: Expr) -> Expr:
-    """2^n as f64, n from -1022 to 1023."""
-    return Bitcast((n + 1023) << 52, F64)
-
-
 def _ldexp(x: Expr, n: Expr) -> Expr:
     """x 2^n, rounded once: steps down keep 53 bits above the subnormal range until the last one."""
     wide, steps = cast(x, F64), cast(n, I64)
@@ -64,7 +59,7 @@ def _ldexp(x: Expr, n: Expr) -> Expr:
         wide = select(high, wide * up, select(low, wide * down, wide))
         steps = select(high, steps - 1023, select(low, steps + (1022 - 53), steps))
     steps = apply("max", apply("min", steps, constant(1023, I64)), constant(-1022, I64))
-    return cast(wide * _power_of_two(steps), x.type)
+    return cast(wide * Bitcast((steps + 1023) << 52, F64), x.type)  # 2^steps
 
 
 def _scaled(x: Expr) -> tuple[Expr, Expr, Expr]:

@@ -26,10 +26,6 @@ def _ignoring_nan(function: str) -> Any:
     return formula
 
 
-def _both_true(function: str) -> Any:
-    return lambda *xs: apply(function, *map(truth, xs))
-
-
 def _heaviside(x: Expr, at_zero: Expr) -> Expr:
     one, zero = constant(1.0, x.type), constant(0.0, x.type)
     return select(x > zero, one, select(x < zero, zero, select(x.eq(zero), at_zero, x)))
@@ -41,7 +37,7 @@ row("fmax", _fmax, gradient="maximum", takes_complex=True)
 row("fmin", _fmin, gradient="minimum", takes_complex=True)
 row("heaviside", _heaviside)
 for _name, _function in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
-    row(_name, _both_true(_function), takes_complex=True)
+    row(_name, lambda *xs, f=_function: apply(f, *map(truth, xs)), takes_complex=True)
 
 
 def _is_finite(x: Expr) -> Expr:

@@ -35,9 +35,7 @@ Route = list[tuple[float, float]]
 
 
 def place(boxes: Sequence[Box], edges: Iterable[tuple[Box, Box]]) -> tuple[float, float, list[Route]]:
-    """Set every box's position; returns the total width and height, and the route of each edge from top to bottom.
-
-    Boxes are in topological order."""
+    """Set the position of every box, in topological order; gives the width, the height, and each edge's route."""
     edges = list(edges)
     for a, b in edges:
         a.below.append(b)
@@ -112,8 +110,7 @@ def _wanted(box: Box, down: bool) -> float:
 
 
 def _shift(layer: list[Box], wanted: list[float]) -> None:
-    """Move the boxes of a layer to their wanted positions, in order and without overlap: boxes first, then the edges that
-    pass between them, each as far as those before it allow."""
+    """Move the boxes of a layer, then the edges between, to their wanted positions, in order without overlap."""
     offsets = [0.0]  # of the boxes side by side
     for a, b in pairwise(layer):
         offsets.append(offsets[-1] + a.right + b.width / 2 + GAP)

@@ -15,7 +15,7 @@ from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, cons
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
-from .quant_operator import QuantOperator, along_axis, at_place, parameter, quantised
+from .quant_operator import QuantOperator, along_axis, parameter, quantised
 
 MOST = 4096  # of strides, dilations and paddings
 LAYOUTS = {"NHWC": (0, 3, 1, 2), "NCHW": (0, 1, 2, 3)}  # the axes of batch, channels, rows and columns
@@ -38,7 +38,7 @@ class Contraction(QuantOperator[T]):
 
     def difference(self: Any, x: Tensor, at: tuple[Expr, ...], zero_point: Tensor, place: Expr | None = None) -> Expr:
         """An element less its zero point, in the accumulator's type."""
-        zero = zero_point[()] if place is None else at_place(zero_point, place)
+        zero = zero_point[() if place is None or not zero_point.rank else place]
         return cast(x[at], self.acc) - cast(zero, self.acc)
 
     def sums(self: Any, over: Any, product: Expr, channel: Expr | None = None, there: Expr | bool = True) -> Expr:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import I32, ElementType
-from ..notation.expressions import Expr, Tensor, cast, maximum, minimum
+from ..notation.expressions import Expr, cast, maximum, minimum
 from ..spec.op import C, Operator, T
 from .rounding import ROUNDINGS
 
@@ -42,11 +42,6 @@ def parameter(number: int, name: str, size: str) -> C:
 
     shapes = f"in {{(), ({size},)}}" if size else "= ()"
     return C(number, f"shape({name}) {shapes}, element({name}) in {{i8, ui8, i16, ui16, i32}}", holds)
-
-
-def at_place(p: Tensor, place: Expr) -> Expr:
-    """A parameter at a place of its axis."""
-    return p[place] if p.rank else p[()]
 
 
 def along_axis(p: np.ndarray, rank: int, axis: int) -> np.ndarray:

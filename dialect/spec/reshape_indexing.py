@@ -22,9 +22,7 @@ class Reshaping(Operator[T]):
 
 
 def reshape_element(x: Tensor, y: Tensor) -> Element:
-    """The result y with the elements of x in row-major order.
-
-    Adjacent axes of equal products are converted separately: from (2, 3, 4) to (6, 4) the last index is unchanged."""
+    """The result y with x's elements in row-major order; groups of axes of equal products are converted separately."""
     at, shape, other = axes(y.shape), y.shape, x.shape
     mine = [j for j, n in enumerate(shape) if not is_one(n)]
     theirs = [j for j, n in enumerate(other) if not is_one(n)]

@@ -170,16 +170,6 @@ def _iv_far(v: Expr, x: Expr) -> Expr:
     return select(x.eq(INF), constant(INF, F64), found)
 
 
-def _near_0(v: Expr, x: Expr) -> Expr:
-    """The condition that the terms of jv's series decrease from the beginning."""
-    return x * x < 4.0 * apply("abs", v + 1.0)
-
-
-def _few_terms(v: Expr, x: Expr) -> Expr:
-    """The condition that the largest terms of iv's series are among the first thirty to fifty."""
-    return x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64))
-
-
 def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
     def formula(v: Expr, x: Expr) -> Expr:
         a = apply("abs", x)
@@ -201,5 +191,6 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
     return formula
 
 
-jv = _of_order(-1.0, _near_0, _jv_otherwise)
-iv = _of_order(1.0, _few_terms, _iv_far)
+# by the series of jv where its terms decrease from the beginning, of iv where the largest are among the first thirty to fifty
+jv = _of_order(-1.0, lambda v, x: x * x < 4.0 * apply("abs", v + 1.0), _jv_otherwise)
+iv = _of_order(1.0, lambda v, x: x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64)), _iv_far)

@@ -36,12 +36,6 @@ row("minimum", 2, "upcast", lambda x, y: SCALARS["minimum"].numpy(x, y) if x.dty
     "the smaller one; NaN if one is", on_complex=c.minimum, gradient=_first_of_two, reduction="minimum")  # fmt: skip
 
 
-def _compared(name: str) -> Any:
-    """A comparison, exact between integers of any signedness."""
-
-    return lambda x, y: compare(name, x, y, upcast(x.type, y.type))
-
-
 def _comparison(ufunc: Any) -> Any:
     return lambda x, y: (
         ufunc(x, y)
@@ -66,7 +60,8 @@ _COMPARISONS: tuple[tuple[str, str, Any, Any], ...] = (
     ("ge", "ge", np.greater_equal, lambda a, b: c.less_equal(b, a)),
 )
 for _name, _function, _ufunc, _parts in _COMPARISONS:
-    row(_name, 2, "comparison", _comparison(_ufunc), _compared(_function), f"x {SCALARS[_function].symbol} y, an i1; complex numbers by their parts",
+    row(_name, 2, "comparison", _comparison(_ufunc), lambda x, y, f=_function: compare(f, x, y, upcast(x.type, y.type)),
+        f"x {SCALARS[_function].symbol} y, an i1; complex numbers by their parts",
         on_complex=_parts, gradient=zeros)  # fmt: skip
 
 

@@ -37,20 +37,16 @@ _FUNCTIONS: dict[str, tuple[str, Any, Callable[[Any, Any, Any], Any]]] = {
     "sin": ("sin", c.sin, lambda g, x, y: g * x.scalar("cos")),
     "cos": ("cos", c.cos, lambda g, x, y: -(g * x.scalar("sin"))),
     "tan": ("tan", c.tan, lambda g, x, y: g * (y * y + 1)),
-    "arcsin": ("asin", c.arcsin, lambda g, x, y: g / _root(1 - x * x)),
-    "arccos": ("acos", c.arccos, lambda g, x, y: -(g / _root(1 - x * x))),
+    "arcsin": ("asin", c.arcsin, lambda g, x, y: g / (1 - x * x).scalar("sqrt")),
+    "arccos": ("acos", c.arccos, lambda g, x, y: -(g / (1 - x * x).scalar("sqrt"))),
     "arctan": ("atan", c.arctan, lambda g, x, y: g / (x * x + 1)),
     "sinh": ("sinh", c.sinh, lambda g, x, y: g * x.scalar("cosh")),
     "cosh": ("cosh", c.cosh, lambda g, x, y: g * x.scalar("sinh")),
     "tanh": ("tanh", c.tanh, lambda g, x, y: g * (1 - y * y)),
-    "arcsinh": ("asinh", c.arcsinh, lambda g, x, y: g / _root(x * x + 1)),
-    "arccosh": ("acosh", c.arccosh, lambda g, x, y: g / _root(x * x - 1)),
+    "arcsinh": ("asinh", c.arcsinh, lambda g, x, y: g / (x * x + 1).scalar("sqrt")),
+    "arccosh": ("acosh", c.arccosh, lambda g, x, y: g / (x * x - 1).scalar("sqrt")),
     "arctanh": ("atanh", c.arctanh, lambda g, x, y: g / (1 - x * x)),
 }
-
-
-def _root(x: Any) -> Any:
-    return x.scalar("sqrt")
 
 
 for _name, (_real, _on_complex, _derivative) in _FUNCTIONS.items():

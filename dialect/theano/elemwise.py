@@ -111,12 +111,9 @@ class Elemwise(Broadcasting[T]):
     def destroys(self: Any) -> tuple[Any, ...]:
         return () if self.target is None or not 0 <= self.target < len(self.xs) else (self.xs[self.target],)
 
-    def python_constant_folding(self: "Elemwise[TensorType]") -> bool:
-        """Theano's word on whether to fold in Python: only scalars, and few operands."""
-        return self.infer().rank == 0 and len(self.xs) < 32
-
     def constant_folding(self: Any) -> bool:
-        return self.python_constant_folding() or super().constant_folding()
+        """Test whether to fold by Theano's `python_constant_folding`, scalars of few operands, or as any operator."""
+        return (self.infer().rank == 0 and len(self.xs) < 32) or super().constant_folding()
 
     def simplified(self: Any, definition: Any) -> Any:
         return simplified(self, definition) or self._repeated_late(definition)

@@ -94,8 +94,7 @@ def build(
 def _version(
     module: Module, names: Sequence[str], symbols: Sequence[str], visibility: str, options: CompileOptions
 ) -> tuple[bytes, list[int]]:
-    """The object file for one processor, with the functions and the one that explains a status, and the bytes of workspace that
-    each function asks for."""
+    """The object file for one processor, with the message function, and the bytes of each function's workspace."""
     functions, plans = [], []
     for name in names:
         module, function = prepared(module, name)

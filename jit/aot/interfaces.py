@@ -28,8 +28,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Interface:
-    """The C functions of a library: symbols, parameters and bytes of workspace, of functions named `prefix_name`. With
-    `freestanding` the caller gives the workspace."""
+    """The C functions of a library: symbols, parameters, bytes of workspace; if `freestanding`, of the caller."""
 
     prefix: str
     processor: str

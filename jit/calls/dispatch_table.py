@@ -121,8 +121,7 @@ def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
 
 
 class DispatchEntry:
-    """An entry in an object's dispatch chain: a program and the structure of its arguments. A call that does not match
-    goes to the next entry, and finally to `slow`."""
+    """A program and the structure of its arguments, in an object's dispatch chain, which ends with `slow`."""
 
     def __init__(self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None) -> None:
         """`structure` has a part for each argument that is given."""

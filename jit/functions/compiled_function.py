@@ -48,8 +48,7 @@ class CompiledFunction:
         self._called_as(self.computed, overwritten, len(function.results))
 
     def _called_as(self, head: Function, overwritten: dict[int, int], returned: int) -> None:
-        """Set the signature: the function, possibly without operations, which results overwrite which arguments, and how
-        many results the caller sees."""
+        """Set the signature: the function, results that overwrite arguments, and the number of visible results."""
         self.head = head
         self.__doc__ = f"The function @{head.name}, compiled for {self.target}."  # for `help`, beside its `repr`
         self.limits = LIMITS.get()

@@ -192,8 +192,7 @@ class CudaFunction(GpuFunction):
         return recorded.kept[1]
 
     def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
-        """The launches of a call, and the memory of its workspace and status. Of a loop that tests a condition, only those
-        after its last step are left to launch."""
+        """The launches of a call (after the last step of a conditional loop), and its workspace and status memory."""
         plan = self.plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})

@@ -221,8 +221,7 @@ class NativeFunction(CompiledFunction):
         return (ctypes.c_void_p * len(addresses))(*addresses)
 
     def _take_workspace(self, needed: int) -> np.ndarray:
-        """Memory for intermediate arrays, which belongs to the call until it gives it back to its thread. A call that begins
-        meanwhile, as in a signal handler, takes memory of its own."""
+        """Take the thread's memory for intermediate arrays, or new memory in a nested call, as in a signal handler."""
         held: np.ndarray | None = self._scratch.__dict__.pop("memory", None)
         return held if held is not None and held.size >= needed else aligned_memory(needed)
 

@@ -34,8 +34,7 @@ class Spent:
 
 
 def profile(f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] = (), rounds: int = 20) -> list[Spent]:
-    """Times the kernels of a call with these arguments, which are not changed, or those of a graph's next tick; what the
-    call refuses is raised."""
+    """Time the kernels of a call with these arguments, which stay as they are, or those of a graph's next tick."""
     if isinstance(f, CompiledGraph):
         return _profile_tick(f, rounds)
     given = [a.copy() for a in arguments]

@@ -82,8 +82,7 @@ class Emission:
         return ll.Module(tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""]))
 
     def _entry(self, plan: Plan, name: str, pieces: dict[int, list[ll.Value]], linkage: str) -> str:
-        """The function that calls every kernel with the pointers of its arrays. What is said of the kernels that run in
-        parallel are what they are given."""
+        """The function that calls every kernel with its arrays; `pieces` receives the operands of parallel kernels."""
         b = ll.IRBuilder()
         pointers: dict[Tensor, ll.Value] = {}
         arguments, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("arguments", "sizes", "workspace"))
@@ -145,8 +144,7 @@ def _call_in_parallel(b: ll.IRBuilder, n: int, given: list[ll.Value], count: ll.
 
 
 def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:
-    """The function that runs some iterations of the kernel that the context says with what it holds. It is not worth optimising,
-    and one for all kernels: LLVM takes its time for every function."""
+    """The function that runs iterations of the kernel in a context; one for all, as LLVM takes time for each."""
     b, context = ll.IRBuilder(), ll.Value("%context", ll.POINTER)
     number = b.add(ll.load(ll.WORD, context))
     last, blocks = b.new_block(), {n: b.new_block() for n in pieces}

@@ -17,8 +17,7 @@ from .vector_accesses import VectorAccesses
 
 @dataclass
 class Expressions:
-    """Emits values. `early` has the reads that prefetch, by id, and how far; statements prefetch the arrays `asked`. `stream`
-    stores vectors past the caches."""
+    """Emits values. `early` maps ids of reads to prefetch distances; `asked` are prefetched; `stream` stores."""
 
     b: ll.IRBuilder
     scope: Scope

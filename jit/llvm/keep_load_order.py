@@ -6,7 +6,6 @@ of arrays that no cache holds, or whose size nobody knows. Of several turns at o
 second; processors foresee lines that follow each other."""
 
 from ...dialect.ir.sizes import product
-from ...dialect.notation.expressions import Read
 from ...dialect.notation.loops import For
 from ...lowering.analysis.accesses import reads, stride
 from ...lowering.loops.nontemporal_stores import is_large
@@ -23,9 +22,6 @@ def reads_in_order(s: For) -> bool:
         case (For(kind="vector", width=width) as lanes,):
             arrays = [r for r in reads(lanes.body) if r.tensor.space != "register"]
             steps = ((stride(r.tensor, r.indices, s.index), stride(r.tensor, r.indices, lanes.index)) for r in arrays)
-            return any(map(_may_be_large, arrays)) and all(step == (width, 1) for step in steps)
+            large = any(is_large(r.tensor) or not isinstance(product(r.tensor.shape), int) for r in arrays)
+            return large and all(step == (width, 1) for step in steps)
     return False
-
-
-def _may_be_large(r: Read) -> bool:
-    return is_large(r.tensor) or not isinstance(product(r.tensor.shape), int)

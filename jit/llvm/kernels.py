@@ -135,8 +135,7 @@ def _unrolling(body: Sequence[ll.Block], hint: str, trips: int | None, reduces: 
 
 
 class _Pointers(dict[Tensor, ll.Value]):
-    """The pointers of arrays and buffers. Those of the kernel's arrays are numbered as they are first used, so that kernels
-    that differ only in the names of arrays have the same text."""
+    """The pointers of arrays and buffers, numbered by first use: kernels alike but for names have the same text."""
 
     def __init__(self, arrays: Sequence[Tensor]) -> None:
         super().__init__()
@@ -329,8 +328,7 @@ class KernelEmitter:
     def counting(
         self, start: ll.Value, stop: ll.Value, step: int, hint: str = "", weights: str = "", reduces: bool = False
     ) -> Iterator[ll.Value]:
-        """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it, and
-        under `weights` of whether it has any turns."""
+        """A loop with a variable around what is emitted meanwhile; `hint` and `weights` name METADATA."""
         b = self.b
         before, body, after = b.block, b.new_block(), b.new_block()
         variable, following = b.fresh(ll.WORD), b.fresh(ll.WORD)

@@ -53,8 +53,7 @@ def optimise(module: Module | str, slp: bool = False, passes: bool = True) -> An
 
 
 def complete(module: Module | str, features: Collection[str] | None = None) -> str:
-    """The text of a module with functions that no processor has, or not each, defined for one of these features, or for the
-    processor that is compiled for. They are declared before all others are defined."""
+    """The text of a module, with definitions of functions that not every processor has, for these features."""
     if isinstance(module, Source):
         from .python_to_ir import ir_text  # the code is in the cache mostly
 
@@ -125,8 +124,7 @@ def fresh_object_code(module: Module | str, slp: bool = False, passes: bool = Tr
 
 
 class Library:
-    """Native code in memory, from IR or object files that belong together, and the functions it exports, which give an i32
-    status; freed with the object."""
+    """Native code in memory, from IR or object files, and its exported functions, which give an i32 status."""
 
     def __init__(
         self, code: Module | str | Sequence[bytes], exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (),

@@ -38,8 +38,7 @@ class NontemporalStores:
         self.whole: tuple[Tensor, ll.Value] | None = None  # whether they do so by whole vectors, into this array
 
     def shift(self, s: For, start: ll.Value, stop: ll.Value) -> bool:
-        """Emits a vector loop that streams: the lines that are wholly its own, then what it writes of others; or one that
-        does not, but leaves some elements over. Not others."""
+        """Emit a vector loop that streams, as whole lines and the rest, or one that leaves some elements over."""
         linear, turns = self.b.linear, self.kernel.turns
         first_store, single = leading_store(s), replace(s, kind="serial", width=1)
         if first_store is None:
@@ -100,8 +99,7 @@ class NontemporalStores:
         self.won, self.whole = outer
 
     def whole_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
-        """Emits the whole lines of a loop, and the elements before and after them; where it overlaps others only at an end of
-        the index's extent. An array whose elements lie at no multiple of their size is written by usual stores."""
+        """Emit the whole lines of a loop, and the elements around them; misaligned arrays by usual stores."""
         add, linear, turns = self.b.add, self.b.linear, self.kernel.turns
         size, outer = store.tensor.element.bytes, (self.won, self.whole)
         address = self.address_of(self.kernel.first_place(s, store, start))
@@ -167,8 +165,7 @@ class NontemporalStores:
         self.b.start(after)
 
     def is_aligned(self, tensor: Tensor, pointer: ll.Value) -> ll.Value:
-        """Test whether a vector's parts may be stored by streaming. In a loop that is not shifted, they may if the
-        array is aligned, which is tested once, at the function's entry."""
+        """Test whether a vector may be streamed; in a loop that is not shifted, by a test of the array at the entry."""
         if self.won is not None:
             return self.b.add(ll.binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
         if tensor not in self.aligned:

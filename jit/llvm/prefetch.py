@@ -127,8 +127,7 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
 
 
 def _is_few(r: Read, along: Index, lane: Index) -> bool:
-    """Test whether each iteration reads a few numbers of a large constant, the same for all lanes, and the next
-    iteration the next ones."""
+    """Test whether each iteration reads a few consecutive numbers of a large constant, the same for all lanes."""
     size, step = product(r.tensor.shape), stride(r.tensor, r.indices, along)
     if not isinstance(size, int) or step is None or r.tensor.space != "constant":
         return False

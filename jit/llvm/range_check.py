@@ -110,8 +110,7 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
 
 
 class _Look:
-    """The instructions of such a function. What is known of a vector's elements is their greatest difference from the least
-    value, or of floats, whether they are inside."""
+    """The instructions of such a function: the greatest difference from the least value, or if floats are inside."""
 
     def __init__(self, element: ElementType, low: float, high: float) -> None:
         self.b = ll.IRBuilder()

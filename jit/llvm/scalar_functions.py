@@ -47,8 +47,7 @@ _COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("sl
 
 
 def _byte_product(place: int, first: int, signed: bool = False) -> list[tuple[Any, ...]]:
-    """The product of a byte without a sign, or a `signed` one, and one with it, of these bits on; the row has so many
-    instructions before."""
+    """The product of bytes at these bits, the first one `signed` or not, after so many instructions."""
     return [
         ("shl", "a", Splat(24 - place)) if signed else ("lshr", "a", Splat(place)),
         ("ashr", first, Splat(24)) if signed else ("and", first, Splat(255)),

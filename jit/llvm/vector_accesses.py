@@ -71,8 +71,7 @@ class VectorAccesses:
         return self.b.add(ll.shuffle(vector, [(k + turn) % n for k in range(n)]))
 
     def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
-        """Elements that lie side by side along the unrolled loop around: a vector for each lane, loaded by the first
-        iteration, and turned in registers."""
+        """Elements side by side along the unrolled loop around: loaded and transposed by its first iteration."""
         if self.square is None or tensor in self.square.written:
             return None
         index, start, _, vectors = self.square
@@ -135,8 +134,7 @@ class VectorAccesses:
         return found
 
     def by_rows(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
-        """Elements side by side: those of a buffer of several rows row by row, as they were written. A processor waits for what
-        it has written in parts where it reads them as one."""
+        """Elements side by side, of a buffer row by row: loads that span several stores would wait for them."""
         length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
         if tensor.space != "stack" or not isinstance(length, int) or length < 2 or lanes % length or lanes == length:
             return get(tensor, pointer, lanes)

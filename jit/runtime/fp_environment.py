@@ -57,8 +57,7 @@ def set_default(register: ControlRegister | None) -> str:
 
 
 def in_default_environment(head: str, callee: str, arguments: Sequence[str], register: ControlRegister | None) -> str:
-    """The definition of a function that calls another one, which gives an i32 and must not be inlined into it, in the default
-    environment. `head` is its linkage, name, parameters and attributes as IR writes them."""
+    """The definition of a function, with this head, that calls an i32 function in the default environment."""
     call = f"call i32 {callee}({', '.join(arguments)})"
     if register is None:
         return f"define {head} {{\n  %status = {call}\n  ret i32 %status\n}}\n"

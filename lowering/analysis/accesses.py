@@ -8,7 +8,7 @@ from math import gcd
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.traverse import walk
 
 Indices = tuple[Expr, ...]
@@ -128,8 +128,3 @@ def varying_values(block: ir.Block, index: Index) -> set[object]:
 def varies(node: Expr, varying: Set[object]) -> bool:
     """Test whether a node is, or reads, one of `varying`."""
     return node in varying or (isinstance(node, Read) and node.tensor in varying)
-
-
-def is_index_arithmetic(e: Expr) -> bool:
-    """Test whether an expression reads no memory."""
-    return not isinstance(e, Read) and (not isinstance(e, Apply) or all(map(is_index_arithmetic, e.operands)))

@@ -38,13 +38,9 @@ def reduction_update(store: Store) -> tuple[str, Expr] | None:
     """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
     match store:
         case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
-            if again is acc and SCALARS[function].identity and not _mentions(value, acc):
-                return function, value
+            used = any(isinstance(n, Read) and n.tensor is acc for n in walk(value))
+            return (function, value) if again is acc and SCALARS[function].identity and not used else None
     return None
-
-
-def _mentions(value: Expr, tensor: Tensor) -> bool:
-    return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
 
 
 def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:

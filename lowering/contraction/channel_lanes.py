@@ -45,8 +45,7 @@ EDGE = 8  # pixels that take as long as one at an edge, which is computed by its
 
 @dataclass(frozen=True, eq=False)
 class ChannelLanes:
-    """A nest that moves a window over each channel of an array: the read of that, its axes of channels, lines and columns, where
-    the reduction starts, and by which function it goes."""
+    """A nest that moves a window over each channel: the read, its channel, line and column axes, and the reduction."""
 
     pixels: Pixels
     read: ex.Read

@@ -296,8 +296,7 @@ class DirectConvolution:
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
     def columns(self, axis: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:
-        """The loop over the columns of a window, with branches where its body changes. Without the loop LLVM would keep what
-        several columns read in registers, which are for sums."""
+        """The loop over a window's columns, branching where its body changes: unrolled, it would spill registers."""
         *starts, (end, _) = changes
         *before, (_, body) = starts
         for (_, some), (k, _) in reversed([*zip(before, starts[1:], strict=True)]):
@@ -337,8 +336,7 @@ class DirectConvolution:
     # results
 
     def ended(self, sums: ex.Tensor, start: ex.Expr) -> ir.For:
-        """The epilogue, by vectors of a strip's pixels: sums are transposed, some rows at once. Of fewer pixels than a vector has
-        lanes, by vectors of rows."""
+        """The epilogue by vectors of pixels, transposed from the sums; of few pixels, by vectors of rows."""
         count, block, row = self.high * self.line, self.v, ex.Var("row", I64)
         begin = ir.Let(row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
         if count < self.lanes:

@@ -117,8 +117,7 @@ def few_rows_cost(few: FewRows) -> float:
 
 
 def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
-    """The kernel that multiplies so, and its weights: a direct convolution whose pixels are the rows. Rows of unknown number go one
-    after the other over a panel."""
+    """The kernels of a direct convolution whose pixels are the rows, one by one where their number is unknown."""
     _, axes, guard, values, weights, accumulator, epilogue = few.nest
     count = few.count or 1
     together = few.rows if few.count else ()
@@ -146,8 +145,7 @@ class _InPlace(DirectConvolution):
 
 
 class _ByBlocks(_InPlace):
-    """The products of rows by weights whose terms lie side by side: some at once are transposed into a buffer. The last ones of these
-    move back, before the buffer's first if need be."""
+    """Weights whose terms lie side by side: blocks of them are transposed into a buffer, the last moved back."""
 
     def by_place(self, add: Store, at: dict[ex.Expr, ex.Expr]) -> Block:
         (axis,), side = self.c.reduction_axes, SQUARE // self.element.bytes

@@ -162,8 +162,7 @@ def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
 
 
 def windowed(kernel: ir.Kernel) -> SumOfProducts | None:
-    """The sum of products by which a kernel moves a window, `a`, over an array, `b`, along its last two loops, all sizes known;
-    None if it moves no window."""
+    """The sum of products that moves a window `a` over an array `b` along the last two loops, all sizes known."""
     if (nest := sum_of_products(kernel)) is None or len(nest.loops) < 3:
         return None
     places: set[Expr] = {*nest.loops[-2:]}

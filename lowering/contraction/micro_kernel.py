@@ -60,8 +60,7 @@ class MicroKernel:
     along: str = "n"
 
     def steps_together(self, steps: Dim) -> int:
-        """The steps that are unrolled: two, where registers have room for the columns of both, since LLVM loads early.
-        Of one vector it would load the words of all rows."""
+        """The unrolled steps: two, where registers hold the columns of both, which LLVM loads early."""
         registers = (self.rows + 2) * self.vectors + 1 + self.product.temporaries
         fits = self.vectors > 1 and registers <= processor().vector_registers + 1
         return 2 if fits and is_multiple(steps, 2) else 1

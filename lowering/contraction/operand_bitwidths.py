@@ -67,8 +67,7 @@ def operand_magnitudes(
 
 
 def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
-    """The ored bits of a factor, along the first axis of the array that it reads: a number's sign, and bits that are as large
-    as the number, or one less than a negative one."""
+    """The ored bits of a factor, along the first axis of its array: the sign, and the bits of x, or of ~x below 0."""
     first, *rest = axes(read.tensor.shape)
     value = read_at(e, read, (first, *rest))
     bits = Tensor("bits", (first.extent,), I32, "heap")

@@ -44,8 +44,7 @@ class PanelPacking:
         self.column_bits: Expr | None = None
 
     def share_rows(self, steps: Dim) -> None:
-        """Shares of the rows, where panels are packed before and so few that threads would not be done at the same time. All
-        panels go over a share before the next one, so that what they are multiplied with stays near."""
+        """Share the rows among threads where prepacked panels are few; a share stays in cache for all of them."""
         tiling, rows = self.tiling, self.c.row.extent
         count = product((*(i.extent for i in self.c.outer), tiling.panels))
         waits = max(tiling.parts(steps), tiling.parts(tiling.terms)) > 1  # the sums of all rows

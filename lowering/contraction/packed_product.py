@@ -115,8 +115,7 @@ def _words(packing: PanelPacking, products: Callable[[WordPairs], Expr], words: 
 
 
 def lower_pairdot(problem: Problem) -> LoweredContraction | None:
-    """The kernels of an integer contraction by pairs of terms, where they fit 16 bits, and else by single terms; None where
-    operands cannot be read so, or never fit."""
+    """The kernels by pairs of 16-bit terms, or single terms where these do not fit; None if they never do."""
     fits = both(*(factor.size <= I16.limits[1] for factor in (problem.sizes.rows, problem.sizes.columns)))
     if fits is False:
         return None

@@ -154,8 +154,7 @@ class _RowLanes(DirectConvolution):
         return start, stop if start is ex.ZERO else ex.maximum(start, stop)
 
     def columns_of(self, axis: ex.Index) -> list[range] | None:
-        """The columns of a tile that are inside of the array, for each turn of the innermost loop; None where a tile is not a
-        whole line, or what is read for all turns, which stays in registers, leaves none for sums."""
+        """The columns of a tile inside of the array, by innermost turns; None unless registers hold a line."""
         read = (self.tall + 1) * self.vectors + self.tall + extent_of(axis)
         if self.c.window is None or self.tall < self.line or read >= processor().vector_registers:
             return None

@@ -32,8 +32,7 @@ class ByteKernels(Protocol):
 
 
 def with_sign_offset(sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKernels]) -> LoweredContraction | None:
-    """The kernels with the factor that has no sign in its place, or moved there, and where they are exact; None where they
-    never are. `kernels` takes whether the rows are that factor."""
+    """The kernels with the unsigned factor in its place, offset if need be, and where they are exact; None if never."""
     for plain in (True, False):
         for unsigned, signed, swapped in ((sizes.columns, sizes.rows, False), (sizes.rows, sizes.columns, True)):
             exact, sign = both(signed.size <= I8.limits[1], _is_byte(unsigned)), unsigned.negative
@@ -72,8 +71,7 @@ def _is_byte(factor: Magnitude) -> Expr | bool:
 
 
 def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> bool:
-    """Adds 128 to the factor of the columns, or of the rows where they are `swapped`, and takes it from the sums; False
-    where the other factor is not constant."""
+    """Add 128 to the columns, or if `swapped` the rows, and correct the sums; False unless the other is constant."""
     known = packing.known_panels(packing.words) if swapped else packing.known_rows()
     if known is None:
         return False

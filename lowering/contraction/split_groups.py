@@ -103,8 +103,7 @@ class _Cut:
         return SplitGroups(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
 
     def part(self, e: Expr) -> Dim | None:
-        """The size of the second axis, for what is to be a group and an index in it: of unknown sizes a sum, too, by which
-        groups lie one after the other."""
+        """The size of the second axis, of an index or a sum that becomes a group and an index in it."""
         if e is self.old:
             return self.size
         match e:

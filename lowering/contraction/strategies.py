@@ -33,8 +33,7 @@ STRATEGIES = (*WINOGRAD, ROW_LANES, *PACKED, FEW_ROWS, DIRECT, CHANNEL_LANES, DE
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate for a problem: why it does not apply, its cost by the vectors that suit it best, and where it is taken,
-    `None` standing for nowhere."""
+    """A candidate for a problem: why it does not apply, its cost, and where it is taken (None: nowhere)."""
 
     strategy: Strategy
     processor: Processor  # with vectors of that width
@@ -66,8 +65,7 @@ def lower_by_strategy(
     ranges: Ranges = MappingProxyType({}),
     explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
-    """The kernels of a contraction by the strategies of least cost; None where none applies or pays. Constants are packed here,
-    once. `explained` receives the candidates of every problem."""
+    """The kernels by the strategies of least cost; None where none pays; `explained` receives all candidates."""
     c = match_contraction(kernel)
     problem = Problem(kernel, c, constants, ranges)
     if c is None and (cut := split_groups(kernel)) is not None and (groups := problem.reshaped(cut.kernel)) is not None:

@@ -81,8 +81,7 @@ class Words(Terms):
 
 
 def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
-    """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
-    the one that needs the fewest zeros."""
+    """Pack the outermost axis that is a multiple; else the outermost unknown one, or that with fewest zeros."""
     whole = [i for i in reduction_axes if is_multiple(i.extent, many)]
     if found := whole or [i for i in reduction_axes if not isinstance(i.extent, int)]:
         return words_along(found[0], reduction_axes, many)
@@ -194,8 +193,7 @@ def known_terms(e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Se
 
 
 def by_words(words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callable[[ex.Expr], Block]) -> Block:
-    """Loops over indices around what is to be done with the word of a factor; the last of a `part` comes by itself where
-    it may not be whole."""
+    """Loops over indices around the store of a factor's words; a last word that may be partial is stored by itself."""
     if not isinstance(words, Words) or not words.partial:
         return nested(order, store(words.value(e)))
     terms = words.each(e)

@@ -67,8 +67,7 @@ class WinogradTransform:
         return (sum * inverse if self.odd > 1 else sum) >> self.bits
 
     def fits(self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None) -> Expr | bool:
-        """The condition that transformed factors of these magnitudes fit 16 bits and results can be divided exactly.
-        `reach` is the largest sum of magnitudes of known weights, which fit 16 bits."""
+        """The condition that transformed factors fit 16 bits and sums divide exactly; `reach` bounds known weights."""
         one, other = (cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w))
         largest = one * other * terms if reach is None else one * reach
         tests = [x <= self.most_input, largest < 1 << (31 - self.bits)]

@@ -27,7 +27,6 @@ from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, nested, vector_loop
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import accesses, depends
@@ -54,7 +53,8 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
     c = match_contraction(kernel)
     if c is None or c.unknown & {*c.reduction_axes[1:]} or c.accumulator.element is not I32:
         return None
-    a, b = (_byte(interval(e, context.ranges)) for e in (c.a, c.b))
+    values = [interval(e, context.ranges) for e in (c.a, c.b)]
+    a, b = (next((t for t in (I8, UI8) if v.within(t)), None) for v in values)
     if a is None or b is None:
         return None
     largest_first = sorted(c.reduction_axes, key=lambda i: -i.extent if isinstance(i.extent, int) else -(1 << 62))
@@ -64,11 +64,6 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
     if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
     return _Words(kernel, c, channel, (a, b), context.constants).contracted()
-
-
-def _byte(values: Interval) -> ElementType | None:
-    """The byte type that holds these values."""
-    return next((t for t in (I8, UI8) if values.within(t)), None)
 
 
 def _read(e: ex.Expr) -> ex.Read | None:

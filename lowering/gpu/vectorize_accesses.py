@@ -143,8 +143,7 @@ def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 def _packed(
     block: ir.Block, places: list[Place], count: Dim, width: int, first: Expr, place: Callable[[Expr], dict[Expr, Expr]]
 ) -> ir.Block:
-    """Loads of packs, the computation of their elements at a position each, and stores of packs; of a last pack that is not
-    whole the existing elements, one by one."""
+    """Load packs, compute their elements at a position each, and store packs, a partial last one by elements."""
     packs = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
     lane = Index("l", width)
 

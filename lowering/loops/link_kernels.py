@@ -20,8 +20,7 @@ from .substitute_sizes import substitute_sizes
 
 
 def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -> Plan:
-    """The plan of kernels in their order, some parameters of which are `declared` views of others. Where kernels disagree
-    about the type of an array, it is several arrays."""
+    """The plan of kernels in order, with `declared` views; an array on whose type kernels disagree is several."""
     known: dict[str, Tensor] = {}
     conflicting: list[Tensor] = []
     views: dict[Tensor, Tensor] = {}

@@ -60,11 +60,8 @@ def _both(a: Statement, b: Statement, large: set[Tensor]) -> For | None:
     if not follows or a.body is not b.body or a.index is not b.index or a.width != b.width:
         return None
     both = replace(a, stop=b.end)
-    return both if any(_streams(t, both) for t in stores(both.body) if t.tensor in large) else None
-
-
-def _streams(s: Store, lane: For) -> bool:
-    return stride(s.tensor, s.indices, lane.index) == 1 and can_peel_to_align(s, lane)
+    streamed = (s for s in stores(both.body) if s.tensor in large and stride(s.tensor, s.indices, both.index) == 1)
+    return both if any(can_peel_to_align(s, both) for s in streamed) else None
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:

@@ -25,8 +25,7 @@ LEAST = {F32: SQRT_HALF[F32], F64: LOG_LEAST}
 
 
 class Base(NamedTuple):
-    """The constants of a logarithm: name, log e, log 2 in two parts, and (log(1 + f) - f log e) / f^2, for f32 to
-    2^-24.7 of log(1 + f), for f64 to 2^-54.6 after the table's factors."""
+    """Constants of a logarithm: log e, log 2 in two parts, (log(1 + f) - f log e) / f^2 to 2^-24.7 or 2^-54.6."""
 
     name: str
     e: dict[ElementType, float]

@@ -107,9 +107,7 @@ def _root(a: Expr) -> Expr:
 
 
 def cbrt(x: Expr) -> Expr:
-    """y + (x - y^3) / (3 y^2), with y = x q^2 and q near the reciprocal of the root.
-
-    The correction leaves little more than the error of one rounding, so cubes have exact roots."""
+    """y + (x - y^3) / (3 y^2), y = x q^2, q near the root's reciprocal: hardly more than one rounding."""
     t = x.type
     size = fp.absolute(x)
     # of what is not normal, zero is usual

@@ -112,9 +112,7 @@ def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
 
 
 class Pieces(NamedTuple):
-    """Piecewise polynomials: a piece is selected by conditions, the bits of its number from the lowest.
-
-    If a register holds a table of all pieces' coefficients, a lookup is a shuffle per vector."""
+    """Piecewise polynomials: conditions are the bits of a piece's number, lowest first; a lookup may be a shuffle."""
 
     conditions: list[Expr]
 

@@ -31,9 +31,7 @@ def pack_state(plan: Plan, context: Context) -> StepPlan:
 
 
 class _Packing:
-    """Arrays for all states: one per state, and one for all 0-dimensional states of an element type that change alike.
-
-    A state with views has an array of its own, since a view is of a whole array."""
+    """Arrays for all states: one per state with axes or views, one for the scalars of a type that change alike."""
 
     def __init__(
         self, arguments: tuple[Tensor, ...], kernels: Sequence[Kernel], nexts: dict[int, Tensor], views: set[Tensor]

@@ -110,8 +110,7 @@ def slp_vectorize(step: StepPlan) -> StepPlan:
 
 
 def roll(kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> Rolled | None:
-    """The kernel with vector stores to the groups of an array, one of two ticks if it does nothing else, and its constants
-    that differ between lanes; None if the updates are not isomorphic."""
+    """The kernel with vector stores to an array's groups, and its per-lane constants; None if not isomorphic."""
     try:
         return _Rolling(kernel, array, groups).rolled()
     except _Unlike:

@@ -19,10 +19,7 @@ from ...dialect.program.verify import verify
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A state variable: its name, value, initial value and driver.
-
-    `driver` is None for a state that no tick changes: constants and sensors. the caller may replace a `writable` one.
-    """
+    """A state variable; constants and sensors have no `driver`; the caller may replace a `writable` one."""
 
     name: str
     value: Value

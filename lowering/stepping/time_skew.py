@@ -40,10 +40,7 @@ def time_skew(step: StepPlan) -> StepPlan | None:
 
 
 def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] | None:
-    """The scheduled kernel of one tick as one of several ticks, and their number; `states` maps each state that it changes to the array of its
-    next value.
-
-    None if the kernel is not one loop over rows, or if nothing is gained."""
+    """The kernel of one tick as one of several, and their number; None unless it is one loop over rows and gains."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     results = kernel.outputs
     if not isinstance(loop, For) or loop.kind != "parallel" or loop.stop is not None:

@@ -254,10 +254,6 @@ def gates(at: At, x: Node, first: int, last: int, hidden: int) -> Node:
     return part(at, x, x.rank - 1, first * hidden, last * hidden)
 
 
-def rnn_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
-    return [f[0](plus(into + product(at, before[0], r), rb))]
-
-
 def gru_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
     (h,) = before
     r_zr, r_new = (gates(at, r, *span, hidden) for span in ((0, 2), (2, 3)))
@@ -282,4 +278,8 @@ def lstm_step(at: At, x: Node, before: Any, r: Node, rb: Any, p: Any, hidden: in
     return [f[0](o) * f[2](cell), cell]
 
 
-STEPS: dict[str, Any] = {"RNN": rnn_step, "GRU": gru_step, "LSTM": lstm_step}
+STEPS: dict[str, Any] = {
+    "RNN": lambda at, into, before, r, rb, p, hidden, f: [f[0](plus(into + product(at, before[0], r), rb))],
+    "GRU": gru_step,
+    "LSTM": lstm_step,
+}

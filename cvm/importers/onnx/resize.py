@@ -17,6 +17,8 @@ from .importer import At
 from .movement import MAX_CONSTANT, at_step
 from .rules import Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
 
+WHAT = "what is resized"  # of unknown size, in a refusal
+
 
 @rule("Upsample")
 @rule("Resize", until=11)
@@ -26,7 +28,7 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
     given = (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]) if scales is None else scales.tolist()
     for axis, scale in enumerate(given):
         if scale != 1:
-            x = along(at, x, axis, known_size(resized(x.shape[axis], scale), "what is resized"), float(scale), how)
+            x = along(at, x, axis, known_size(resized(x.shape[axis], scale), WHAT), float(scale), how)
     return x
 
 
@@ -40,12 +42,13 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
     )  # fmt: skip
     policy = at["keep_aspect_ratio_policy"]
     if sizes:
-        factors = [factor_of(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
+        pairs = [(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
+        factors = [1.0 if same_size(n, m) else known_size(m, WHAT) / known_size(n, WHAT) for n, m in pairs]
         wanted: list[Dim] = list(sizes)
         if policy not in (None, "stretch"):
             factor = (min if policy == "not_larger" else max)(factors)
             factors = [factor] * len(axes)
-            wanted = [int(np.floor(n * factor + 0.5)) for n in static(x, "what is resized", axes)]
+            wanted = [int(np.floor(n * factor + 0.5)) for n in static(x, WHAT, axes)]
     elif scales is not None and scales.size:
         factors = [float(s) for s in scales]
         wanted = [resized(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
@@ -55,16 +58,12 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
     for k, axis in enumerate(axes):
         part = (0.0, 1.0) if region is None else (float(region[k]), float(region[len(axes) + k]))
         if not (same_size(wanted[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)):
-            x = along(at, x, axis, known_size(wanted[k], "what is resized"), factors[k], how, part)
+            x = along(at, x, axis, known_size(wanted[k], WHAT), factors[k], how, part)
     return x
 
 
-def factor_of(n: Dim, m: Dim) -> float:
-    return 1.0 if same_size(n, m) else known_size(m, "what is resized") / known_size(n, "what is resized")
-
-
 def resized(n: Dim, factor: float) -> Dim:
-    return n if factor == 1 else int(np.floor(known_size(n, "what is resized") * factor))
+    return n if factor == 1 else int(np.floor(known_size(n, WHAT) * factor))
 
 
 # the position among n elements of the numbers x: the scale is the ratio before rounding to whole elements, of which `length` is
@@ -136,7 +135,7 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 def along(at: At, x: Node, axis: int, m: int, scale: float, how: Sampling, part: tuple[float, float] = (0, 1)) -> Node:
     """An axis resized: for each of the elements that go into one, what is there times its weight."""
-    (n,) = static(x, "what is resized", (axis,))
+    (n,) = static(x, WHAT, (axis,))
     if n == 0 or m < 0 or scale <= 0 or m * max(1.0, 1 / scale) > MAX_CONSTANT:
         raise Unsupported(f"an axis of {n} elements resized to {m}")
     places = how.places(n, m, scale, part)

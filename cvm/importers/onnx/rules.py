@@ -132,8 +132,7 @@ def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
 
 
 def parameters(function: Function) -> tuple[Parameter, ...]:
-    """The parameters of a rule after the first; those without an annotation have the kind of their name. Annotations are
-    text, so files of rules import them from the future."""
+    """The parameters of a rule after the first: by annotation (text, by the future import), else by name."""
     found = list(inspect.signature(function).parameters.values())[1:]
     kinds = [
         KINDS.get(p.name, "Node") if p.annotation is p.empty else str(p.annotation).removesuffix(" | None")

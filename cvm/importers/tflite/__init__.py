@@ -19,7 +19,7 @@ from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Value
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
-from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, options, root
+from cvm.importers.flatbuffer import Damaged, Table, contents, options, root
 from cvm.importers.onnx.importer import Importer
 
 from . import arithmetic, contractions, movement, softmax, state, unary
@@ -102,7 +102,7 @@ class Model:
         buffer = self.model.buffers[t.buffer]
         data = buffer.data
         if buffer.offset > 1:  # the elements of a large model follow the flatbuffer
-            data = file_bytes(buffer, buffer.offset, buffer.size)
+            data = buffer._file.numbers("u8", buffer.offset, buffer.size)
         if not (t.buffer and data.size) or t.sparsity is not None or tensor.type in ("STRING", "RESOURCE", "VARIANT"):
             return None
         count = int(np.prod(tensor.shape, dtype=object))

@@ -71,9 +71,7 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def toward(value: Array, exact_side: Array, rounding: str) -> Array:
-    """`value`, a rounded number, moved to its neighbour where it lies on the wrong side of the exact one.
-
-    `exact_side` is the sign of exact minus value."""
+    """`value` or its neighbour on the right side of the exact one; `exact_side` is the sign of exact minus value."""
     down = {"rz": (exact_side < 0) & (value > 0), "rm": exact_side < 0, "rp": np.zeros(value.shape, bool)}[rounding]
     up = {"rz": (exact_side > 0) & (value < 0), "rm": np.zeros(value.shape, bool), "rp": exact_side > 0}[rounding]
     least, most = value.dtype.type(-np.inf), value.dtype.type(np.inf)

@@ -108,10 +108,7 @@ class Memory:
         self.statistics[f"{what} requests"] += len(each)
 
     def count_banks(self, lanes: Array, offsets: Array, width: int) -> None:
-        """Counts how often shared memory answers, and how often again because threads want several words of one bank.
-
-        It answers as many neighbouring threads at once as want 128 bytes together, and one word to any number of them.
-        """
+        """Count answers of shared memory, 128 bytes of neighbouring threads at once, and bank conflicts."""
         if self.statistics is None:
             return
         groups = lanes.astype(np.int64) // min(WARP, BANKS * BANK // width)
