@@ -14,7 +14,7 @@ from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 from ..dialect.program.printer import print_module
 from .explain_strategies import strategies_text
-from .formulas.printer import formulas_text, in_text
+from .formulas.printer import MOST_ELEMENTS, formulas_text
 from .mlir.linalg import linalg_text
 from .pipeline import lower, to_formulas, unoptimized, unscheduled
 from .processor import processor
@@ -51,6 +51,6 @@ def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
     names = Names()
     for t in lowered.arguments:
         names.of(t)
-    found = {names.of(t)[1:]: array for t, array in lowered.constants.items() if not in_text(array)}
+    found = {names.of(t)[1:]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS}
     inner = [s.program for s in lowered.steps if isinstance(s, LoopNest) and isinstance(s.program, Formulas)]
     return found | {f"{p.name}.{name}": array for p in inner for name, array in left_out(p).items()}

@@ -134,7 +134,7 @@ class KernelReader:
         shape, apart, element = parts.groups() if parts else (None, "", "")
         dims = [] if shape is None else shape.split(apart)
         try:
-            shape = tuple(self.dim(d) for d in dims)
+            shape = tuple(self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims)
             return self.name(ex.Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
         except (KeyError, TypeError, LarkError):
             raise self.mistake(f"there is no type {type}", type) from None
@@ -150,9 +150,6 @@ class KernelReader:
     def name(self, e: Any) -> Any:
         self.names[f"%{e.name}"] = e
         return e
-
-    def dim(self, text: str) -> Dim:
-        return self.size(language().parse(text.strip("[]"), start="size_sum"))
 
     def block(self, tree: Any) -> Block:
         made = []

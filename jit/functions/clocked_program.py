@@ -80,7 +80,8 @@ class CompiledGraph:
         """Every field takes its initial value, sensors are zero, and time is 0."""
         with self._lock:
             if self._stepper is None:
-                self._stepper = self._make_stepper()
+                with compiling(), compiling_for(self.options.cpu):
+                    self._stepper = find_target(self.target).stepper(self)
             for s in self.clockwork.states:
                 self._stepper.current[s.name][...] = s.initial
             self._time = 0
@@ -153,7 +154,6 @@ class CompiledGraph:
     def read(self, name: str, copy: bool = True) -> np.ndarray:
         """The current value of a field, sensor, actuator or probe: a copy, or a read-only view until the next step."""
         with self._lock:
-            self._ready()
             if isinstance(name, str) and name in self._states:
                 array = self._ready().current[name]
             elif isinstance(name, str) and name in self.clockwork.probes:
@@ -200,7 +200,6 @@ class CompiledGraph:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the time and all state to an .npz file."""
         with self._lock:
-            self._ready()
             arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
             try:
                 with open(_path(path), "wb") as file:
@@ -241,18 +240,15 @@ class CompiledGraph:
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
+        optimize = self.options.optimize > 0
         with compiling_for(self.options.cpu):
-            return self._lowered(stage)
-
-    def _lowered(self, stage: Stage) -> str:
-        if not self.options.optimize:
+            if optimize and stage in ("loops", "schedule"):
+                scheduled = stage == "schedule"
+                tick = self.step_plan if scheduled else lower_step(self.module, self.clockwork, scheduled=False)
+                return plan_text(*tick.plans)
+            if optimize and stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
+                return target.stages[stage](target.emit_steps(self.step_plan), self.options)
             return self.function(self.clockwork.advance).lower(stage)
-        if stage in ("loops", "schedule"):
-            tick = self.step_plan if stage == "schedule" else lower_step(self.module, self.clockwork, scheduled=False)
-            return plan_text(*tick.plans)
-        if stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
-            return target.stages[stage](target.emit_steps(self.step_plan), self.options)
-        return self.function(self.clockwork.advance).lower(stage)
 
     def cost(self, by: str = "kernel") -> "Cost":
         """Operations and bytes of a tick, counted exactly: of each kernel, or of each operation by its formula."""
@@ -270,11 +266,6 @@ class CompiledGraph:
             self.reset()
         assert self._stepper is not None
         return self._stepper
-
-    @compiling()
-    def _make_stepper(self) -> Stepper:
-        with compiling_for(self.options.cpu):
-            return find_target(self.target).stepper(self)
 
     @cached_property
     def step_plan(self) -> StepPlan:

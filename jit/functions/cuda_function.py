@@ -174,10 +174,7 @@ class CudaFunction(GpuFunction):
         again = key in self._seen
         if len(self._seen) >= SEEN:
             self._seen.clear()
-        if not again:
-            self._seen.add(key)
-        else:
-            self._seen.discard(key)  # to be recorded once, whether the driver can or not
+        (self._seen.discard if again else self._seen.add)(key)  # recorded once, whether the driver can or not
         return again and len(calls) > 1
 
     def _replay(self, key: tuple[int, ...]) -> Any:

@@ -46,8 +46,7 @@ class PlanFunction(CompiledFunction):
         self.given, self.declared = plan, declared
         self.options = options
         self.plan = self._prepared(legalize_types(plan))
-        views = [s for s in declared.steps if isinstance(s, View)] if declared else ()
-        self.views = {s.tensor: s.of for s in views} if declared else plan.views
+        self.views = {s.tensor: s.of for s in declared.steps if isinstance(s, View)} if declared else plan.views
         sides = declared or plan
         values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*sides.arguments, *sides.results)}
         arguments, results = (tuple(values[t] for t in side) for side in (sides.arguments, sides.results))
@@ -70,9 +69,7 @@ class PlanFunction(CompiledFunction):
         on_grid = any(s.kind in ("block", "thread") for s in loops)
         return (place_buffers if on_grid else schedule_for_gpu)(self._checked(plan))
 
-    def _prepared(self, plan: Plan) -> Plan:
-        """The kernels as the target runs them."""
-        return self._on_grid(plan)
+    _prepared = _on_grid  # the kernels as the target runs them
 
     def _begin(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)

@@ -32,7 +32,6 @@ from .compiled_function import CompiledFunction
 if TYPE_CHECKING:
     from ...dialect.notation.loops import Kernel
     from ...dialect.notation.plan import Plan
-    from ..llvm.ir_builder import Module as IRModule
     from .cache_entry import Compiled
     from .signature import Signature
 
@@ -115,7 +114,8 @@ class NativeFunction(CompiledFunction):
 
         plain = self._plain
         emission = Emission(plain)
-        checked = self._ranges_module(emission.sizes)
+        looked = declared(self.function) if self._is_direct else {}  # the ranges of arguments, for direct calls
+        checked = checked_text(looked, atoms_of(self.function.argument_types, emission.sizes)) if looked else None
         with Parts(emission, checked) as parts:
             self.plan = plan = self._scheduled(plain, parts.add)
             parts.end(plan)
@@ -156,11 +156,6 @@ class NativeFunction(CompiledFunction):
         function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
         return bool(not asked - {"range"} and function.results and can_serve(function.argument_types))
-
-    def _ranges_module(self, sizes: Sequence[tuple[Any, ...]]) -> IRModule | None:
-        """The IR of an entry that looks whether arguments lie in their ranges, for direct calls."""
-        looked = declared(self.function) if self._is_direct else {}
-        return checked_text(looked, atoms_of(self.function.argument_types, sizes)) if looked else None
 
     def _call_directly(self) -> None:
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""

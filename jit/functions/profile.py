@@ -60,33 +60,30 @@ def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
 def _timed(
     plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool, rounds: int
 ) -> list[Spent]:
-    runs = [_runner(plan, n, pointers, workspace, sizes, passes) for n in range(len(plan.kernels))]
+    plans = [replace(plan, kernels=(k,)) for k in plan.kernels]
+    runs = [_runner(one, pointers, workspace, sizes, passes) for one in plans]
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times, strict=True):
             began = time.perf_counter()
             run()
             found.append(time.perf_counter() - began)
-    return [_spent(plan, n, statistics.median(found), sizes) for n, found in enumerate(times)]
+    return [_spent(one, statistics.median(found), sizes) for one, found in zip(plans, times, strict=True)]
 
 
 def _runner(
-    plan: Plan, n: int, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
+    plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
 ) -> Callable[[], int]:
-    """One kernel of a plan, in the places that the whole plan gives its arrays."""
-    text = emit(_alone(plan, n), optimize=passes)
+    """One kernel, in the places that the whole plan gives its arrays."""
+    text = emit(plan, optimize=passes)
     code, wanted = object_code(text.module, passes=passes), imports(stops=False) if text.module.is_parallel else {}
     library = Library([code], {"entry": ENTRY}, imports=wanted)
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
 
 
-def _alone(plan: Plan, n: int) -> Plan:
-    return replace(plan, kernels=plan.kernels[n : n + 1])
-
-
-def _spent(plan: Plan, n: int, seconds: float, sizes: Mapping[Any, int]) -> Spent:
-    kernel = plan.kernels[n]
+def _spent(plan: Plan, seconds: float, sizes: Mapping[Any, int]) -> Spent:
+    (kernel,) = plan.kernels
     shapes = tuple((t, tuple(evaluate(d, sizes) for d in t.shape)) for t in kernel.outputs)
     notes = (span.source.line(span.line).partition("//")[2].partition(": ")[0].strip() for span in kernel.spans)
-    return Spent(kernel.name, shapes, seconds, cost(_alone(plan, n), sizes), tuple(dict.fromkeys(filter(None, notes))))
+    return Spent(kernel.name, shapes, seconds, cost(plan, sizes), tuple(dict.fromkeys(filter(None, notes))))

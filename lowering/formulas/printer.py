@@ -3,8 +3,6 @@ used twice. Of a constant with many elements the values are not part of it."""
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from ...dialect.builtin import Data
 from ...dialect.ir.diagnostics import Span
 from ...dialect.notation.expressions import Tensor
@@ -13,11 +11,6 @@ from ...dialect.notation.printer import Names, block_lines, expression_text, ste
 from .share_subexpressions import named
 
 MOST_ELEMENTS = 64  # of a constant whose values are in the text
-
-
-def in_text(array: np.ndarray) -> bool:
-    """Test whether a constant's values are part of the text."""
-    return array.size <= MOST_ELEMENTS
 
 
 def formulas_text(program: Formulas) -> str:
@@ -34,7 +27,7 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
 
     yield f"formulas @{program.name}({declared(program.arguments)}) {{", ()
     for t, array in program.constants.items():
-        yield f"  {tensor_text(t, names)} = constant{f' {Data(array).text}' * in_text(array)}", ()
+        yield f"  {tensor_text(t, names)} = constant{f' {Data(array).text}' if array.size <= MOST_ELEMENTS else ''}", ()
     for step in program.steps:
         match step:
             case Nest(tensors, operands, body, span):
