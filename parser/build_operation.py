@@ -98,7 +98,9 @@ def unknown_operator(report: Report, name: str) -> str:
     known = sorted({n.partition(".")[0] for n in OPERATORS if "." in n})
     if dialect in known:
         inside = [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")]
-        return f"the {dialect} dialect has no operator {rest[:80]}{report.meant(rest, inside, f'{dialect}.')}"
+        other = next((f"there is {n}" for n in OPERATORS if n.endswith(f".{rest}")), f"`cvm ops {dialect}` lists them")
+        meant = report.meant(rest, inside, f"{dialect}.") or f"; {other}"
+        return f"the {dialect} dialect has no operator {rest[:80]}{meant}"
     meant = report.meant(name, OPERATORS) or report.meant(dialect, known)
     return f"expected an operator of {', '.join(known)}, got {name[:80]}{meant}"
 

@@ -33,7 +33,7 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     for name, item, path in _items(options):
         if name not in names:
             raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
-        given[name] = read_array(path, next(a.known_type for a in function.arguments if a.name == name))
+        given[name] = _given(name, path, next(a.known_type for a in function.arguments if a.name == name))
     if missing := [a for a in function.arguments if a.name not in given]:
         if options.random_inputs is None:
             archive = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
@@ -53,7 +53,14 @@ def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
 def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
     """The given arrays by name."""
     given = _archive(options.inputs) if options.inputs else {}
-    return given | {name: read_array(path, None) for name, _, path in _items(options)}
+    return given | {name: _given(name, path, None) for name, _, path in _items(options)}
+
+
+def _given(name: str, text: str, type: Type | None) -> np.ndarray:
+    try:
+        return read_array(text, type)
+    except Usage as e:
+        raise Usage(f"--input {name}: {e}") from None
 
 
 def _items(options: Namespace) -> Iterator[tuple[str, str, str]]:

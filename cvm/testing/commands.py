@@ -79,7 +79,7 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
 def _differs(test: Filetest, command: str, name: str, written: list[str], printed: list[str]) -> Failure:
     line = test.golden_line(command, name)
     said = f"{test.path}:{line}: `{command}` of @{name} prints something else than its golden lines; "
-    said += "--cvm-bless accepts it" if written else "there are none yet, and --cvm-bless writes them"
+    said += f"{'' if written else 'there are none yet; '}`cvm test --bless` or `pytest --cvm-bless` writes them"
 
     def shifted(m: re.Match[str]) -> str:
         return f"@@ -{int(m[1]) + line - 1 if written else line}{m[2]}"

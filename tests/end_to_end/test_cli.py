@@ -583,10 +583,10 @@ def test_pictures_as_inputs_and_outputs(command: Command, tmp_path: Path) -> Non
         ("x=[[1.5,2,3]]", "holds what i32 does not"),
         ("x=[[3000000000,2,3]]", "holds what i32 does not"),
         ("x=[[1,2],[3]]", "is no array"),
-        ("x=[1,", "is no array: expected numbers in lists"),
+        ("x=[1,", "cvm: --input x: [1, is no array: expected numbers in lists"),
         ("x=__import__('os')", "cannot be read"),
         ("x=[__import__('os')]", "is no array"),
-        ("x=no.csv", "no.csv cannot be read"),
+        ("x=no.csv", "cvm: --input x: no.csv cannot be read: no such file or directory"),
         ("x=no.png", "no.png cannot be read"),
     ],
 )

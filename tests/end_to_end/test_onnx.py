@@ -232,6 +232,16 @@ def test_sizes_that_are_not_known(stated: int | None) -> None:
     assert "tensor<4x2xf32>" in str(fixed)
 
 
+def test_sizes_that_have_to_be_given() -> None:
+    made = model([helper.make_node("GlobalAveragePool", ["x"], ["y"])], {"x": ("N", 2, "H", "W")}, {})
+    with pytest.raises(cvm.ParseError) as caught:
+        cvm.from_onnx(made)
+    assert "--size NAME=N" in caught.value.diagnostics[0].notes[-1].message
+    assert run(made, np.ones((1, 2, 3, 3), np.float32), sizes={"H": 3, "W": 3}).shape == (1, 2, 1, 1)
+    with pytest.raises(cvm.ParseError, match="a size is of an input or a dimension of one, H, N, W, x, got 'M'"):
+        cvm.from_onnx(made, sizes={"M": 3})
+
+
 def test_sizes_and_constants_that_the_caller_gives(tmp_path: Path) -> None:
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
     made = model(nodes, {"x": ("N", 3), "axes": (1,)}, {})

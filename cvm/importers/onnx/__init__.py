@@ -22,7 +22,7 @@ from .elements import element_of
 from .importer import Importer, read_initializers
 from .qdq import fuse_qdq
 from .reading import read_model
-from .rules import Unsupported
+from .rules import Because, Unsupported
 
 RULES = "control_flow_and_recurrence elementwise gather_scatter_topk matmul_conv_pool microsoft movement quantized"
 for _module in f"{RULES} reductions_and_normalization resize sequences signal".split():  # they fill the table
@@ -92,9 +92,9 @@ class Dimensions:
         self.sizes = dict(sizes)
         self.known: dict[str, Size] = {}
         stated = {d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
-        unused = set(sizes) - stated - {v.name for v in graph.input}
-        if unused:
-            raise Unsupported(f"a size of {sorted(unused)[0]!r}, which is neither an input nor a dimension of one,")
+        named = sorted(stated | {v.name for v in graph.input})
+        if unused := sorted(set(sizes).difference(named)):
+            raise Because(f"a size is of an input or a dimension of one, {', '.join(named)}, got {unused[0]!r}")
 
     def type_of(self, given: Any) -> TensorType:
         kind = given.type.WhichOneof("value")
@@ -109,7 +109,7 @@ class Dimensions:
                 raise Unsupported(f"{len(wanted)} sizes for input {given.name!r} of {len(stated)} dimensions")
             return TensorType(tuple(self.wanted(given.name, n) for n in wanted), element)
         if not tensor.HasField("shape"):
-            raise Unsupported(f"input {given.name!r} without a shape: give its sizes, which")
+            raise Because(f"its input {given.name!r} has no shape; give its sizes")
         return TensorType(tuple(map(self.size, stated)), element)
 
     def wanted(self, name: str, n: Any) -> Dim:

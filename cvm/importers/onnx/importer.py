@@ -161,6 +161,8 @@ class Importer:
             notes.append(Note(f"{len(places)} x {op}: {reason} ({where})", found[0].span))
         if self.needed:
             notes.append(Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}"))
+        if any("unknown" in reason for _, reason in kinds):
+            notes.append(Note("a size is known once it is given: `cvm import --size NAME=N`, sizes={NAME: N} in Python"))
         if count := len(self.refusals):
             refuse(filename, f"{count} {self.unit}{'s' * (count > 1)} of the model cannot be imported", *notes)
 
@@ -227,7 +229,7 @@ class Importer:
                     raise Unsupported(excess("operations", count))
                 made = results
             except (Unsupported, NotImplementedError) as e:
-                self.refuse(at, str(e) if isinstance(e, Because) else f"{e} is not supported")
+                self.refuse(at, str(e) if isinstance(e, Unsupported) else f"{e} is not supported")
                 if isinstance(e, Unsupported) and e.of is not None:
                     self.needed |= self.inputs_of(e.of)
             except Undecided:

@@ -53,9 +53,14 @@ class Unsupported(Exception):
         super().__init__(reason)
         self.of = of if isinstance(of, Node) else None
 
+    def __str__(self) -> str:
+        return f"{self.args[0]} is not supported"
+
 
 class Because(Unsupported):
     """The same, the reason being a sentence of its own."""
+
+    __str__ = Exception.__str__
 
 
 @dataclass(frozen=True)

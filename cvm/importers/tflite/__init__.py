@@ -132,7 +132,7 @@ class Model:
                 shape = tuple(Size.unknown() if d < 0 else d for d in wanted)
                 values[str(n)] = self.to.argument(t.name, TensorType(shape, t.element))
             except Unsupported as e:
-                refuse(self.filename, f"the model cannot be imported: input {t.name!r}, of {e}, is not supported")
+                refuse(self.filename, f"the model cannot be imported: input {t.name!r}, of {e}")
         for n, t in enumerate(tensors):
             if t.is_variable and n not in inputs:
                 values[str(n)] = self.state(t.name, t)

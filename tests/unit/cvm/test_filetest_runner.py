@@ -86,9 +86,9 @@ def test_every_file_is_as_blessed() -> None:
 @pytest.mark.parametrize(
     ("command", "was", "becomes", "said"),
     [
-        ("loops", "//> kernel @layer.0", "//> kernel @other.0", "--cvm-bless accepts"),
-        ("loops", "//= loops", "//= formulas", "there are none yet, and --cvm-bless writes them"),
-        ("graph", "  %y = cvm.negative %x", "  %y = cvm.abs %x", "--cvm-bless accepts"),
+        ("loops", "//> kernel @layer.0", "//> kernel @other.0", "lines; `cvm test --bless` or"),
+        ("loops", "//= loops", "//= formulas", "there are none yet; `cvm test --bless`"),
+        ("graph", "  %y = cvm.negative %x", "  %y = cvm.abs %x", "lines; `cvm test --bless` or"),
         ("run", "== [-1, 2]", "== [-1, 3]", "layer.cvm:39: cpu: @main([1, -2]) == [-1, 3]\n    at [1] it is 2, not 3"),
         ("run", "== [-1, 2]", "== [-1, 2, 0]", "the shape is (2,), not (3,)"),
         ("run", "== [-1, 2]", "== [-1, 2], [0]", "there are 1 results, not 2"),

@@ -212,6 +212,8 @@ def test_operands_are_noted_where_the_rule_is_about_them(operation: str, operand
             "1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but"
             ' scalar_op = "expp"; did you mean exp',
         ),
+        ("%y = cvm.sine %x", "1:55 op.unknown: the cvm dialect has no operator sine; `cvm ops cvm` lists them"),
+        ("%y = cvm.acosh %x", "1:55 op.unknown: the cvm dialect has no operator acosh; there is dali.acosh"),
         (
             "%y = cvm.reshape %x {shape = [2, 2]}",
             "1:71 cvm.reshape.attributes: cvm.reshape has the attributes target_shape, got shape; did you mean target_shape",
