@@ -76,7 +76,7 @@ _LIMITS = _arg(
 _PROGRAM = _arg("program", metavar="PROG.cvm")
 _PROGRAMS = _arg("programs", nargs="+", metavar="PROG.cvm")
 _ANY_LEVEL = "a program, or kernels as lower --to loops shows them"
-_ENTRY = _arg("--entry", "the function (default: %(default)s)", default="main", metavar="NAME")
+_ENTRY = _arg("--entry", "the function (default: %(default)s, or the only one)", default="main", metavar="NAME")
 _TARGET = _arg("--target", "cpu (the default), reference, cuda or cuda-sim", default="cpu", metavar="TARGET")
 _CPU = _arg("--cpu", "the processor that the code is for, such as x86-64-v3 or native", metavar="NAME")
 _LEVEL = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
@@ -114,6 +114,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _flag("--overflow", "also say where integers may leave their type; exit status 1 where they may"),
         _flag("--werror", "exit status 1 also where there are warnings"),
         _arg("--format", "of what is found (default: %(default)s)", choices=("text", "json", "sarif"), default="text"),
+        *(_arg(f"--{k}", f"as --format {k}", action="store_const", const=k, dest="format") for k in ("json", "sarif")),
         _arg("--exact-as",
              "of imported models: say how exact each operator is, as tflite-reference, tosa or onnxruntime; exit status 1 where one "
              "is bounded", metavar="REFERENCE"),
@@ -312,7 +313,7 @@ def named_processor(name: str, triple: str = "") -> "Processor | None":
     try:
         return resolve(name or None, triple)
     except cvm.TargetError as e:
-        raise Usage(f"--cpu: {e.diagnostics[0].message}") from None
+        raise Usage(f"--{'cpu' if name else 'triple'}: {e.diagnostics[0].message}") from None
 
 
 def within(text: str) -> AbstractContextManager[object]:

@@ -43,6 +43,7 @@ def compile_function(
 def prepared(module: Module, entry: str) -> tuple[Module, Function]:
     """The function with its derivatives expanded, as targets take it, and the module with this function."""
     function = find(module, entry)
+    entry = function.name
     if has_derivatives(module, function):
         from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
 
@@ -53,7 +54,9 @@ def prepared(module: Module, entry: str) -> tuple[Module, Function]:
 
 
 def find(module: Module, entry: str) -> Function:
-    """The function or graph of this name; TargetError where there is none."""
+    """The function or graph of this name, `main` being also the only one of a program; TargetError where there is none."""
+    if entry == "main" and len(module.functions) == 1:
+        return next(iter(module.functions.values()))
     if entry not in module.functions:
         names = ", ".join(f"@{n}" for n in module.functions) or "none"
         raise TargetError(f"the program has no function @{entry}; it has {names}")

@@ -1,5 +1,6 @@
 """Build a module from syntax nodes: functions and their arguments. Operand types are not checked here."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..dialect.ir.constant_files import Files
@@ -53,9 +54,7 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
     scope.body = node.body
     operations: list[Operation] = []
     returned: syntax.ReturnNode | None = None
-    for statement, after in zip(node.body, [*node.body[1:], None], strict=False):
-        if isinstance(after, syntax.BrokenNode) and not report.source.on_new_line(after.token.start, "{"):
-            statement = broken_too(statement, after)
+    for statement in statements(scope, node.body):
         if returned is not None and not isinstance(statement, syntax.BrokenNode):
             report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
                       [Note("the return", report.span(returned.word))])  # fmt: skip
@@ -87,7 +86,7 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
 def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
     scope.body = node.body
     operations: list[Operation] = []
-    for statement in node.body:
+    for statement in statements(scope, node.body):
         if scope.report.is_full:
             break
         match statement:
@@ -99,6 +98,13 @@ def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
                 operations += build_statement(scope, statement)
     name = node.name or node.word
     return Graph(name.name, (), tuple(operations), (), span=scope.report.span(name))
+
+
+def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[syntax.StatementNode]:
+    """The statements; one that a broken one follows on its line is broken, too."""
+    for statement, after in zip(body, [*body[1:], None], strict=False):
+        same_line = isinstance(after, syntax.BrokenNode) and not scope.report.source.on_new_line(after.token.start, "{")
+        yield broken_too(statement, after) if same_line else statement  # type: ignore[arg-type]
 
 
 def build_statement(scope: Scope, node: syntax.OperationNode | syntax.ConstantNode) -> list[Operation]:

@@ -71,6 +71,11 @@ parse.statement: expected the name of a result after ',', got {got}
     | %x, 1 ...
 parse.operator: an operator is written with its dialect, as in cvm.relu, got {got}
     | %y = relu %x
+parse.type: the type of a field is written !cog.field<[4], f32>, got {got}
+    | %n = cog.field "n" init dense<0> : cog
+    | %n = cog.sensor "n" : cog
+parse.statement: the name of a field stands in quotes, as in cog.field "n" init dense<0> : type
+    | %n = cog.field n init
 parse.constant: a constant is written const dense<...> : type, got {got}
     | %y = dense<1> : t
 parse.call: a call is written call @f(%x), got {got}

@@ -19,7 +19,7 @@ from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, Op
 from .type_syntax import read_type
 
 SUGGESTED = 200  # mistakes for which the word that was meant is looked for
-_NAMES = re.compile(r"%([A-Za-z0-9_.$]+)")
+_NAMES = re.compile(r"(?:%|^(?=\w+\s*=))([A-Za-z0-9_.$]+)")
 
 
 class Report:
@@ -105,7 +105,10 @@ class Scope:
     def returned(self, operand: OperandNode) -> Value:
         if isinstance(operand, Token):
             return self.use(operand)
-        self.report.at(operand, "func.return", "a function returns values, got a literal")
+        if isinstance(operand.value, Mistake):
+            self.wrong_operand(operand, operand.value)
+        else:
+            self.report.at(operand, "func.return", "a function returns values, got a literal")
         return Value("", None, self.report.span(operand))
 
     def forgive(self, token: Token) -> None:
@@ -129,7 +132,8 @@ class Scope:
     def attribute_value(self, item: Item) -> Any:
         """The value of an attribute with its dense constants read; a Mistake has been reported."""
         if isinstance(value := self.resolved(item.value), Mistake):
-            self.report.mistake(value)
+            quotes = "; a string stands in quotes" if value.code == "parse.word" and ";" not in value.message else ""
+            self.report.mistake(value._replace(message=value.message + quotes))
         return value
 
     def resolved(self, value: Any) -> Any:

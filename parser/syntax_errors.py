@@ -10,6 +10,7 @@ from .error_examples import Known, Said
 from .lalr import Parser
 from .lalr_tables import END
 from .lex import UNKNOWN
+from .resynchronize import STARTS
 from .syntax_tree import Token
 
 KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
@@ -44,7 +45,8 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
         token, said = brackets[-1], Said("parse.argument", "expected ',' or ')' after an argument, got {got}")
         span = Span(source, token.start, token.end)
     if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
-        said = STATEMENT
+        named = re.compile(r"\s*=(?!=)").match(source.text, token.end)
+        said = Said("parse.statement", "the name of a result begins with %, got {got}") if named else STATEMENT
     if said is not None:
         message = said.message.replace("{got}", shown(token)) + meant(said, token)
         return Diagnostic(message, span, said.code, opening(source, parser, token))
@@ -100,7 +102,7 @@ def word(token: Token) -> str:
 
 def missing_comma(source: Source, value: Token, token: Token) -> bool:
     """Test whether a value that seems to begin a statement is on the line of the one before."""
-    after = token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE")
+    after = token.type in (*STARTS, "RBRACE", "LBRACE", "COLON", "VALUE")
     return after and not source.on_new_line(value.start, "{")
 
 

@@ -148,7 +148,7 @@ def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
         _refuse_dim(cursor)
     assert found is not None
     if (name := "".join(found[0].split())) not in ELEMENT_TYPES:
-        if name.partition("x")[2] in ELEMENT_TYPES:
+        if name.rpartition("x")[2] in ELEMENT_TYPES:
             raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
         raise Wrong(unknown_element(name), found.start(), found.end())
     return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())

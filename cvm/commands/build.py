@@ -13,6 +13,7 @@ from cvm.commands.io import load, write
 from cvm.commands.read_level import parsed_sizes
 from cvm.dialect.ir.sizes import Size
 from cvm.importers.exactness import require
+from cvm.jit.compile import find
 from cvm.jit.options import CompileOptions
 
 SHARED = (".so", ".dylib")
@@ -30,8 +31,8 @@ def build(options: Namespace) -> int:
     for header in options.header:
         if Path(header).suffix not in HEADERS:
             raise Usage(f"--header is a file for C, .h, for C++, .hpp, or for Rust, .rs; got {header}")
-    entries = options.entry or ["main"]
     module = load(options.program)
+    entries = options.entry or [find(module, "main").name]
     if options.require_exact:
         require(module, options.require_exact)
     arguments = [a for name in entries if name in module.functions for a in module.functions[name].arguments]

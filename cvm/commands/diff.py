@@ -23,6 +23,7 @@ from cvm.dialect.ir.types import kind_of
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function, Graph, Value
 from cvm.dialect.program.module import Module
+from cvm.jit.compile import find
 
 TRIES = 400  # calls that making the arguments small may take
 Arrays = list[np.ndarray]
@@ -43,9 +44,7 @@ class Side:
     @property
     def function(self) -> Function:
         assert self.program is not None
-        found = self.program.functions.get(self.entry) if isinstance(self.program, Module) else signature(self.program)
-        if found is None:
-            raise Usage(f"{self.label} has no function @{self.entry}")
+        found = find(self.program, self.entry) if isinstance(self.program, Module) else signature(self.program)
         if isinstance(found, Graph):
             raise Usage("diff compares functions, not graphs")
         return found
@@ -122,7 +121,7 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
             program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
         parts = ((name, files), (pipeline, pipelines), (target, targets))
         label = " ".join(part for part, both in parts if part and both[0] != both[1])
-        entry = options.entry if isinstance(program, Module) else entries(program)[0]
+        entry = find(program, options.entry).name if isinstance(program, Module) else entries(program)[0]
         sides.append(Side(label or name, entry, program, target))
     return sides[0], sides[1]
 

@@ -4,7 +4,6 @@ Literals, .npy, .npz, .csv and pictures are read; results are written as the sam
 
 import ast
 import io
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
@@ -167,7 +166,8 @@ def _literal(text: str) -> np.ndarray:
             raise ValueError("expected numbers")
         return found
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as e:
-        said = re.split(r" \(|\. The", str(e))[0] if isinstance(e, ValueError) else "expected numbers in lists"
+        said = "expected numbers" if isinstance(e, ValueError) else "expected numbers in lists"
+        said = "rows differ in length" if "inhomogeneous" in str(e) else said
         raise Usage(f"{text[:60]} is no array: {said}") from None
 
 

@@ -23,7 +23,7 @@ from cvm.dialect.program.diagram import svg as drawing
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_function
-from cvm.jit.compile import compile_program
+from cvm.jit.compile import compile_program, find
 from cvm.jit.functions.profile import profile
 from cvm.jit.options import CompileOptions
 from cvm.lowering.explain_strategies import strategies_text
@@ -44,10 +44,10 @@ def report(options: Namespace) -> int:
     if sizes := parsed_sizes(options.size):
         module = bind_sizes(module, sizes)
     f: Any = compile_program(module, options.entry, "cpu", CompileOptions())
-    function: Function = f.graph if isinstance(module.functions[options.entry], Graph) else f.function
+    function: Function = f.graph if isinstance(find(module, options.entry), Graph) else f.function
     with compiling_for(f.options.cpu if isinstance(function, Graph) else f.compiled_for):
         data = collected(module, function, f)
-    data["title"] = f"{Path(options.program).name} · @{options.entry}"
+    data["title"] = f"{Path(options.program).name} · @{function.name}"
     roof = roofline()
     timed = {t["kernel"]: t["rate"] for t in data["times"]}
     points = [Point(k["name"], k["intensity"], timed.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]

@@ -21,6 +21,7 @@ from cvm.diagnostic_output import counted
 from cvm.dialect.cog.clocked import Sensor, warnings as graph_warnings
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
+from cvm.jit.compile import find
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions
@@ -43,7 +44,7 @@ def run(options: Namespace) -> int:
             raise Usage(f"--threads {options.threads}: {e.diagnostics[0].message}") from None
     program = read_level(options.program)
     module = program if isinstance(program, Module) else None
-    function = module.functions.get(options.entry) if module else signature(program)
+    function = find(module, options.entry) if module else signature(program)
     if options.profile and TARGETS[options.target].profile is None:
         raise Usage(f"--profile is for the target {', '.join(t.name for t in TARGETS.values() if t.profile)}")
     out = sys.stderr if options.output == "-" else sys.stdout
@@ -51,8 +52,8 @@ def run(options: Namespace) -> int:
         return run_graph(module, function, options, out)
     for name in CLOCKED:
         if getattr(options, name) not in (None, []):
-            raise Usage(f"--{name.replace('_', '-')} is for graphs, and @{options.entry} is a function")
-    arrays = [] if function is None else inputs(function, options)
+            raise Usage(f"--{name.replace('_', '-')} is for graphs, and @{function.name} is a function")
+    arrays = inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
         code_options = CompileOptions(options.optimize, sanitize=options.sanitize)

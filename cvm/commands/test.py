@@ -41,7 +41,7 @@ def test(options: Namespace) -> int:
 def _files(paths: list[str]) -> Iterator[Path]:
     for name in paths:
         if not (path := Path(name)).exists():
-            raise Usage(f"there is no {name}")
+            raise Usage(f"there is no file or folder {name}")
         found = sorted(path.rglob("*.cvm")) if path.is_dir() else [path]
         yield from (p for p in found if not path.is_dir() or Filetest.load(p).is_test())
 

@@ -91,7 +91,7 @@ class _Graph:
         try:
             self.tree = json.loads(data)
         except (ValueError, RecursionError) as e:
-            refuse(filename, f"expected a graph in JSON: {e}")
+            refuse(filename, f"a model is .onnx, .tflite, .tosa or else CVM-Runtime's graph in JSON: {e}")
 
     def keys(self, found: Any, allowed: set[str], required: Sequence[str], what: str) -> Mapping[str, Any]:
         self.hold(isinstance(found, dict), f"{what} is an object")

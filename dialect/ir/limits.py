@@ -52,7 +52,10 @@ def limits_of(text: str) -> dict[str, float]:
         name, _, value = part.partition("=")
         if name not in NAMES:
             raise ValueError(f"the limits are {', '.join(NAMES)}, got {part!r}")
-        found[name] = float(value)
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise ValueError("a limit is a number") from None
     return found
 
 

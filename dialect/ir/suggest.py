@@ -12,7 +12,9 @@ def did_you_mean(word: str, known: Iterable[str], sigil: str = "") -> str:
     if len(word) > 80 or len(candidates) > MANY:
         return ""
     folded = {c.casefold(): c for c in reversed(candidates)}
-    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6) or _with_it(word.casefold(), folded)
+    letters = sorted(word.casefold())
+    close = [k for k in folded if sorted(k) == letters]
+    close = close or get_close_matches(word.casefold(), folded, n=1, cutoff=0.6) or _with_it(word.casefold(), folded)
     return f"; did you mean {sigil}{folded[close[0]]}" if close else ""
 
 

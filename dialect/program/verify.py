@@ -143,6 +143,8 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     for operation in function.operations:
         if too_many(scope.diagnostics):
             break
+        if any(type_of(scope, v) is None for _, v in operation.operator.operands()):
+            continue  # their mistakes have been reported
         before, after = operation.operator.placement, operation.operator.afterwards
         found = _check_operation(scope, operation, bound) if _placed(scope, operation, function, before) else None
         if found is not None and _placed(scope, operation, function, after):
@@ -170,8 +172,6 @@ def type_of(scope: Scope, value: Value) -> Type | None:
 
 def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
     operands = dict(operation.operator.operands())
-    if any(type_of(scope, v) is None for v in operands.values()):
-        return None  # their mistakes have been reported
     if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
         return None
     typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))

@@ -111,7 +111,7 @@ class Grad(Derivative[T]):
 
     constraints = (
         *(c for c in Derivative.constraints if c.number < 3),  # it takes no seeds
-        C(3, "callee has one result, a float of rank 0", lambda o: len(o.signature[1]) == 1 and not o.signature[1][0].array_shape and o.signature[1][0].element.kind == "float"),
+        C(3, "callee has one result, a float of rank 0", lambda o: len(o.signature[1]) == 1 and not o.signature[1][0].array_shape and o.signature[1][0].element.kind == "float", at="callee"),
     )  # fmt: skip
     example = """
         func @f(%x: tensor<3xf64>) -> tensor<f64> {

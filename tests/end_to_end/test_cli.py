@@ -162,6 +162,11 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ("run add.cvm -O1", "invalid choice: 1 (choose from 0, 2)"),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
         ("frobnicate", "invalid choice"),
+        ("check add.cvm --jsn", "unrecognized arguments: --jsn; did you mean --json"),
+        ("run add.cvm --random-inputs 0 --limits memory=x", "--limits memory=x: a limit is a number"),
+        ("build add.cvm -o m.o --triple foo", "--triple: unknown cpu 'foo'"),
+        ("build add.cvm -o m.o --cpu foo", "--cpu: unknown cpu 'foo'"),
+        ("test none", "there is no file or folder none"),
         ("", "required"),
     ],
 )
@@ -176,6 +181,7 @@ def test_a_program_that_fails_is_status_1(command: Command) -> None:
     for arguments, said in {
         "run no.cvm": "no.cvm",
         "run add.cvm --random-inputs 0 --entry other": "no function @other; it has @main",
+        "import add.cvm": "a model is .onnx, .tflite, .tosa or else CVM-Runtime's graph in JSON",
         "run add.cvm --random-inputs 0 --input x=wide.npy": (
             "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>"
         ),
@@ -509,10 +515,12 @@ def test_check_refuses_a_program_without_functions(command: Command, text: str) 
 
 
 def test_diagnostics_for_tools(command: Command) -> None:
-    found = json.loads(command("check", "-", "--format", "json", stdin=UNUSED.replace("dali.sub", "dali.sbu")).out)
+    wrong = UNUSED.replace("dali.sub", "dali.sbu")
+    assert command("check", "-", "--json", stdin=wrong) == command("check", "-", "--format", "json", stdin=wrong)
+    found = json.loads(command("check", "-", "--json", stdin=wrong).out)
     assert found[0]["code"] == "op.unknown" and found[0]["severity"] == "error"
     assert (found[0]["file"], found[0]["line"], found[0]["column"], found[0]["end_column"]) == ("<stdin>", 2, 8, 16)
-    log = json.loads(command("check", "-", "--format", "sarif", stdin=UNUSED).out)
+    log = json.loads(command("check", "-", "--sarif", stdin=UNUSED).out)
     assert log["version"] == "2.1.0" and log["runs"][0]["tool"]["driver"]["rules"] == [{"id": "value.unused"}]
     (result,) = log["runs"][0]["results"]
     assert result["level"] == "warning"
@@ -547,9 +555,9 @@ def test_misspelt_commands_and_flags(command: Command, line: str, meant: str) ->
 
 
 def test_flags_of_other_commands_are_not_suggested(command: Command) -> None:
-    found = command("check", "x.cvm", "--json")  # a flag of `cvm cost`
-    assert found.status == 2 and found.err.startswith("usage: cvm check ")
-    assert found.err.endswith("cvm check: error: unrecognized arguments: --json\n")
+    found = command("fmt", "x.cvm", "--json")  # a flag of `cvm cost`
+    assert found.status == 2 and found.err.startswith("usage: cvm fmt ")
+    assert found.err.endswith("cvm fmt: error: unrecognized arguments: --json\n")
 
 
 ADD3 = "func @main(%x: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"
@@ -582,7 +590,8 @@ def test_pictures_as_inputs_and_outputs(command: Command, tmp_path: Path) -> Non
     [
         ("x=[[1.5,2,3]]", "holds what i32 does not"),
         ("x=[[3000000000,2,3]]", "holds what i32 does not"),
-        ("x=[[1,2],[3]]", "is no array"),
+        ("x=[[1,2],[3]]", "--input x: [[1,2],[3]] is no array: rows differ in length"),
+        ("x=[['a']]", "is no array: expected numbers\n"),
         ("x=[1,", "cvm: --input x: [1, is no array: expected numbers in lists"),
         ("x=__import__('os')", "cannot be read"),
         ("x=[__import__('os')]", "is no array"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cvm
 from cvm.cli import main
 
 PROGRAM = """
@@ -110,6 +111,20 @@ def test_a_sensor_takes_an_array_for_each_tick(program, tmp_path):
     assert run(program, "sum", "--steps", 2, "--input", f"in={path}", "--output", out) == 0
     with np.load(out) as found:
         assert found["total"].tolist() == [10, 12]
+
+
+def test_the_only_graph_needs_no_name(program, tmp_path, capsys):
+    text = Path(program).read_text().partition("graph @wave")[0]
+    (path := tmp_path / "one.cvm").write_text(text)
+    assert [function.name for function in cvm.load(path).functions.values()] == ["counter"]
+    for arguments in (("run", path, "--steps", 3), ("lower", path, "--to", "loops"), ("cost", path)):
+        assert main([*map(str, arguments)]) == 0
+    assert "5.75" in capsys.readouterr().out
+    assert main(["run", str(program), "--steps", "3"]) == 1
+    assert "the program has no function @main; it has @counter, @wave, @sum" in capsys.readouterr().err
+    g = cvm.compile(path)
+    g.step(2)
+    assert g.read("n") == 4.75
 
 
 @pytest.mark.parametrize(

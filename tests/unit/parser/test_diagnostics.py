@@ -212,7 +212,15 @@ def test_operands_are_noted_where_the_rule_is_about_them(operation: str, operand
             "1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but"
             ' scalar_op = "expp"; did you mean exp',
         ),
-        ("%y = cvm.sine %x", "1:55 op.unknown: the cvm dialect has no operator sine; `cvm ops cvm` lists them"),
+        ("%y = cvm.furlongs %x", "1:55 op.unknown: the cvm dialect has no operator furlongs; `cvm ops cvm` lists them"),
+        (
+            '%y = theano.elemwise %x {scalar_op = "tahn"}',
+            '1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but scalar_op = "tahn"; did you mean tanh',
+        ),
+        (
+            "%y = theano.elemwise %x {scalar_op = abs}",
+            "1:87 parse.word: expected a value, got abs; a string stands in quotes",
+        ),
         ("%y = cvm.acosh %x", "1:55 op.unknown: the cvm dialect has no operator acosh; there is dali.acosh"),
         (
             "%y = cvm.reshape %x {shape = [2, 2]}",
@@ -224,6 +232,43 @@ def test_what_may_be_meant(body: str, message: str) -> None:
     program = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> { " + body + "\n return %y }"
     assert said(program) == [message]
     assert notes(program) == []  # no operand has to do with it
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (
+            ": cog.field<[], f32>\n%m = cog.add %n, 1\ncog.feedback %n, %m",
+            "2:36 parse.type: the type of a field is written !cog.field<[4], f32>, got cog",
+        ),
+        (
+            ': !cog.field<[], f32>\n%m = cog.add %n, 1\ncog.feedback %n %m\ncog.probe "m" %m',
+            "4:17 parse.operand: expected ',' before an operand, got %m",
+        ),
+        (
+            ": !cog.field<[], i32>\n%m = cog.add %n, 1\ncog.feedback %n, %m",
+            "2:36 cog.field.C1: type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of"
+            " tensors of order at most 2, but type = !cog.field<[], i32>",
+        ),
+    ],
+)
+def test_a_broken_field_is_no_mistake_of_its_feedback(statements: str, message: str) -> None:
+    assert said(f'graph @g {{\n%n = cog.field "n" init dense<0> {statements}\n}}') == [message]
+
+
+def test_names_without_their_marks() -> None:
+    assert said("graph @g {\n%n = cog.field n init dense<0> : !cog.field<[], f32>\n%m = cog.add %n, 1\n}") == [
+        '2:18 parse.statement: the name of a field stands in quotes, as in cog.field "n" init dense<0> : type'
+    ]
+    assert said("func @f(%x: tensor<4xi32>) {\n  y = cvm.relu %x\n  %z = cvm.relu %y\n  return %z\n}") == [
+        "2:3 parse.statement: the name of a result begins with %, got y"
+    ]
+    assert said("func @f(%x: tensor<4xi32>) {\n  %y = cvm.relu %x\n  return y\n}") == [
+        "3:10 parse.word: the name of a value begins with %, got y; did you mean %y"
+    ]
+    assert said("func @f(%x: tensor<Nx3xi32>) {\n  return %x\n}") == [
+        "1:20 parse.type: an unknown size is written ? or ?N, got Nx3xi32"
+    ]
 
 
 def test_a_broken_argument_is_no_mistake_of_callers() -> None:
