@@ -162,7 +162,7 @@ class Importer:
         if self.needed:
             notes.append(Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}"))
         if any("unknown" in reason for _, reason in kinds):
-            notes.append(Note("sizes are known where they are given: cvm import --size NAME=N, in Python sizes={NAME: N}"))
+            notes.append(Note("sizes are given by `cvm import --size NAME=N`, in Python by sizes={NAME: N}"))
         if count := len(self.refusals):
             refuse(filename, f"{count} {self.unit}{'s' * (count > 1)} of the model cannot be imported", *notes)
 
