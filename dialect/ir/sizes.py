@@ -13,7 +13,7 @@ from .linear_form import Bounds, LinearForm
 
 
 class Undecided(Exception):
-    """A comparison of sizes that are not known before the program is called."""
+    """A comparison of sizes that are not known before the program is called; `args` are the pairs that have to be equal."""
 
 
 _fresh = itertools.count()

@@ -14,16 +14,28 @@ from ..notation.expressions import ZERO, Expr, Index, Tensor, select
 
 def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
     """The conjunction: false if one condition is certainly false, Undecided if none is and one is undecided."""
-    undecided = False
+    undecided: list[Undecided] = []
     for condition in conditions:
         try:
             if not condition():
                 return False
-        except Undecided:
-            undecided = True
+        except Undecided as e:
+            undecided.append(e)
     if undecided:
-        raise Undecided
+        raise Undecided(*(pair for e in undecided for pair in e.args))
     return True
+
+
+def all_equal(pairs: Iterable[tuple[Dim, Dim]]) -> bool:
+    """Test whether the sizes of each pair are equal."""
+    return all_of((lambda pair=pair: _equal(pair)) for pair in pairs)
+
+
+def _equal(pair: tuple[Dim, Dim]) -> bool:
+    try:
+        return pair[0] == pair[1]
+    except Undecided:
+        raise Undecided(pair) from None
 
 
 def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:
@@ -33,7 +45,7 @@ def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:
 
 def same_shape(a: Shape, b: Shape) -> bool:
     """Test whether two shapes are equal; those of different ranks are not, whatever their sizes."""
-    return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
+    return len(a) == len(b) and all_equal(zip(a, b, strict=True))
 
 
 def is_one(dim: Dim) -> bool:

@@ -2,7 +2,7 @@
 
 from ..ir.sizes import Dim, Given, Shape, Undecided, same_size
 from ..notation.expressions import ZERO, Expr, Index
-from ..spec.broadcasting import aligned, all_of
+from ..spec.broadcasting import aligned, all_equal
 
 
 def is_broadcastable(dim: Dim) -> bool:
@@ -31,11 +31,8 @@ def reduced(axis: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 def sizes_agree(*shapes: Shape) -> bool:
     """Test whether sizes of one axis are equal, or declared to be 1; raises Undecided for unknown sizes."""
-
-    def equal(sizes: list[Dim]) -> bool:
-        return all_of((lambda d=d: d == sizes[0]) for d in sizes[1:])
-
-    return all_of((lambda s=s: equal([d for d in s if not is_broadcastable(d)])) for s in aligned(*shapes))
+    strict = ([d for d in sizes if not is_broadcastable(d)] for sizes in aligned(*shapes))
+    return all_equal((sizes[0], d) for sizes in strict for d in sizes[1:])
 
 
 def first_clash(*shapes: Shape) -> tuple[Dim, ...]:

@@ -15,8 +15,9 @@ import numpy as np
 from ...dialect.builtin import Calling, Const
 from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.ir.sizes import product
+from ...dialect.ir.sizes import Dim, Size, Undecided, product
 from ...dialect.ir.types import Type
+from ...dialect.ir.unify import put, with_sizes
 from ...dialect.notation.expressions import Check, Const as Number, Expr, Index, Read, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
 from ...dialect.notation.loops import Assert, Steps, located, map_expressions, nodes, statements
@@ -38,13 +39,14 @@ def build_formulas(
     function: Function, context: Context, body: Sequence[GraphPass] = (), slices: Steps | None = None
 ) -> Formulas:
     """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps if it is one."""
+    equal = {} if all(a.known_type.is_static for a in function.arguments) else _equal_sizes(function)
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
     used: dict[str, int] = {}
     sliced = () if slices is None else slices.sliced(function.arguments, function.results)
 
     def tensor(value: Value, space: str) -> Tensor:
-        type = value.known_type
+        type = with_sizes(value.known_type, equal)
         space = "slice" if value in sliced and not aligned(type) else space
         tensors[value] = Tensor(_unique(value.name, used), type.array_shape, type.element, space)
         return tensors[value]
@@ -78,10 +80,30 @@ def build_formulas(
             formula = Formula(results[0], element.indices, value, operation.span)
             steps.append(View(results[0], operands[0], formula) if typed.view else formula)
     results = tuple(operand(r) for r in function.results)
-    requirements = tuple(r for s in steps for r in _requirements(s))
+    requirements = tuple(r for s in steps for r in requirements_of(s))
     if (size := sum(array.nbytes for array in constants.values())) > LIMITS.get().constant_bytes:
         raise TargetError(Diagnostic(excess("constant_bytes", size), function.span, "limit.constant_bytes"))
     return Formulas(function.name, arguments, results, constants, tuple(steps), requirements, slices=slices)
+
+
+def _equal_sizes(function: Function) -> dict[Any, Dim]:
+    """The size to write for each that a constraint requires to be equal to another, which calls check."""
+    pairs: list[tuple[Dim, Dim]] = []
+    for operator in (o.operator for o in function.operations if not isinstance(o.operator, Calling)):
+        typed: Any = operator.map(lambda v: v.known_type)
+        for constraint in typed.constraints:
+            try:
+                constraint.holds(typed)
+            except Undecided as e:
+                pairs += e.args
+    found: dict[Any, Dim] = {}
+    for sides in (s for p in pairs for s in (p, p[::-1])):
+        kept, dropped = (put(d, found) for d in sides)
+        atoms = kept.atoms() if isinstance(kept, Size) else set()
+        if isinstance(dropped, Size) and dropped.is_atom and not dropped.atoms() & atoms:
+            now = dict.fromkeys(dropped.atoms(), kept)
+            found = {a: put(d, now) for a, d in found.items()} | now
+    return found
 
 
 def _callee(caller: str, operation: Operation, steps: Steps, module: Module, body: Sequence[GraphPass]) -> Formulas:
@@ -92,7 +114,8 @@ def _callee(caller: str, operation: Operation, steps: Steps, module: Module, bod
     return build_formulas(replace(callee, name=f"{caller}.{callee.name}"), context, body, steps)
 
 
-def _requirements(step: Step) -> Sequence[tuple[str, Span]]:
+def requirements_of(step: Step) -> Sequence[tuple[str, Span]]:
+    """The message of each check of a step, with its place."""
     match step:
         case LoopNest():
             return step.program.requirements

@@ -156,6 +156,33 @@ def test_sums_to_what_turns_out_to_have_sizes_of_1(shape: Shape, like: Shape) ->
     agree("%y = builtin.sum_like %x, %w", [shape, like], ["ABC"[: len(shape)], "DE"[: len(like)]], [], "f32")
 
 
+MEET = {
+    "two": '%y = theano.elemwise %a, %b {scalar_op = "sub"}',
+    "three": '%p = theano.elemwise %a, %b {scalar_op = "mul"}\n  %y = theano.elemwise %p, %c {scalar_op = "sub"}',
+    "choice": '%p = theano.elemwise %a, %b {scalar_op = "le"}\n  %y = theano.elemwise %p, %c, %a {scalar_op = "switch"}',
+    "broadcast too": '%p = dali.mul %b, %c\n  %y = theano.elemwise %a, %p {scalar_op = "add"}',
+    "numpy": '%p = numpy.elementwise %c, %a {ufunc = "add"}\n  %y = numpy.elementwise %p, %b {ufunc = "multiply"}',
+}
+
+
+@pytest.mark.parametrize("name", MEET)
+def test_sizes_that_operators_require_to_be_equal(name: str) -> None:
+    """They need not share a name: `?x?` three times is as good as `?A x ?B` three times."""
+    random = np.random.default_rng(1)
+    rows = [[random.normal(size=(4, 5)) for _ in "abc"] for _ in range(20)]
+    wanted: list[float] = []
+    for sizes in (
+        "4 x 5, 4 x 5, 4 x 5", "? x ?, ? x ?, ? x ?", "4 x 5, ? x ?, ? x ?", "? x ?, ? x 5, 4 x ?", "?P x ?Q, ? x ?Q, ? x ?"
+    ):  # fmt: skip
+        given = ", ".join(f"%{a}: tensor<{s} x f64>" for a, s in zip("abc", sizes.split(", "), strict=True))
+        f = cvm.compile(f"func @main({given}) {{\n  {MEET[name]}\n  %s = theano.sum %y\n  return %s\n}}\n")
+        found = [f(*arrays).item() for arrays in rows]
+        wanted = wanted or found
+        assert found == wanted, sizes
+        with pytest.raises(cvm.Error):
+            f(rows[0][0], rows[0][1][:3], rows[0][2])
+
+
 @pytest.mark.parametrize(
     "rows, terms, columns",
     [(1, MIN_TERMS + 5, 2), (2, MIN_TERMS + 5, 1), (1, MIN_TERMS, 9), (9, MIN_TERMS, 1), (1, 400, 1)],
