@@ -10,6 +10,7 @@ are checked when the program is called, may stay unproved: `check_kernel` return
 from dataclasses import dataclass, field, replace as copy
 
 from ...dialect.ir.linear_form import Key
+from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
@@ -19,6 +20,8 @@ from ...dialect.notation.traverse import walk
 from .accesses import accesses, allocated, stores, varies
 from .prove import prove
 from .vector_alignment import begins_lines, can_shift, left_over
+
+MAX_STACK = 1 << 21  # bytes of a kernel's buffers; a thread's stack is 8 MB on Linux
 
 
 class LoweringError(AssertionError):
@@ -61,6 +64,7 @@ class _Checker:
         self.kernel = kernel
         self.results = set(kernel.outputs)
         self.unproved: set[str] = set()
+        self.stack = 0  # bytes
         self.at: ir.Statement | None = None
 
     def hold(self, condition: bool, message: str) -> None:
@@ -110,7 +114,11 @@ class _Checker:
     def allocation(self, tensor: ex.Tensor, scope: Scope) -> Scope:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
         if tensor.space in ("register", "stack", "shared", "pack"):
-            self.hold(all(isinstance(d, int) for d in tensor.shape), f"%{tensor.name} has an unknown size")
+            size = product(tensor.shape)
+            if not isinstance(size, int):
+                raise LoweringError(f"kernel @{self.kernel.name}: %{tensor.name} has an unknown size", self.at)
+            self.stack += size * tensor.element.bytes
+            self.hold(self.stack <= MAX_STACK, f"{self.stack} bytes on the stack, but the limit is {MAX_STACK}")
             if scope.lane is not None:
                 scope = copy(scope, varying=scope.varying | {tensor})
         else:

@@ -162,6 +162,19 @@ def test_views_of_an_array_have_its_name(folder: Path, stage: str, optimize: str
         assert Path("again").read_text() == Path("text").read_text()
 
 
+@pytest.mark.parametrize("space", ["stack", "register"])
+def test_buffers_beyond_the_stack_are_refused(space: str) -> None:
+    from cvm.commands.read_level import compiled, read_level
+
+    def kernel(n: int) -> bytes:
+        body = f"for %i in 0..{n} {{\n    %b[%i] = %x[0]\n  }}\n  %y[0] = %b[{n - 1}]"
+        return f"kernel @k(%x: tensor<4xf32>) -> (%y: tensor<1xf32>) {{\n  alloc {space} %b: tensor<{n}xf32>\n  {body}\n}}\n".encode()
+
+    assert compiled(read_level("k.loops", kernel(1000)), "kernels", "cpu")(np.ones(4, np.float32)).tolist() == [1]
+    with pytest.raises(cvm.Error, match="400000000 bytes on the stack, but the limit is 2097152"):
+        read_level("k.loops", kernel(10**8))
+
+
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
 
