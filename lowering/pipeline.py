@@ -83,7 +83,7 @@ STEP_SCALARS = 10_000  # 0-dimensional states that one kernel of a tick may acce
 # all targets
 
 CANONICAL = (simplify, fold_constants, simplify)
-GRAPH = (differentiate, inline, *CANONICAL, fold_zero_points, cse, dce)
+GRAPH = (differentiate, inline, dce, *CANONICAL, fold_zero_points, cse, dce.with_options(simplified=True))
 BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
 TO_FORMULAS = (BUILD_FORMULAS, fuse)
 FORMULAS = (integer_ranges, rounding_shift, simplify_with_ranges)

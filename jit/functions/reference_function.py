@@ -7,9 +7,10 @@ import numpy as np
 from ...dialect.builtin import Calling
 from ...dialect.ir.cast_arrays import with_plain_truths
 from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.function import Function, Literal, Value
 from ...dialect.program.module import Module
 from ...dialect.spec.op import Unmet
+from ...lowering.graph.dce import live_operations
 from .compiled_function import CompiledFunction
 
 
@@ -33,7 +34,7 @@ def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) ->
     def array(value: Value) -> np.ndarray:
         return value.array if isinstance(value, Literal) else known[value]
 
-    for operation in needed(function):
+    for operation in live_operations(function.operations, function.results):
         if isinstance(operation.operator, Calling):
             callee = module.functions[operation.operator.callee]
             call: Any = operation.operator.map(array)
@@ -47,14 +48,3 @@ def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) ->
             results = found if isinstance(found, tuple) else (found,)
         known.update(zip(operation.results, results, strict=True))
     return [np.array(array(r)) for r in function.results]
-
-
-def needed(function: Function) -> list[Operation]:
-    """The operations on which the results depend, in order; no target runs the others."""
-    wanted = set(function.results)
-    found: list[Operation] = []
-    for operation in reversed(function.operations):
-        if wanted.intersection(operation.results):
-            wanted.update(v for _, v in operation.operator.operands())
-            found.append(operation)
-    return found[::-1]

@@ -20,7 +20,7 @@ from ...dialect.notation.traverse import children, rewrite, substitute, walk
 from ..math import FUNCTIONS
 from ..passes import formula_pass
 from ..processor import processor
-from .build_formulas import cost, reads
+from .build_formulas import cost, reads, requirements_of
 from .match_broadcast_index import unrepeated
 
 MAX_DEPTH = 80  # operations inside operations: passes and emission walk expressions recursively
@@ -270,7 +270,7 @@ def _with_fresh_indices(e: Expr) -> Expr | None:
 
 
 def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]]:
-    """The steps that some result depends on, and the tensors that they read or return."""
+    """The steps that some result depends on or that may fail, and the tensors that they read or return."""
     needed = set(program.results)
     live: list[Step] = []
     for step in reversed(steps):
@@ -281,7 +281,7 @@ def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]
                 tensors, operands = (tensor,), (of,)
             case Nest(tensors, operands, _):
                 pass
-        if not needed.isdisjoint(tensors):
+        if not needed.isdisjoint(tensors) or requirements_of(step):
             live.append(step)
             needed.update(operands)
     return live[::-1], needed

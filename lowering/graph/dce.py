@@ -5,21 +5,45 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ...dialect.builtin import Calling, Const
+from ...dialect.notation.expressions import Check, Tensor
+from ...dialect.notation.loops import Assert, statements
+from ...dialect.notation.traverse import walk
 from ...dialect.program.function import Function, Operation, Value
 from ..passes import graph_pass
 
 
 @graph_pass
-def dce(function: Function) -> Function:
-    """The function without operations that its results do not depend on."""
-    return replace(function, operations=tuple(live_operations(function.operations, function.results)))
+def dce(function: Function, simplified: bool = False) -> Function:
+    """The function without operations that its results do not depend on.
+
+    Errors of operations that results depended on before they were `simplified` are reported, so these stay."""
+    return replace(function, operations=tuple(live_operations(function.operations, function.results, simplified)))
 
 
-def live_operations(operations: Sequence[Operation], results: Iterable[Value]) -> list[Operation]:
+def live_operations(
+    operations: Sequence[Operation], results: Iterable[Value], simplified: bool = False
+) -> list[Operation]:
+    """The operations on which results depend, and with `simplified` those that may fail."""
     needed = set(results)
     live: list[Operation] = []
     for operation in reversed(operations):
-        if any(r in needed for r in operation.results):
+        if not needed.isdisjoint(operation.results) or (simplified and _may_fail(operation)):
             live.append(operation)
             needed.update(v for _, v in operation.operator.operands())
     return live[::-1]
+
+
+def _may_fail(operation: Operation) -> bool:
+    """Test whether a call may report an error that depends on elements; a loop is told apart when it is lowered."""
+    if isinstance(operation.operator, (Calling, Const)):
+        return isinstance(operation.operator, Calling)
+    typed = operation.operator.map(_tensor)
+    results = [_tensor(r) for r in operation.results]
+    if typed.has_nest():
+        return any(isinstance(s, Assert) for s in statements(typed.nest(*results)))
+    return any(isinstance(e, Check) for e in walk(typed.element(results[0]).value))
+
+
+def _tensor(value: Value) -> Tensor:
+    return Tensor(value.name, value.known_type.array_shape, value.known_type.element, "argument")

@@ -58,3 +58,30 @@ def test_one_parameter_of_unknown_size_does_not_hide_the_rank_of_another() -> No
     program = "func @main(%m: tensor<?xi32>, %s: tensor<?x2xi32>, %x: tensor<?x3xi32>) { %y = quant.requantize %x, %m, %s return %y }"
     with pytest.raises(cvm.VerifyError, match=r"quant\.requantize\.C5"):
         cvm.parse(program)
+
+
+DROPPED = {
+    "only its shape is read": "%y = cvm.slice_like %x, %v {axes = [0]}",
+    "through another operation": "%w = dali.min %v, %x\n  %y = cvm.slice_like %x, %w {axes = [0]}",
+    "it is the shape of a fill": '%y = theano.elemwise %v, %x {scalar_op = "second"}',
+    "both choices are one": '%b = dali.gt %v, 0\n  %y = theano.elemwise %b, %x, %x {scalar_op = "switch"}',
+    "the other choice is made": '%b = const dense<true> : tensor<i1>\n  %y = theano.elemwise %b, %x, %v {scalar_op = "switch"}',
+    "any index is the only one": "%c = const dense<3> : tensor<1xi32>\n  %y = cvm.take %c, %v {axis = 0}",
+    "multiplied by zero": "%y = dali.mul %v, 0",
+    "other elements are read": "%y = cvm.slice %v {begin = [0], end = [1]}",
+}
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("size", ["4", "?"])
+@pytest.mark.parametrize("reader", DROPPED)
+def test_an_error_is_reported_where_a_result_depends_on_the_operation(reader: str, size: str, target: str) -> None:
+    """Dependence is that of the text, whatever the simplified program computes; an unused operation reports none."""
+    program = f"func @main(%x: tensor<{size}xi32>, %z: tensor<{size}xi32>) {{\n  %v = dali.floordiv %x, %z\n  {DROPPED[reader]}\n  return %y\n}}\n"
+    x, z = np.ones(4, np.int32), np.array([1, 1, 0, 1], np.int32)
+    f = cvm.compile(program, target=target)
+    f(x, x)
+    with pytest.raises(cvm.CallError, match="integer division by zero") as e:
+        f(x, z)
+    assert e.value.diagnostics[0].line == 2
+    cvm.compile(program.replace("return %y", "return %x"), target=target)(x, z)
