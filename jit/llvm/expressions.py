@@ -92,7 +92,10 @@ class Expressions:
         return self.b.spell(row, values, ll.value_type(element, lanes))
 
     def by_lanes(self, e: Apply) -> ll.Value | None:
-        """Emit operations with vector instructions of their own: sums of products of bytes, choices between constants."""
+        """Emit operations with vector instructions of their own: sums of products of bytes, words of elements side by side,
+        choices between constants."""
+        if e.function == "or":
+            return self.vectors.words(e)
         return self.quads_added(*e.operands) if e.function == "add" else self.look_up(e)
 
     def quads_added(self, sum: Expr, term: Expr) -> ll.Value | None:

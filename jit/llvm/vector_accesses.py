@@ -6,7 +6,8 @@ How far apart neighbouring lanes are decides between a vector load, a scalar loa
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...dialect.ir.types import I1, I64
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
+from ...dialect.notation.affine import affine
+from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from . import ir_builder as ll
@@ -28,6 +29,34 @@ class Square(NamedTuple):
     start: int
     written: set[Tensor]
     vectors: dict[int, list[ll.Value]]
+
+
+def elements_of_word(e: Expr) -> list[Read]:
+    """The elements, side by side along an array's last axis, that fill a word: a & 255 | (b & 255) << 8 | ...; else none."""
+    terms, reads = [e], []
+    while isinstance(first := terms[0], Apply) and first.function == "or":
+        terms[:1] = first.operands
+    bits = e.type.bits // len(terms)
+    for n, term in enumerate(terms):
+        if n:
+            match term:
+                case Apply("shl", (term, Const(distance)), _) if distance == n * bits:
+                    pass
+                case _:
+                    return []
+        match term:
+            case Apply("and", (Cast(Read() as read), Const(mask)), _) if mask == (1 << bits) - 1:
+                reads.append(read)
+            case Cast(Read() as read) if n == len(terms) - 1:
+                reads.append(read)
+    fits = all(r.indices and r.tensor is reads[0].tensor and r.type.is_integer and r.type.bits == bits for r in reads)
+    if len(terms) < 2 or len(reads) < len(terms) or not fits:
+        return []
+    for n, read in enumerate(reads):
+        *apart, last = (affine(a) - affine(b) for a, b in zip(read.indices, reads[0].indices, strict=True))
+        if last.terms or last.constant != n or any(d.terms or d.constant for d in apart):
+            return []
+    return reads
 
 
 class VectorAccesses:
@@ -53,6 +82,15 @@ class VectorAccesses:
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
             found = self.b.add(ll.insert(found, get(tensor, pointer, 1), n))
         return found
+
+    def words(self, e: Expr) -> ll.Value | None:
+        """Words made of elements that lie side by side in memory, in its order, which is little-endian everywhere: one vector."""
+        reads = elements_of_word(e)
+        if not reads or self.addresses.stride(reads[0].tensor, reads[0].indices) != len(reads):
+            return None
+        pointer = self.addresses.pointer(reads[0].tensor, reads[0].indices)
+        wide = ll.memory_type(e.type, self.scope.lanes)
+        return self.b.add(ll.load(wide, pointer, f"align {reads[0].type.bytes}"))
 
     def scatter(self, tensor: Tensor, at: tuple[Expr, ...], vector: ll.Value) -> None:
         """Stores the lanes of a vector one by one."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
-from cvm.dialect.ir.types import MAX_SIZE
+from cvm.dialect.ir.types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.dialect.program.builder import Node
 
 from .elements import I64, element_of, to_array
@@ -386,6 +386,8 @@ def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], va
     constant = at.importer.builder.known.get(value.value)
     if constant is not None and not np.any(constant != 0) and not np.any(np.signbit(constant)):
         return y
+    if x.element in (I8, UI8, I16, UI16, I32) and all(n >= 0 for n in (*before, *after)):
+        return at.apply("quant.pad", x, value.cast(x.element), **sides)
     return at.apply("builtin.pad", x.scalar("second", True), **sides).scalar("switch", y, value.cast(x.element))
 
 
