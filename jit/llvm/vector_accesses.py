@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor
+from ...dialect.notation.simplify import linear_index
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from . import ir_builder as ll
@@ -31,32 +32,18 @@ class Square(NamedTuple):
     vectors: dict[int, list[ll.Value]]
 
 
-def elements_of_word(e: Expr) -> list[Read]:
-    """The elements, side by side along an array's last axis, that fill a word: a & 255 | (b & 255) << 8 | ...; else none."""
-    terms, reads = [e], []
-    while isinstance(first := terms[0], Apply) and first.function == "or":
-        terms[:1] = first.operands
-    bits = e.type.bits // len(terms)
-    for n, term in enumerate(terms):
-        if n:
-            match term:
-                case Apply("shl", (term, Const(distance)), _) if distance == n * bits:
-                    pass
-                case _:
-                    return []
-        match term:
-            case Apply("and", (Cast(Read() as read), Const(mask)), _) if mask == (1 << bits) - 1:
-                reads.append(read)
-            case Cast(Read() as read) if n == len(terms) - 1:
-                reads.append(read)
-    fits = all(r.indices and r.tensor is reads[0].tensor and r.type.is_integer and r.type.bits == bits for r in reads)
-    if len(terms) < 2 or len(reads) < len(terms) or not fits:
-        return []
-    for n, read in enumerate(reads):
-        *apart, last = (affine(a) - affine(b) for a, b in zip(read.indices, reads[0].indices, strict=True))
-        if last.terms or last.constant != n or any(d.terms or d.constant for d in apart):
-            return []
-    return reads
+def elements_of_word(e: Expr, at: int = 0) -> list[tuple[Expr, int]]:
+    """The elements of which a & 255 | (b & 255) << 8 | ... makes words, and their places in these, in bits."""
+    match e:
+        case Apply("or", (a, b), _):
+            return elements_of_word(a, at) + elements_of_word(b, at)
+        case Apply("shl", (a, Const(by)), _):
+            return elements_of_word(a, at + by)
+        case Apply("and", (Cast(Read() as read), Const(mask)), _) if mask == (1 << read.type.bits) - 1:
+            return [(read, at)]
+        case Cast(Read() as read) if at + read.type.bits == e.type.bits:
+            return [(read, at)]
+    return [(e, at)]
 
 
 class VectorAccesses:
@@ -85,12 +72,21 @@ class VectorAccesses:
 
     def words(self, e: Expr) -> ll.Value | None:
         """Words made of elements that lie side by side in memory, in its order, which is little-endian everywhere: one vector."""
-        reads = elements_of_word(e)
-        if not reads or self.addresses.stride(reads[0].tensor, reads[0].indices) != len(reads):
+        elements = elements_of_word(e)
+        first = elements[0][0]
+        if not isinstance(first, Read) or not first.type.is_integer or len(elements) * first.type.bits != e.type.bits:
             return None
-        pointer = self.addresses.pointer(reads[0].tensor, reads[0].indices)
-        wide = ll.memory_type(e.type, self.scope.lanes)
-        return self.b.add(ll.load(wide, pointer, f"align {reads[0].type.bytes}"))
+        tensor, start = first.tensor, linear_index(first.indices, first.tensor.shape)
+        for n, (read, at) in enumerate(elements):
+            if not isinstance(read, Read) or read.tensor is not tensor or at != n * first.type.bits:
+                return None
+            apart = affine(linear_index(read.indices, tensor.shape)) - affine(start + n)
+            if apart.terms or apart.constant:
+                return None
+        if self.addresses.stride(tensor, first.indices) != len(elements):
+            return None
+        pointer = self.addresses.pointer(tensor, first.indices)
+        return self.b.add(ll.load(ll.memory_type(e.type, self.scope.lanes), pointer, f"align {first.type.bytes}"))
 
     def scatter(self, tensor: Tensor, at: tuple[Expr, ...], vector: ll.Value) -> None:
         """Stores the lanes of a vector one by one."""

@@ -11,6 +11,7 @@
 Weights are constants, packed here. Words are of bytes where no value has a sign and no sum of two products is beyond 16
 bits, else of two terms of 16 bits. Where a word has room for more terms than a window has rows, several rows of results are
 computed from it: their weights stand in other places of a word, with zeros in the rest. The loops are for the passes.
+Where channels come last, vectors go along these, and words are made for some lines of results at a time.
 """
 
 from math import prod
@@ -18,85 +19,146 @@ from math import prod
 import numpy as np
 
 from ...dialect.ir.sizes import product
-from ...dialect.ir.types import I8, I16, I32, UI8
+from ...dialect.ir.types import I8, I16, I32, I64, UI8
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Expr, Index, Tensor, apply, as_index, constant
-from ...dialect.notation.loops import Alloc, Block, For, assign, nested, substitute_block, update
+from ...dialect.notation.expressions import Expr, Index, Tensor, Var, apply, as_index, constant
 from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends
 from ..analysis.integer_ranges import interval
 from ..loops.clone import clone
 from ..processor import processor
+from . import vnni_packing as vp
 from .match import LoweredContraction, SumOfProducts, kernel_from_body, windowed
 from .micro_kernel import INT8_DOT_PRODUCT
 from .packed_product import ONES, fit
 from .problem import Problem, Strategy
-from .vnni_packing import extent_of, image_of, known_terms, only_read, packed_words, words_along
 
 
 def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
     kernel, tuning = problem.kernel, processor().tuning
-    if (nest := windowed(kernel)) is None or nest.accumulator.element is not I32:
+    nest = windowed(kernel) or windowed(kernel, channels_last=True)
+    if nest is None or nest.accumulator.element is not I32:
         return None
-    (*outer, first, column), (k, *inner) = nest.loops, nest.reduction_axes
     least, most = tuning.depthwise_terms
-    if not least <= prod(map(extent_of, nest.reduction_axes)) <= most or extent_of(column) < tuning.depthwise_columns:
+    if not least <= prod(map(vp.extent_of, nest.reduction_axes)) <= most:
+        return None
+    if windowed(kernel) is None:
+        return _lower_channels_last(problem, nest)
+    (*outer, first, column), (k, *inner) = nest.loops, nest.reduction_axes
+    if vp.extent_of(column) < tuning.depthwise_columns:
         return None
     lines = tuple(i for i in outer if depends(nest.a, {i}))
-    known = known_terms(nest.a, problem.constants, (*lines, *nest.reduction_axes))
+    known = vp.known_terms(nest.a, problem.constants, (*lines, *nest.reduction_axes))
     many = _terms_of_a_word(nest, problem)
     if known is None or many is None:
         return None
     at: dict[Expr, Expr] = {}
-    rows, h, term = _rows_of_a_word(nest, many), first, k
+    rows, h, term = _rows_of_a_word(nest, first, many), first, k
     if rows > 1:
-        h, term = Index("h", -(-extent_of(first) // rows)), Index(k.name, many)
+        h, term = Index("h", -(-vp.extent_of(first) // rows)), Index(k.name, many)
         known = _in_places(known, len(lines), rows, many)
         at = {first: h * rows, k: term}
     values, guard = substitute(nest.b, at), [substitute(g, at) for g in nest.guard]
-    words = words_along(term, (term, *inner), many)
-    read = only_read(values)
+    words = vp.words_along(term, (term, *inner), many)
+    read = vp.only_read(values)
     moving: set[Expr] = {h, column, term, *inner}
     inside = [] if read is None else [n for n, e in enumerate(read.indices) if depends(e, moving)]
-    image = image_of(values, guard, words, inside, "stack")
+    image = vp.image_of(values, guard, words, inside, "stack")
     if image is None or product(image.words.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
-    packed = packed_words(known, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
+    packed = vp.packed_words(known, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
     weights, sum = Tensor("weights", packed.shape, I32, "constant"), nest.accumulator
 
-    def windows(u: int) -> Block:
+    def windows(u: int) -> ir.Block:
         """The sum over a window, and its epilogue, for each column."""
         own = (as_index(u),) if rows > 1 else ()
         term = _product(many, image.words[image.at], weights[(*lines, *own, *words.reduction_axes)])
-        terms = nested(words.reduction_axes, (update("add", sum, term),))
-        return nested((column,), (Alloc(sum), assign(sum, 0), *terms, *nest.epilogue))
+        terms = ir.nested(words.reduction_axes, (ir.update("add", sum, term),))
+        return ir.nested((column,), (ir.Alloc(sum), ir.assign(sum, 0), *terms, *nest.epilogue))
 
-    def of_rows(h: Expr, count: int) -> Block:
+    def of_rows(h: Expr, count: int) -> ir.Block:
         return tuple(s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}"))
 
     if rows > 1:
-        whole, left = divmod(extent_of(first), rows)
-        last = substitute_block(clone(of_rows(h, left), {}, "last"), {h: as_index(whole)})
-        body = (For(h, of_rows(h, rows), stop=as_index(whole) if left else None), *last)
+        whole, left = divmod(vp.extent_of(first), rows)
+        last = ir.substitute_block(clone(of_rows(h, left), {}, "last"), {h: as_index(whole)})
+        body = (ir.For(h, of_rows(h, rows), stop=as_index(whole) if left else None), *last)
     else:
-        body = nested((first,), windows(0))
-    body = nested(outer, (Alloc(image.words), *image.body, *body))
+        body = ir.nested((first,), windows(0))
+    body = ir.nested(outer, (ir.Alloc(image.words), *image.body, *body))
     return LoweredContraction((kernel_from_body(kernel, "windows", body, kernel.outputs),), {}, {weights: packed})
 
 
-def _rows_of_a_word(nest: SumOfProducts, many: int) -> int:
+def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContraction | None:
+    """The same where channels come last, for lines and a vector of channels at a time; None where that does not pay."""
+    (*outer, first, column, lane), (k, *inner) = nest.loops, nest.reduction_axes
+    values = interval(nest.b, problem.ranges, problem.constants)
+    sign = min(values.low, 0) * (values.high - values.low <= UI8.limits[1])
+    nest = nest._replace(b=nest.b - sign)
+    known = vp.known_terms(nest.a, problem.constants, (*nest.reduction_axes, lane))
+    read, many = vp.only_read(nest.b), _terms_of_a_word(nest, problem)
+    channels, lanes = vp.extent_of(lane), processor().line_bytes // I32.bytes
+    if nest.guard or read is None or known is None or many is None or read.indices[-1] is not lane or channels < lanes:
+        return None
+    moving: set[Expr] = {column, *inner}
+    across, *others = [n for n, e in enumerate(read.indices) if depends(e, moving)]
+    place = affine(read.indices[across])
+    low = place.constant
+    if others or not isinstance(low, int) or any(i not in moving or f < 1 for i, f in place.terms.values()):
+        return None
+    width = 1 + sum(f * (vp.extent_of(i) - 1) for i, f in place.terms.values() if isinstance(i, Index))
+    if many < INT8_DOT_PRODUCT.terms and width >= 2 * vp.extent_of(column):  # words are read too rarely
+        return None
+    rows, lines, acc = _rows_of_a_word(nest, first, many), vp.extent_of(first), nest.accumulator
+    packed = vp.packed_words(known[None] if rows == 1 else _in_places(known, 0, rows, many), 1, many)
+    start = known.reshape(-1, channels).sum(0, dtype=np.int32) * np.int32(sign)
+    weights, more = (Tensor(n, e.shape, I32, "constant") for n, e in (("weights", packed), ("more", start)))
+    h, panel, part, w = map(
+        Index, ("h", "panel", "part", "w"), (-(-lines // rows), -(-channels // lanes), packed.shape[1], width)
+    )
+    image, c, d = Tensor("image", (packed.shape[1], width, lanes), I32, "stack"), Var("c", I64), Index("d", lanes)
+    if product(image.shape) > processor().l2_bytes // 2 // I32.bytes:
+        return None
+    value = vp.read_at(nest.b, read, [w + low if n == across else e for n, e in enumerate(read.indices)])
+
+    def lines_of(h: Expr, count: int) -> ir.Block:
+        """Make the words of the lines that are read, then for each place the sums of so many lines of results."""
+        inputs = range(vp.extent_of(k) + count - 1)
+        terms = [substitute(value, {first: h * rows, k: as_index(n), lane: c + d}) for n in inputs]
+        words = [vp.word(terms[n : n + many], many) for n in range(0, len(terms), many)]
+        fill = ir.vector_loop(d, *(ir.Store(image, (as_index(n), w, d), e) for n, e in enumerate(words)))
+        found: ir.Block = ()
+        for u in range(count):
+            at = image[part, place.plus(-low).expression(), d]
+            term = _product(many, at, weights[(as_index(u), part, *inner, lane)])
+            terms_of = ir.nested((part, *inner), (ir.update("add", acc, term),), "unrolled")
+            one = ir.Alloc(acc), ir.assign(acc, more[lane]), *terms_of, *nest.epilogue
+            found += clone(one, {first: h * rows + u, lane: c + d}, f"{u}")
+        body = (ir.Alloc(image), ir.For(w, (fill,)), ir.For(column, (ir.vector_loop(d, *found),)))
+        return ir.nested((panel,), (ir.Let(c, vp.tile_start(panel, channels, lanes)), *body))
+
+    whole, left = divmod(lines, rows)
+    last = clone(lines_of(as_index(whole), left), {}, "last") if left else ()
+    body = (ir.If(h < whole, lines_of(h, rows), last),) if left else lines_of(h, rows)
+    lowered = ir.nested(outer, (ir.For(h, body, kind="serial" if outer else "parallel"),))
+    made = kernel_from_body(problem.kernel, "windows", lowered, problem.kernel.outputs)
+    return LoweredContraction((made,), {}, {weights: packed, more: start})
+
+
+def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
     """The number of result rows for which words of this many terms serve."""
-    first, k, read = nest.loops[-2], nest.reduction_axes[0], only_read(nest.b)
+    k, read = nest.reduction_axes[0], vp.only_read(nest.b)
     found = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
     if len(found) != 1 or found[0].factor(first) != found[0].factor(k):
         return 1
     plain = all(isinstance(atom, Index) for atom, _ in found[0].terms.values())
-    return max(1, min(many - extent_of(k) + 1, extent_of(first))) if plain else 1
+    return max(1, min(many - vp.extent_of(k) + 1, vp.extent_of(first))) if plain else 1
 
 
 def _in_places(known: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray:
-    """The weights of so many rows of results, along an axis before that of the terms of a word, with zeros around them."""
+    """The weights of so many rows of results, along an axis before that of the terms of a vp.word, with zeros around them."""
     spare = many - known.shape[axis]
     sides = [[(u, spare - u) if n == axis else (0, 0) for n in range(known.ndim)] for u in range(rows)]
     return np.stack([np.pad(known, side) for side in sides], axis)
@@ -122,7 +184,8 @@ def _product(many: int, values: Expr, weights: Expr) -> Expr:
 def _why_not_windows(problem: Problem) -> str:
     if problem.c is not None:
         return "a factor has rows of its own"
-    return "" if windowed(problem.kernel) is not None else "no window moves over one array"
+    found = windowed(problem.kernel) or windowed(problem.kernel, channels_last=True)
+    return "" if found is not None else "no window moves over one array"
 
 
 DEPTHWISE = Strategy("depthwise", _why_not_windows, lambda problem: 0, lower_depthwise)

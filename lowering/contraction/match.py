@@ -161,16 +161,16 @@ def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
     return [i for i in of_a if i not in of_b], [i for i in of_b if i not in of_a]
 
 
-def windowed(kernel: ir.Kernel) -> SumOfProducts | None:
-    """The sum of products that moves a window `a` over an array `b` along the last two loops, all sizes known."""
+def windowed(kernel: ir.Kernel, channels_last: bool = False) -> SumOfProducts | None:
+    """The sum of products that moves a window `a` over an array `b` along the last two loops, or those before the last."""
     if (nest := sum_of_products(kernel)) is None or len(nest.loops) < 3:
         return None
-    places: set[Expr] = {*nest.loops[-2:]}
+    places: set[Expr] = {*(nest.loops[-3:-1] if channels_last else nest.loops[-2:])}
     nest = nest.with_b_along(places)
     loops, reduction_axes, guard, weights, values, _, epilogue = nest
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *reduction_axes)):
         return None
-    if depends(weights, places) or any(depends(g, {*loops[:-2]}) for g in guard):
+    if depends(weights, places) or any(depends(g, {i}) for g in guard for i in loops if i not in places):
         return None
     moves = all(depends(values, {i}) for i in (*places, *reduction_axes)) and nest.guards_b(places)
     return nest if moves and stores_columns(epilogue, loops[-1]) else None

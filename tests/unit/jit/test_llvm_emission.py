@@ -92,6 +92,26 @@ def test_parts_of_words(function: str, features: tuple[str, ...] | None) -> None
     pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8, 16), features=features)
 
 
+@pytest.mark.parametrize("element", [I8, UI8, I16])
+@pytest.mark.parametrize("step, order", [(0, ""), (0, "turned"), (1, ""), (0, "apart")], ids=str)
+def test_words_of_elements_side_by_side(element: ElementType, step: int, order: str) -> None:
+    """One load where elements fill a word in the order of memory, and the same values where they do not."""
+    many = 4 // element.bytes
+    i = Index("i", 16)
+    x, y = tensor("x", element, 16 + many, 16 * many + 8), tensor("y", I32, 16)
+    places = [i * many + (n * 2 if order == "apart" else n) for n in range(many)]
+    read = [cast(x[i * step + n * (order == "apart" and n > 1), place], I32) for n, place in enumerate(places)]
+    read = read[::-1] if order == "turned" else read
+    parts = [e if n == many - 1 else e & (1 << element.bits) - 1 for n, e in enumerate(read)]
+    word = parts[0]
+    for n, part in enumerate(parts[1:], 1):
+        word = word | part << n * element.bits
+    k = kernel((loop(i, (Store(y, (i,), word),), 16),), x, y)
+    agree(k, values(element, (16 + many) * (16 * many + 8)).reshape(16 + many, -1))
+    text = str(emit(Plan("k", k.inputs, k.outputs, {}, (k,))).module)
+    assert ("load <16 x i32>" in text) == (step == 0 and not order)
+
+
 @pytest.mark.parametrize("function", ["div", "rem", "floordiv", "floormod"])
 @pytest.mark.parametrize("element", [I8, I32, I64])
 def test_division_of_the_least_integer(function: str, element: ElementType) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from cvm.jit.host_processor import host_processor
+from cvm.lowering.processor import AVX2_PRODUCTS, named, processor
 from depthwise_programs import SHAPES, text
 from legal_and_equal import legal
 
@@ -53,3 +55,43 @@ def test_every_path(name: str, ranges: str) -> None:
 def test_words_are_good_for_as_many_rows_as_they_hold_windows(name: str, rows: int) -> None:
     program = text(name, 0, 127, np.ones(SHAPES[name][1], int))
     assert f"alloc stack %image: tensor<{rows}x" in cvm.compile(program).lower("schedule")
+
+
+CHANNELS_LAST = {  # height, width and channels, those of the window, stride and dilation
+    "3x3": ((9, 10, 24), (3, 3), 1, 1),
+    "strided": ((9, 12, 40), (3, 3), 2, 1),
+    "5x5": ((12, 11, 17), (5, 5), 1, 1),
+    "dilated": ((10, 11, 16), (3, 3), 1, 2),
+    "two rows": ((13, 9, 48), (2, 3), 1, 1),
+    "panels of channels": ((6, 70, 120), (3, 3), 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANNELS_LAST)
+@pytest.mark.parametrize("zero, least", [(-13, -13), (3, -128)])
+@pytest.mark.parametrize("plain", [True, False])
+def test_channels_last(name: str, zero: int, least: int, plain: bool, compile_for: Callable[..., None]) -> None:
+    """Lines that are left over, vectors and panels that overlap, and all signs."""
+    compile_for(dot_products=AVX2_PRODUCTS if plain else host_processor().dot_products)
+    image, kernel, stride, dilation = CHANNELS_LAST[name]
+    random, channels = np.random.default_rng(0), image[-1]
+    weights = random.choice(np.array([-128, 127, 3]), (*kernel, channels, 1))
+    x, w = ("x".join(map(str, shape)) for shape in (image, weights.shape))
+    program = f"""
+        func @main(%x: tensor<1x{x}xi8> {{range = [{least}, 127]}}, %b: tensor<{channels}xi32>) {{
+          %w = const dense<{weights.tolist()}> : tensor<{w}xi8>
+          %zero = const dense<{zero}> : tensor<i32>
+          %none = const dense<0> : tensor<i32>
+          %y = quant.depthwise_conv2d %x, %w, %zero, %none, %b {{stride = [{stride}, {stride}], dilation = [{dilation}, {dilation}]}}
+          return %y
+        }}
+    """
+    legal(program, named("znver4"))
+    compiled, reference = cvm.compile(program), cvm.compile(program, target="reference")
+    lowered, has_bytes = compiled.lower("schedule"), processor().has_int8_dot_product
+    assert (".windows(" in lowered) == (has_bytes or stride == 1)
+    assert ("quaddot_us" in lowered) == has_bytes
+    bias = random.integers(-(2**31), 2**31, channels, dtype=np.int64).astype(np.int32)
+    for values in (np.full((1, *image), 127), random.choice([least, 127], (1, *image))):
+        given = values.astype(np.int8), bias
+        np.testing.assert_array_equal(compiled(*given), reference(*given), strict=True)
