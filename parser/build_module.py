@@ -15,6 +15,7 @@ from .generic_form import unquoted
 from .infix import build_infix
 from .scope import Report, Scope
 
+Statement = syntax.OperationNode | syntax.ConstantNode | syntax.ReturnNode
 ARGUMENT_ATTRIBUTES = ("range", "inplace")
 
 
@@ -55,19 +56,14 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
     operations: list[Operation] = []
     returned: syntax.ReturnNode | None = None
     for statement in statements(scope, node.body):
-        if returned is not None and not isinstance(statement, syntax.BrokenNode):
+        if returned is not None:
             report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
                       [Note("the return", report.span(returned.word))])  # fmt: skip
             break
-        if report.is_full:
-            break
-        match statement:
-            case syntax.BrokenNode(token):
-                scope.forgive(token)
-            case syntax.ReturnNode():
-                returned = statement
-            case _:
-                operations += build_statement(scope, statement)
+        if isinstance(statement, syntax.ReturnNode):
+            returned = statement
+        else:
+            operations += build_statement(scope, statement)
     name = node.name or node.word
     if returned is None and not report.is_full and not any(isinstance(s, syntax.BrokenNode) for s in node.body[-1:]):
         report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
@@ -87,24 +83,27 @@ def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
     scope.body = node.body
     operations: list[Operation] = []
     for statement in statements(scope, node.body):
-        if scope.report.is_full:
-            break
-        match statement:
-            case syntax.BrokenNode(token):
-                scope.forgive(token)
-            case syntax.ReturnNode(word):
-                scope.report.at(word, "graph.return", "a graph has no return: what is read from it has a cog.probe")
-            case _:
-                operations += build_statement(scope, statement)
+        if isinstance(statement, syntax.ReturnNode):
+            message = "a graph has no return: what is read from it has a cog.probe"
+            scope.report.at(statement.word, "graph.return", message)
+        else:
+            operations += build_statement(scope, statement)
     name = node.name or node.word
     return Graph(name.name, (), tuple(operations), (), span=scope.report.span(name))
 
 
-def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[syntax.StatementNode]:
-    """The statements; one that a broken one follows on its line is broken, too."""
+def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[Statement]:
+    """The statements that can be built; one that a broken one follows on its line is broken, too."""
     for statement, after in zip(body, [*body[1:], None], strict=False):
-        same_line = isinstance(after, syntax.BrokenNode) and not scope.report.source.on_new_line(after.token.start, "{")
-        yield broken_too(statement, after) if same_line else statement  # type: ignore[arg-type]
+        if scope.report.is_full:
+            break
+        if isinstance(statement, syntax.BrokenNode):
+            scope.forgive(statement.token)
+        elif isinstance(after, syntax.BrokenNode) and not scope.report.source.on_new_line(after.token.start, "{"):
+            for result in getattr(statement, "results", ()):
+                scope.forgive(result)
+        else:
+            yield statement
 
 
 def build_statement(scope: Scope, node: syntax.OperationNode | syntax.ConstantNode) -> list[Operation]:
@@ -115,19 +114,9 @@ def build_statement(scope: Scope, node: syntax.OperationNode | syntax.ConstantNo
     return [] if operation is None else [operation]
 
 
-def broken_too(statement: syntax.StatementNode, after: syntax.BrokenNode) -> syntax.BrokenNode:
-    """A statement that what follows on its line belongs to."""
-    start, end = first_token(statement).start, after.token.end
-    names = [] if isinstance(statement, (syntax.BrokenNode, syntax.ReturnNode)) else [r.text for r in statement.results]
-    return syntax.BrokenNode(syntax.Token("BROKEN_STATEMENT", " ".join([*names, after.token.text]), start, end))
-
-
-def first_token(statement: syntax.StatementNode) -> syntax.Token:
-    match statement:
-        case syntax.BrokenNode(token):
-            return token
-        case syntax.ReturnNode(word):
-            return word
+def first_token(statement: Statement) -> syntax.Token:
+    if isinstance(statement, syntax.ReturnNode):
+        return statement.word
     if statement.results:
         return statement.results[0]
     return statement.name if isinstance(statement, syntax.OperationNode) else statement.word

@@ -39,7 +39,7 @@ def starts(program: ProgramNode) -> set[int]:
     for item in program.items:
         if not isinstance(item, BrokenNode):
             found.add(item.word.start)
-            found |= {first_token(s).start for s in item.body}
+            found |= {first_token(s).start for s in item.body if not isinstance(s, BrokenNode)}
     return found
 
 

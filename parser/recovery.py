@@ -13,7 +13,7 @@ from .lalr import Parser, Stuck
 from .lalr_tables import END, tables
 from .lex import Scanner
 from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
-from .syntax_errors import explain, open_bracket
+from .syntax_errors import explain, open_bracket, shown
 from .syntax_tree import ProgramNode, Token
 
 
@@ -95,7 +95,9 @@ class Reader:
             self.parser.states.pop()
         past_head = not inside and self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")  # of a function
         if not inside and token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
-            self.report_open(token)
+            opened = next(v for v in reversed(self.parser.values) if isinstance(v, Token) and v.type == "LBRACE")
+            notes = (Note("the brace that is not closed", self.span(opened)),)
+            self.say(Diagnostic(f"expected '}}', got {shown(token)}", self.span(token), "parse.brace", notes))
             self.insert("RBRACE", token)
         elif past_head and token.type in STARTS and self.source.on_new_line(token.start):
             message = f"expected '{{' before the first statement, got {token.text}"
@@ -126,13 +128,6 @@ class Reader:
                 self.feed(kind, start, ahead[stop].start)
                 return
         raise AssertionError("an item may be broken at the start of a program")
-
-    def report_open(self, token: Token) -> None:
-        """A brace that is still open where the next function begins or the text ends."""
-        opening = next((v for v in reversed(self.parser.values) if isinstance(v, Token) and v.type == "LBRACE"), token)
-        got = "the end of the text" if token.type == END else token.text
-        notes = (Note("the brace that is not closed", self.span(opening)),)
-        self.say(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
 
     def say(self, mistake: Diagnostic) -> None:
         """Adds a mistake, the first at its place; after too many the rest of the text is not read."""

@@ -7,6 +7,7 @@ import io
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,7 @@ WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     """An array for each argument of the function."""
-    names = [a.name for a in function.arguments]
-    given = _archive(options.inputs) if options.inputs else {}
-    for name, item, path in _items(options):
-        if name not in names:
-            raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
-        given[name] = _given(name, path, next(a.known_type for a in function.arguments if a.name == name))
+    given = arrays_by_name(options, function)
     if missing := [a for a in function.arguments if a.name not in given]:
         if options.random_inputs is None:
             archive = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
@@ -41,7 +37,7 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
                 "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
             )
         given |= _random(function, missing, given, options.random_inputs)
-    return [given[n] for n in names]
+    return [given[a.name] for a in function.arguments]
 
 
 def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
@@ -49,30 +45,25 @@ def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
     return [*_random(function, list(function.arguments), {}, seed, told=False).values()]
 
 
-def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
-    """The given arrays by name."""
+def arrays_by_name(options: Namespace, function: Function | None = None) -> dict[str, np.ndarray]:
+    """The given arrays by name, those of `--input` being arguments of the function, if there is one."""
     given = _archive(options.inputs) if options.inputs else {}
-    return given | {name: _given(name, path, None) for name, _, path in _items(options)}
-
-
-def _given(name: str, text: str, type: Type | None) -> np.ndarray:
-    try:
-        return read_array(text, type)
-    except Usage as e:
-        raise Usage(f"--input {name}: {e}") from None
-
-
-def _items(options: Namespace) -> Iterator[tuple[str, str, str]]:
-    """The name, the text and the file of each `--input NAME=FILE`."""
+    types = {a.name: a.known_type for a in function.arguments} if function else {}
     names: set[str] = set()
     for item in options.input:
-        name, separator, path = item.removeprefix("%").partition("=")
-        if not separator or not path:
+        name, separator, text = item.removeprefix("%").partition("=")
+        if not separator or not text:
             raise Usage(f"--input {item}: expected NAME=FILE or NAME=NUMBERS, such as x=x.npy or x=[1,2,3]")
         if name in names:
             raise Usage(f"--input {item}: {name} is given twice")
+        if function and name not in types:
+            raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
         names.add(name)
-        yield name, item, path
+        try:
+            given[name] = read_array(text, types.get(name))
+        except Usage as e:
+            raise Usage(f"--input {name}: {e}") from None
+    return given
 
 
 def _arguments(function: Function) -> str:
@@ -143,9 +134,20 @@ def read_array(text: str, type: Type | None) -> np.ndarray:
     return found
 
 
+@contextmanager
+def _reading(path: str, wanted: str) -> Iterator[None]:
+    """Whatever a damaged file raises says that it is not what is wanted."""
+    try:
+        yield
+    except OSError as e:
+        raise Usage(f"{path} cannot be read: {(e.strerror or wanted).lower()}") from None
+    except Exception as e:
+        raise e if isinstance(e, Usage) else Usage(f"{path} cannot be read: {wanted}") from None
+
+
 def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
     """The array of an .npy file, or the arrays of an .npz; nothing is unpickled."""
-    try:
+    with _reading(path, "not an .npy or .npz file of numbers"):
         with open(path, "rb") as file:
             if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
                 raise OSError
@@ -154,10 +156,6 @@ def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
             return found
         with found as archive:
             return {name: archive[name] for name in archive.files}
-    except OSError as e:
-        raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
-    except Exception as e:  # a damaged file raises any error of NumPy or zipfile
-        raise Usage(f"{path} cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from None
 
 
 def _literal(text: str) -> np.ndarray:
@@ -173,29 +171,19 @@ def _literal(text: str) -> np.ndarray:
 
 def _table(path: str, type: Type | None) -> np.ndarray:
     """The numbers of a file with commas between columns; a single row or column for an argument of rank 1."""
-    try:
+    with _reading(path, "expected rows of equally many numbers with commas between them"):
         with open(path, encoding="utf-8") as file:
             rows = [line.split(",") for line in file.read().splitlines() if line.strip()]
         found = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
         if found.dtype.kind not in "biufc":
-            raise ValueError("expected numbers")
-    except OSError as e:
-        raise Usage(f"{path} cannot be read: {(e.strerror or str(e)).lower()}") from None
-    except (ValueError, SyntaxError, UnicodeError) as e:
-        why = "rows differ in length" if "inhomogeneous" in str(e) else "expected numbers with commas between them"
-        raise Usage(f"{path} cannot be read: {why}") from None
+            raise ValueError
     return found.reshape(-1) if type is not None and len(type.array_shape) == 1 and 1 in found.shape else found
 
 
 def _picture(path: str) -> np.ndarray:
     """The pixels: ui8, of shape H x W, or H x W x C."""
-    try:
-        with _pillow().open(path) as picture:
-            return np.asarray(picture if picture.mode in ("L", "RGB", "RGBA") else picture.convert("RGB"))
-    except Usage:
-        raise
-    except Exception as e:  # Pillow raises many kinds for damaged files
-        raise Usage(f"{path} cannot be read: {(getattr(e, 'strerror', None) or 'not a picture').lower()}") from None
+    with _reading(path, "not a picture"), _pillow().open(path) as picture:
+        return np.asarray(picture if picture.mode in ("L", "RGB", "RGBA") else picture.convert("RGB"))
 
 
 def _pillow() -> Any:

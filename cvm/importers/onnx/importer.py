@@ -303,9 +303,6 @@ class At:
             return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
-    def has(self, input: int) -> bool:
-        return len(self.node_proto.input) > input and bool(self.node_proto.input[input])
-
     def axis(self, x: Known) -> int:
         """The attribute `axis`, counted from the front."""
         return real_axes((self["axis"] or 0,), len(x.shape))[0]
