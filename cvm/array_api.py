@@ -242,6 +242,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    if not by_dali(*arrays):
+        arrays = [a if isinstance(a, TracedArray) else np.asarray(a) for a in arrays]
     found = _of_one_type(arrays, "stack")
     at = whole_axis(axis, found[0].ndim + 1)
     return apply("cvm.concatenate", [expand_dims(x, at) for x in found], axis=at)
@@ -373,6 +375,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     low, high = a_min if min is None else min, a_max if max is None else max
     if by_dali(x) and low is not None and high is not None:
         return apply("dali.clamp", x, low, high)
+    x = x if isinstance(x, TracedArray) or by_dali(low, high) else np.asarray(x)
     if isinstance(x, TracedArray) and x.type.element.is_integer:  # a bound that all integers of the type keep
         least, most = x.type.element.limits
         low = None if type(low) is int and low <= least else low

@@ -2,10 +2,14 @@
 
 from cvm.dialect.spec.op import OPERATORS
 
-from .operator_functions import OperatorFunction
+from .operator_functions import OperatorFunction, names
 
 
 def __getattr__(name: str) -> OperatorFunction:
     if f"dali.{name}" in OPERATORS:
         return OperatorFunction(f"dali.{name}")
     raise AttributeError(f"the dali dialect has no operator {name}")
+
+
+def __dir__() -> list[str]:
+    return names("dali")

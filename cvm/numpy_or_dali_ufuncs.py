@@ -61,10 +61,12 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
         return tuple(by_numpy(part, inputs) for part in RESULTS[name])
     if name not in ufuncs():
         return NotImplemented
+    y = inputs[-1]
+    y = y.item() if isinstance(y, (np.generic, np.ndarray)) and not y.ndim else y
     tracer, inputs, dtypes = loop_of(name, inputs)
     if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
         return decided
-    if name == "power" and type(y := inputs[1]) in (int, float) and y in trace.POWERS and dtypes[0].char in "fd":
+    if name == "power" and type(y) in (int, float) and y in trace.POWERS and dtypes[0].char in "fd":
         return by_numpy(trace.POWERS[y], [converted(tracer, inputs[0], dtypes[0])])
     # weak operands in the loop's types, and strong ones too where the operator would choose another loop
     operands = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]

@@ -56,6 +56,7 @@ def function(name: str) -> OperatorFunction | None:
     return OperatorFunction(f"cvm.{name}") if f"cvm.{name}" in OPERATORS else None
 
 
-def names() -> list[str]:
-    """Every name that `function` knows."""
-    return sorted({*NUMPY, *(o.partition(".")[2] for o in OPERATORS if o.startswith("cvm."))})
+def names(dialect: str = "cvm") -> list[str]:
+    """The operators of a dialect, and with those of the cvm dialect all that `function` knows."""
+    more = NUMPY if dialect == "cvm" else ()
+    return sorted({*more, *(o.partition(".")[2] for o in OPERATORS if o.startswith(f"{dialect}."))})

@@ -8,7 +8,7 @@ from typing import Any
 from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 
-from .operator_functions import OperatorFunction
+from .operator_functions import OperatorFunction, names
 from .trace import TracedArray, apply
 
 
@@ -28,3 +28,7 @@ def __getattr__(name: str) -> Any:
     if f"theano.{name}" in OPERATORS:
         return OperatorFunction(f"theano.{name}")
     raise AttributeError(f"the theano dialect has no operator or scalar operation {name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*SCALAR_OPS, *names("theano"), "dimshuffle", "dot"})

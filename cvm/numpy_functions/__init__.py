@@ -3,9 +3,6 @@
 Each has NumPy's name, parameters and meaning; array_api has those that are operators. A function whose result's size depends on
 elements cannot be compiled, and REFUSED says what there is instead."""
 
-from collections.abc import Callable
-from typing import Any
-
 from ..array_api import checked
 from ..trace import NUMPY_FUNCTIONS, TracedArray, fail, ufunc_of_trace
 from . import elements, layout, products, statistics  # noqa: F401  (they fill the table)
@@ -17,19 +14,14 @@ REFUSED = {
     **dict.fromkeys(("put", "place", "copyto", "fill_diagonal", "putmask"),
         "it changes an array in place: use np.where, or x.at[...].set(values)"),
 }  # fmt: skip
-
-
-def _refusal(name: str, reason: str) -> Callable[..., Any]:
-    return lambda *_, **__: fail(f"np.{name} cannot be compiled: {reason}")
-
-
 ARRAY_FUNCTIONS["around"] = ARRAY_FUNCTIONS["round"]
 METHODS = (
     "var", "std", "argmax", "argmin", "argsort", "cumsum", "cumprod", "take", "diagonal", "trace", "round", "copy", "dot",
     "choose", "searchsorted",
 )  # fmt: skip
 NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in ARRAY_FUNCTIONS.items()}
-NUMPY_FUNCTIONS |= {n: _refusal(n, reason) for n, reason in REFUSED.items()}
+for _name, _why in REFUSED.items():
+    NUMPY_FUNCTIONS[_name] = lambda *_, text=f"np.{_name} cannot be compiled: {_why}", **__: fail(text)
 for _name in METHODS:
     setattr(TracedArray, _name, checked(_name, ARRAY_FUNCTIONS[_name]))
 for _name in ("conj", "conjugate"):

@@ -38,13 +38,21 @@ def as_index(x: TracedArray) -> Any:
     return astype(x, np.int64)
 
 
+def _places_along(x: Any, at: Any, axis: int | None) -> tuple[Any, list[Any]]:
+    """The array, flat where there is no axis, and the places that numbers of elements along the axis mean: one shape for all."""
+    x, along = (np.ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
+    others = tuple(1 if a == along else n for a, n in enumerate(x.shape))
+    if at.ndim != x.ndim:
+        fail(f"indices have the dimensions of the array, {x.ndim}, got {at.ndim}")
+    if tuple(1 if a == along else n for a, n in enumerate(at.shape)) != others:
+        at = broadcast_to(at, np.broadcast_shapes(at.shape, others))
+    iota = [at if n == 1 else apply("builtin.iota_like", at, axis=a) for a, n in enumerate(x.shape)]
+    return x, [as_index(at) if a == along else np.zeros_like(i) if i is at else i for a, i in enumerate(iota)]
+
+
 @numpy_function
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
-    x, at = arrays_of(x, indices)
-    if axis is None:
-        x, axis = np.ravel(x), 0
-    along = whole_axis(axis, x.ndim)
-    places = [as_index(at) if a == along else apply("builtin.iota_like", at, axis=a) for a in range(x.ndim)]
+    x, places = _places_along(*arrays_of(x, indices), axis)
     return apply("builtin.gather", x, places, axes=tuple(range(x.ndim)))
 
 
@@ -72,9 +80,8 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
     if not isinstance(x, TracedArray):
         fail("np.put_along_axis changes traced arrays: make the array of traced ones, as by np.zeros_like")
     at, new = arrays_of(x, indices, values)[1:]
-    flat, along = (np.ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
-    places = [as_index(at) if a == along else apply("builtin.iota_like", at, axis=a) for a in range(flat.ndim)]
-    new = astype(broadcast_to(new, at.shape), x.dtype)
+    flat, places = _places_along(x, at, axis)
+    new = astype(broadcast_to(new, places[0].shape), x.dtype)
     update_in_place(x, np.reshape(apply("builtin.scatter", flat, new, places, axes=tuple(range(flat.ndim))), x.shape))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,8 +92,6 @@ def linspace(
     div = count - 1 if endpoint else count
     delta = stop - start
     kind = np.result_type(start.dtype, stop.dtype, float(count))
-    if dtype is not None and np.dtype(dtype).kind in "iu":
-        fail("np.linspace of traced arrays gives floats here: use np.floor and astype")
     y = np.arange(count, dtype=kind).reshape((count,) + (1,) * delta.ndim)
     step = delta / div if div > 0 else delta * np.nan
     found = where(np.any(step == 0), y / max(div, 1) * delta, y * step) if div > 0 else y * delta
@@ -102,6 +99,7 @@ def linspace(
     if endpoint and count > 1:
         last = np.expand_dims(broadcast_to(astype(stop, found.dtype), delta.shape), 0)
         found = concatenate([along_axis(found, 0, slice(None, -1)), last], 0)
+    found = np.floor(found) if dtype is not None and np.dtype(dtype).kind in "iu" else found
     found = np.moveaxis(astype(found, kind if dtype is None else dtype), 0, axis)
     return (found, step) if retstep else found
 
@@ -109,9 +107,8 @@ def linspace(
 @numpy_function
 def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
     at = whole_axis(axis, x.ndim)
-    pieces = np.array_split(np.arange(known_size(x, at)), sections)
-    starts = np.cumsum([0, *(len(p) for p in pieces)]).tolist()
-    return [along_axis(x, at, slice(low, high)) for low, high in pairwise(starts)]
+    pieces = np.array_split(range(known_size(x, at)), sections)
+    return [along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0])) for p in pieces]
 
 
 @numpy_function

@@ -110,13 +110,13 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     if not isinstance(subscripts, str):
         fail("np.einsum takes its subscripts as a string")
     arrays, dtype = _widened(*operands)
-    text = _without_dots(subscripts.replace(" ", ""), [x.ndim for x in arrays])
-    given, arrow, result = text.partition("->")
-    terms = given.split(",")
-    if "." in text or len(terms) != len(arrays) or any(len(t) != x.ndim for t, x in zip(terms, arrays, strict=False)):
-        fail(f"np.einsum takes an index letter for each axis of its {len(arrays)} operands, got {subscripts!r}")
+    given, arrow, result = subscripts.replace(" ", "").partition("->")
     if not arrow:
-        result = "".join(sorted(c for c in set(given) - {","} if given.count(c) == 1))
+        result = "..." * ("..." in given) + "".join(sorted(c for c in {*given} - {*",."} if given.count(c) == 1))
+    *terms, result = _without_dots([*given.split(","), result], [x.ndim for x in arrays])
+    fitting = [len(t) == x.ndim and "." not in t + result for t, x in zip(terms, arrays, strict=False)]
+    if len(terms) != len(arrays) or not all(fitting):
+        fail(f"np.einsum takes an index letter for each axis of its {len(arrays)} operands, got {subscripts!r}")
     for n, term in enumerate(terms):
         for c in dict.fromkeys(term):
             while terms[n].count(c) > 1:
@@ -136,22 +136,15 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     return astype(np.sum(product, axis=summed, dtype=product.dtype) if summed else product, dtype)
 
 
-def _without_dots(text: str, ranks: list[int]) -> str:
-    """The subscripts with letters in the place of an ellipsis."""
-    if "..." not in text:
-        return text
-    given, arrow, result = text.partition("->")
-    terms = given.split(",")
-    free = [c for c in reversed(ascii_uppercase) if c not in text]
+def _without_dots(terms: list[str], ranks: list[int]) -> list[str]:
+    """The operands' terms and the result's with letters in the place of an ellipsis."""
+    free = [c for c in reversed(ascii_uppercase) if all(c not in t for t in terms)]
     missing = [n - len(t) + 3 if "..." in t else 0 for t, n in zip(terms, ranks, strict=False)]
-    if len(terms) != len(ranks) or min(missing) < 0 or max(missing) > len(free):
-        return text
+    if len(terms) != len(ranks) + 1 or min(missing) < 0 or max(missing) > len(free):
+        return terms
     whole = "".join(free[: max(missing)])
-    terms = [t.replace("...", whole[len(whole) - n :]) for t, n in zip(terms, missing, strict=True)]
-    if not arrow:
-        once = sorted(c for c in set(given) - {",", "."} if given.count(c) == 1)
-        return f"{','.join(terms)}->{whole}{''.join(once)}"
-    return f"{','.join(terms)}->{result.replace('...', whole)}"
+    widths = [*missing, len(whole)]
+    return [t.replace("...", whole[len(whole) - n :]) for t, n in zip(terms, widths, strict=True)]
 
 
 def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:

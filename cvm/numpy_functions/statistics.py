@@ -45,7 +45,7 @@ def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: b
         return apply("builtin.argsort", x, axis=along)
     # by real parts, then imaginary ones; what has a NaN comes last
     order = apply("builtin.argsort", x.imag, axis=along)
-    for key in (x.real, np.isnan(x.real) * np.int8(2) + np.isnan(x.imag)):
+    for key in (x.real, _missing_parts(x)):
         order = take_along_axis(order, apply("builtin.argsort", take_along_axis(key, order, along), axis=along), along)
     return order
 
@@ -90,10 +90,20 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
     if a.ndim != 1 or side not in ("left", "right"):
         fail("np.searchsorted takes a one-dimensional sorted array, and the side left or right")
     each = np.expand_dims(v, v.ndim)
-    before = a < each if side == "left" else a <= each
-    if a.dtype.kind == "f":  # NaN is above all numbers
-        before = before | (np.isnan(each) & (~np.isnan(a) if side == "left" else True))
-    return np.sum(before, axis=-1)
+    return np.sum(_precedes(a, each) if side == "left" else ~_precedes(each, a), axis=-1)
+
+
+def _precedes(a: Any, b: Any) -> Any:
+    """NumPy's order: complex numbers by their real parts first, and what is NaN comes last."""
+    if a.dtype.kind != "c":
+        return a < b if a.dtype.kind != "f" else (a < b) | (np.isnan(b) & ~np.isnan(a))
+    (of_a, of_b), less, same = map(_missing_parts, (a, b)), a.real < b.real, ~(a.real > b.real)
+    return (of_a < of_b) | ((of_a == of_b) & (less | (same & (a.imag < b.imag))))
+
+
+def _missing_parts(x: Any) -> Any:
+    """A number by which complex numbers are ordered first: those without NaN, of such imaginary parts, real parts, and both."""
+    return np.isnan(x.real) * np.int8(2) + np.isnan(x.imag)
 
 
 @numpy_function
@@ -150,7 +160,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     found = where(x >= xp[-1], fp[-1], found)
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = found if right is None else where(x > xp[-1], right, found)
-    return where(np.isnan(x), x, found)
+    return where(np.isnan(x), fp[0] if n == 1 else x, found)
 
 
 @numpy_function
@@ -198,7 +208,8 @@ def average(x: Any, axis: Axes = None, weights: Any = None, keepdims: bool = Fal
         if axis is None or isinstance(axis, (tuple, list)) or weights.ndim != 1:
             fail("weights have the shape of the array, or are one for each element along an axis")
         weights = np.expand_dims(weights, [a for a in range(x.ndim) if a != whole_axis(axis, x.ndim)])
-    weighted = x * weights
+    kind = np.result_type(x.dtype, weights.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
+    weighted = astype(x, kind) * (weights := astype(weights, kind))
     total = np.sum(broadcast_to(weights, weighted.shape), axis=axis, keepdims=keepdims)
     return np.sum(weighted, axis=axis, keepdims=keepdims) / total
 
@@ -234,8 +245,6 @@ def _of_present(reduce: Any, x: Any, axis: Axes = None, keepdims: bool = False) 
 
 ARRAY_FUNCTIONS |= {f"nan{n}": partial(_of_present, getattr(np, n)) for n in ("mean", "var", "std")}
 ARRAY_FUNCTIONS |= {
-    "ptp": lambda x, axis=None, keepdims=False: np.subtract(
-        *(f(x, axis=axis, keepdims=keepdims) for f in (np.max, np.min))
-    ),
+    "ptp": lambda x, axis=None, keepdims=False: np.subtract(*(f(x, axis, keepdims=keepdims) for f in (np.max, np.min))),
     "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims),
 }

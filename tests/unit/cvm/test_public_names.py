@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,6 +16,13 @@ def test_dir_has_public_names_only() -> None:
     names = dir(cvm)
     assert {*cvm.__all__, "where", "conv2d", "theano", "dali"} <= {*names}
     assert not [n for n in names if n.startswith("_") or not hasattr(cvm, n)]
+
+
+@pytest.mark.parametrize(("module", "some"), [(cvm.dali, {"div", "sqrt"}), (cvm.theano, {"sum", "sigmoid", "dot"})])
+def test_modules_of_dialects_show_their_functions_only(module: ModuleType, some: set[str]) -> None:
+    assert some <= {*dir(module)}
+    assert all(callable(getattr(module, n)) for n in dir(module))
+    assert not {"OPERATORS", "OperatorFunction", "apply"} & {*dir(module)}
 
 
 def test_a_wrong_name_is_told_the_right_one() -> None:
