@@ -52,7 +52,8 @@ def _places_along(x: Any, at: Any, axis: int | None) -> tuple[Any, list[Any]]:
 
 @numpy_function
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
-    x, places = _places_along(*arrays_of(x, indices), axis)
+    x, at = arrays_of(x, indices)
+    x, places = _places_along(x, at, axis)
     return apply("builtin.gather", x, places, axes=tuple(range(x.ndim)))
 
 

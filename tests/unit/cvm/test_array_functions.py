@@ -171,6 +171,25 @@ def test_bincount_of_a_known_size() -> None:
         cvm.compile(lambda x: np.bincount(x), rules="numpy")(x)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_complex_numbers_that_are_nan_have_a_place(side: Any) -> None:
+    z = np.array([complex(a, b) for a in (0, 1, -1, np.nan, 2) for b in (0, np.nan, 1, -1)])
+    ordered = np.sort(z)
+    found = cvm.compile(lambda z: np.searchsorted(ordered, z, side), rules="numpy")(z)
+    np.testing.assert_array_equal(found, np.searchsorted(ordered, z, side))
+
+
+@pytest.mark.parametrize("exponent", [0.5, np.float64(0.5), np.float32(0.5), np.array(0.5)])
+def test_roots_of_what_has_none(exponent: Any) -> None:
+    """NumPy takes the root for an exponent of one half: -0 of -0, and NaN of -inf."""
+    x = np.array([-0.0, -np.inf, 4, np.nan])
+    with np.errstate(invalid="ignore"):
+        wanted = np.power(x, exponent)
+    found = cvm.compile(lambda x: np.power(x, exponent), rules="numpy")(x)
+    np.testing.assert_array_equal(found, wanted)
+    assert np.signbit(found[0])
+
+
 def test_elements_are_changed() -> None:
     """`at` as JAX has it, subscripts of arrays that the function made, and functions that change them."""
 
@@ -179,6 +198,8 @@ def test_elements_are_changed() -> None:
         y[1] = 7
         y[m > 0] = -1
         np.put_along_axis(y, np.array([[0], [1], [2], [3]]), 9, axis=1)
+        np.put_along_axis(y, np.array([[4, -1]]), x[:, :1], axis=1)  # indices of one row are those of every row
+        np.put_along_axis(y, np.array([3, 9]), 5, axis=None)
         np.add.at(y, [0, 0], x[1])
         z = x.copy()
         z[0] = x[1] + 1
