@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.types import I1, TensorType, Type
 from ..notation.loops import Steps
-from ..spec.broadcasting import all_of
+from ..spec.broadcasting import all_equal, all_of
 from ..spec.op import C, T, operator
 from .call import Calling
 
@@ -21,8 +21,8 @@ Step = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 def same_types(stated: Sequence[Any], found: Sequence[Any]) -> bool:
     """Test whether types are equal; Undecided where that depends on unknown sizes."""
-    sizes = [p for a, b in zip(stated, found, strict=True) for p in zip(a.array_shape, b.array_shape, strict=True)]
-    return all_of((lambda m=m, n=n: m == n) for m, n in sizes)
+    pairs = zip(stated, found, strict=True)
+    return all_equal(p for a, b in pairs for p in zip(a.array_shape, b.array_shape, strict=True))
 
 
 def alike(stated: Sequence[Any], found: Sequence[Any]) -> bool:

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
-from ..notation.expressions import Check, Expr, apply, integer_power, maximum, minimum, select
+from ..notation.expressions import BY_ZERO, Expr, apply, divide_integers, integer_power, maximum, minimum, select
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, Unmet, operator
 from .pointwise import Binary, Pointwise, Unary, supported
 from .promotion import SUPPORTED
-
-BY_ZERO = "integer division by zero"
 
 
 @operator
@@ -68,7 +66,7 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
         return np.divide(a, b) if a.dtype.kind == "f" else np.floor_divide(a - _remainder(a, b), b)
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        return a / b if a.type.kind == "float" else _checked(b, a / _harmless(b))
+        return a / b if a.type.kind == "float" else divide_integers("div", a, b)
 
 
 @operator
@@ -90,24 +88,13 @@ class Mod(Binary[T], kind="arithmetic", symbol="%"):
         return np.fmod(a, b) if a.dtype.kind == "f" else _remainder(a, b)
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        if a.type.kind == "float":
-            return apply("rem", a, b)
-        return _checked(b, apply("rem", a, _harmless(b)))
+        return apply("rem", a, b) if a.type.kind == "float" else divide_integers("rem", a, b)
 
 
 def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if (b == 0).any():
         raise Unmet(BY_ZERO)
     return np.fmod(a, np.where(b == -1, 1, b).astype(b.dtype) if b.dtype.kind == "i" else b)
-
-
-def _harmless(b: Expr) -> Expr:
-    """The divisor, or 1 where it is zero: the value stays defined until the error is reported."""
-    return select(b.eq(0), 1, b)
-
-
-def _checked(b: Expr, value: Expr) -> Expr:
-    return Check(b.ne(0), value, BY_ZERO)
 
 
 class Power(Binary[T]):

@@ -307,6 +307,14 @@ def compare(function: str, a: Expr, b: Expr, common: ElementType) -> Expr:
     return select(x < zero, below, apply(function, *(cast(o, other.type) for o in (a, b))))
 
 
+BY_ZERO = "integer division by zero"
+
+
+def divide_integers(function: str, a: Expr, b: Expr) -> Expr:
+    """A quotient or remainder; a divisor of zero is an error when the program runs, and 1 until that is reported."""
+    return Check(b.ne(0), apply(function, a, select(b.eq(0), 1, b)), BY_ZERO)
+
+
 def integer_power(base: Expr, exponent: Expr) -> Expr:
     """base^exponent modulo 2^width, 0 where the exponent is negative."""
     if not exponent.type.signed:

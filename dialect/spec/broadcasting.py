@@ -28,14 +28,10 @@ def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
 
 def all_equal(pairs: Iterable[tuple[Dim, Dim]]) -> bool:
     """Test whether the sizes of each pair are equal."""
-    return all_of((lambda pair=pair: _equal(pair)) for pair in pairs)
-
-
-def _equal(pair: tuple[Dim, Dim]) -> bool:
-    try:
-        return pair[0] == pair[1]
-    except Undecided:
-        raise Undecided(pair) from None
+    open = [(m, n) for m, n in pairs if not certainly(lambda m=m, n=n: m == n)]
+    if open and not any(certainly(lambda m=m, n=n: m != n) for m, n in open):
+        raise Undecided(*open)
+    return not open
 
 
 def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:

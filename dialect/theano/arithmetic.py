@@ -5,13 +5,11 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import I1, UI8
-from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
+from ..notation.expressions import BY_ZERO, Expr, apply, cast, constant, divide_integers, integer_power, select
 from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c, complex_functions
 from .scalar_op import ByParts, row
 from .type_rules import part
-
-BY_ZERO = "integer division by zero"
 
 
 def zeros(g: Any, *_: Any) -> tuple[None, ...]:
@@ -76,10 +74,6 @@ def _some_zero(x: np.ndarray, y: np.ndarray) -> str | None:
     return BY_ZERO if y.dtype.kind in "biu" and (y == 0).any() else None
 
 
-def _guarded(y: Expr) -> Expr:
-    return select(y.eq(0), 1, y)
-
-
 def _divide(x: Expr, y: Expr) -> Expr:
     if x.type.kind != "complex":
         return x / y
@@ -92,7 +86,7 @@ def _int_div(x: Expr, y: Expr) -> Expr:
     if x.type is I1:
         return cast(_int_div(cast(x, UI8), cast(y, UI8)), I1)
     if x.type.kind != "float":
-        return Check(y.ne(0), apply("floordiv", x, _guarded(y)), BY_ZERO)
+        return divide_integers("floordiv", x, y)
     r = apply("rem", x, y)
     crossed = r.ne(0) & ((y < 0.0) ^ (r < 0.0))
     quotient = (x - r) / y
@@ -106,7 +100,7 @@ def _mod(x: Expr, y: Expr) -> Expr:
     if x.type is I1:
         return cast(_mod(cast(x, UI8), cast(y, UI8)), I1)
     if x.type.kind != "float":
-        return Check(y.ne(0), apply("floormod", x, _guarded(y)), BY_ZERO)
+        return divide_integers("floormod", x, y)
     r = apply("rem", x, y)
     return select(r.ne(0) & ((y < 0.0) ^ (r < 0.0)), r + y, select(r.eq(0), select(y < 0.0, -(r * r), r * r), r))
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked
 from ...dialect.ir.diagnostics import Diagnostic
-from ...dialect.notation.expressions import Apply, Cast, Reduce, Tensor
+from ...dialect.notation.expressions import Cast, Tensor
 from ...dialect.notation.interval import Interval, whole
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -107,14 +107,8 @@ def _expanded(module: Module, function: Function) -> Function:
 
 def _warning(operation: Operation, overflow: Overflow) -> Diagnostic:
     e = overflow.expr
-    match e:
-        case Apply(function, _, _) | Reduce(function, _, _):
-            noun = NOUNS.get(function, function)
-        case Cast():
-            noun = "converted value"
-        case _:
-            noun = "value"
-    message = f"the {noun} fits {e.type}, {whole(e.type)}, but it may reach {overflow.reached}"
+    function = getattr(e, "function", "converted value" if isinstance(e, Cast) else "value")
+    message = f"the {NOUNS.get(function, function)} fits {e.type}, {whole(e.type)}, but it may reach {overflow.reached}"
     return Diagnostic(message, operation.at("op"), f"{operation.operator.name}.overflow", severity="warning")
 
 

@@ -39,10 +39,9 @@ def _may_fail(operation: Operation) -> bool:
     if isinstance(operation.operator, (Calling, Const)):
         return isinstance(operation.operator, Calling)
     typed = operation.operator.map(_tensor)
-    results = [_tensor(r) for r in operation.results]
-    if typed.has_nest():
-        return any(isinstance(s, Assert) for s in statements(typed.nest(*results)))
-    return any(isinstance(e, Check) for e in walk(typed.element(results[0]).value))
+    results = map(_tensor, operation.results)
+    parts = statements(typed.nest(*results)) if typed.has_nest() else walk(typed.element(next(results)).value)
+    return any(isinstance(p, (Assert, Check)) for p in parts)
 
 
 def _tensor(value: Value) -> Tensor:
