@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import Any
 
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Span
@@ -16,16 +16,10 @@ _HEAD = re.compile(r"^(.*?)(\berror|\bwarning|\bnote)(\[[\w.]+\])?: ", re.MULTIL
 _CARET = re.compile(r"^([ \t]*)(\^~*)$", re.MULTILINE)
 
 
-def in_colour(stream: IO[str] | None) -> bool:
-    """Test whether a stream shows colours: a terminal, unless NO_COLOR or FORCE_COLOR says otherwise."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (stream is not None and stream.isatty())
-
-
 def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
-    """Print the first diagnostics and the number of all, where there are any, on standard error."""
-    shown = coloured if in_colour(sys.stderr) else str
+    """Print the first diagnostics and the number of all, where there are any, on standard error, in colour on a terminal."""
+    in_colour = os.environ.get("FORCE_COLOR") or (sys.stderr is not None and sys.stderr.isatty())
+    shown = coloured if in_colour and not os.environ.get("NO_COLOR") else str
     for diagnostic in diagnostics[:SHOWN]:
         print(shown(diagnostic), file=sys.stderr)
     if diagnostics:

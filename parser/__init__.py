@@ -11,7 +11,7 @@ from .build_module import build
 from .decode import decode, untokened
 from .recovery import Reader
 
-__all__ = ["check", "parse", "parse_unverified", "read"]
+__all__ = ["check", "parse", "read"]
 
 
 def parse(
@@ -21,7 +21,9 @@ def parse(
 
     `folder` is where `file(...)` constants are looked for; they stay inside it unless `allow_outside`."""
     module, diagnostics = check(text, filename, folder, allow_outside)
-    return _good(module, diagnostics)
+    if diagnostics:
+        raise (ParseError if any(d.code.startswith("parse.") for d in diagnostics) else VerifyError)(diagnostics)
+    return module
 
 
 def check(
@@ -35,15 +37,6 @@ def check(
     return verified, abridged(found) if found else found
 
 
-def parse_unverified(
-    text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
-) -> Module:
-    """The module with names resolved but no types inferred."""
-    with compiling():
-        module, diagnostics = _build(text, filename, folder, allow_outside)
-    return _good(module, abridged(sorted(diagnostics, key=lambda d: d.span.start)))
-
-
 def read(path: str | Path, allow_outside: bool = False) -> Module:
     """The verified module of a file."""
     return parse(read_bytes(path), str(path), Path(path).parent, allow_outside)
@@ -54,11 +47,3 @@ def _build(text: str | bytes, filename: str, folder: Path | None, outside: bool)
     reader = Reader(source)
     module, more = build(reader.read(), source, None if folder is None else Files(folder, outside))
     return module, [*untokened(source, diagnostics, reader.diagnostics), *more]
-
-
-def _good(module: Module, diagnostics: list[Diagnostic]) -> Module:
-    if any(d.code.startswith("parse.") for d in diagnostics):
-        raise ParseError(diagnostics)
-    if diagnostics:
-        raise VerifyError(diagnostics)
-    return module

@@ -85,13 +85,9 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
             raise Wrong(Mistake("const.shape", message, offset - 1, offset + len(body) + 1))
         return Data(np.zeros(shape, element.dtype))
     if not body.lstrip().startswith("["):
-        return _splat(body, offset, shape, element)
+        array = array_of(Elements(body, offset, (), element).read()[0], element)
+        return Data(np.broadcast_to(array, shape), splat=bool(shape)) if shape else Data(array)
     return Data(array_of(Elements(body, offset, shape, element).read(), element).reshape(shape))
-
-
-def _splat(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
-    array = array_of(Elements(body, offset, (), element).read()[0], element)
-    return Data(np.broadcast_to(array, shape), splat=bool(shape)) if shape else Data(array)
 
 
 class Elements:

@@ -37,7 +37,9 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
         return Diagnostic(unknown_character(after), Span(source, token.end, token.end + 1), "parse.character")
     if (token.type == UNKNOWN and token.text not in KNOWN) or (token.text == "/" and not infix):
         return Diagnostic(unknown_character(token.text), span, "parse.character")
-    if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
+    follows = token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE")
+    follows = not infix and (follows or (token.type in STARTS and source.on_new_line(token.start)))
+    if follows and before is not None and before.type == "VALUE" and not source.on_new_line(before.start, "{"):
         span = Span(source, before.start, before.end)
         return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
     brackets = [v for v in parser.values if isinstance(v, Token) and v.text in ("(", ")", "{")]
@@ -98,12 +100,6 @@ def open_bracket(parser: Parser, token: Token) -> Token | None:
 def word(token: Token) -> str:
     """The token's text, of `: i64` only the word."""
     return token.text[1:].lstrip(BLANKS) if token.type == "ASCRIPTION" else token.text
-
-
-def missing_comma(source: Source, value: Token, token: Token) -> bool:
-    """Test whether a value that seems to begin a statement is on the line of the one before."""
-    after = token.type in (*STARTS, "RBRACE", "LBRACE", "COLON", "VALUE")
-    return after and not source.on_new_line(value.start, "{")
 
 
 def meant(said: Said, token: Token) -> str:

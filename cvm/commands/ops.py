@@ -17,7 +17,7 @@ from cvm.cli import Usage
 from cvm.commands.display import columns
 from cvm.dialect.ir.attributes import attribute_text, describe
 from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
+from cvm.dialect.spec.op import OPERATORS, REQUIRED, Operator
 
 SUMMARY = 100  # characters of an operator's line in the list
 GENERAL = {  # what may follow any operator's name in a code
@@ -89,10 +89,14 @@ def tables(op: type[Operator[Any]]) -> dict[str, list[tuple[str, ...]]]:
     """The operands, attributes, results and constraints of an operator, each by its name."""
     notes = _notes(op)
     kinds = {"optional": "optional", "variadic": "any number"}
-    attributes = (f for f in op.fields if not f.is_operand)
+    attributes = [f for f in op.fields if not f.is_operand]
+    defaults = ["required" if f.default is REQUIRED else f"default {attribute_text(f.default)}" for f in attributes]
     return {
         "operands": [(f.name, kinds.get(f.kind, ""), notes.get(f.name, "")) for f in op.fields if f.is_operand],
-        "attributes": [(f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in attributes],
+        "attributes": [
+            (f.name, describe(f.annotation), d, notes.get(f.name, ""))
+            for f, d in zip(attributes, defaults, strict=True)
+        ],
         "results": [(", ".join(op.results),)] if op.results else [],
         "constraints": [(f"C{c.number}", c.text) for c in op.constraints],
     }
@@ -109,10 +113,6 @@ def usage(op: type[Operator[Any]]) -> str:
     required = [f"{f.name} = ..." for f in op.fields if not f.is_operand and f.required]
     attributes = f" {{{', '.join(required)}}}" if required else ""
     return f"{', '.join('%' + r for r in op.results)} = {op.name} {operands}{attributes}".rstrip()
-
-
-def _default(field: Field) -> str:
-    return "required" if field.default is REQUIRED else f"default {attribute_text(field.default)}"
 
 
 def _notes(op: type[Operator[Any]]) -> dict[str, str]:

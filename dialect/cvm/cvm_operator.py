@@ -44,10 +44,8 @@ def numbers(*names: str, also: str = "") -> C:
         elements = {t.element for t in given.values()}
         return len(elements) <= 1 and elements <= set(NUMBERS) and all(t.element is I32 for t in indices)
 
-    def help(o: Any) -> str:
-        return NARROW if any(t.element.bits == 8 for _, t in o.operands()) else ""
-
-    return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold, help=help)
+    text += "".join(f", element({n}) = i32" for n in also.split())
+    return C(0, text, hold, help=lambda o: NARROW * any(t.element.bits == 8 for _, t in o.operands()))
 
 
 def one_element_type(*names: str) -> C:

@@ -18,7 +18,7 @@ from cvm.dialect.ir.types import C64, F32, FieldType, TensorType
 from cvm.dialect.program.function import Function, Literal, Operation
 from cvm.dialect.program.printer import print_module
 from cvm.dialect.spec.op import OPERATORS
-from cvm.parser import parse, parse_unverified, read
+from cvm.parser import check, parse, read
 from cvm.parser.decode import decode
 from cvm.parser.lex import Scanner
 from cvm.parser.recovery import Reader, scanner
@@ -224,7 +224,7 @@ def test_attributes_that_are_types_units_and_constants() -> None:
     )
     assert [str(found[k]) for k in "abce"] == ["f64", "complex<f32>", "tensor<2 x ?N x i8>", "!cog.field<[2], f32>"]
     assert found["d"] is True and math.isnan(found["f"]) and found["func"] == 1 and found["file"] == 2
-    module = parse_unverified('graph @g { %n = cog.field "n" init dense<[1.0, 2.0]> : !cog.field<[2], f32> }')
+    module, _ = check('graph @g { %n = cog.field "n" init dense<[1.0, 2.0]> : !cog.field<[2], f32> }')
     (field,) = module.functions["g"].operations
     (initial,) = [v for f, v in field.operator.attributes() if isinstance(v, Elements)]
     assert initial.data.array.tolist() == [1.0, 2.0]
