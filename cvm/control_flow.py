@@ -27,8 +27,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Steps `carry, y = f(carry, x)` over slices x of `xs` along first axes, or `length` steps: the last carry, and the ys stacked.
 
-    `reverse` begins at the last slice. The body is compiled once, whatever `unroll` says. Derivatives are taken in both modes.
-    """
+    `reverse` begins at the last slice. The body is compiled once, whatever `unroll` says."""
     if (tracer := _tracer((init, xs))) is None:
         return traced(lambda init, xs: scan(f, init, xs, length, reverse))(init, xs)
     form, leaves = flatten_results(xs)

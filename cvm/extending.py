@@ -1,7 +1,6 @@
 """The interface for packages that extend cvm, version 1: what defines operators, passes, targets and importers.
 
-A name that is listed here keeps its meaning while API_VERSION stays; nothing else of cvm is promised (docs/extending.md).
-"""
+A name listed here keeps its meaning while API_VERSION stays; nothing else is promised (docs/extending.md)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,8 +1,7 @@
 """Trace Python functions to programs: called with `TracedArray`s, a function records its operations.
 
 Operators and NumPy's functions mean what they mean in NumPy, or what the dali dialect says (`ufunc_rules`); `apply` reaches
-every operator. Each operation is verified as it is made, so a mistake is a diagnostic at the line of Python that made it.
-"""
+every operator. Each operation is verified as it is made, so a mistake is a diagnostic at its line of Python."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def running_tracer() -> Tracer | None:
 class Tracer:
     """The function being recorded: its arguments and operations so far. Used as a context manager while Python runs it.
 
-    The body of a loop has a tracer of its own inside of another; it takes what it uses of the `outer` ones as arguments.
-    """
+    The body of a loop has a tracer of its own inside of another; what it uses of `outer` ones becomes arguments."""
 
     def __init__(self, name: str, rules: str, notes_differences: bool = False, outer: Tracer | None = None) -> None:
         self.name = name

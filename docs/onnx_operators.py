@@ -45,7 +45,8 @@ def about(schema: Any) -> tuple[str, str]:
         notes: list[str] = []
         for r in rules:
             fixed = [p.name for p in r.parameters if p.kind in ("Array", "Ints")]
-            said = r.doc + (" " if r.doc and fixed else "") + (f"Constant: {', '.join(fixed)}." if fixed else "")
+            doc = " ".join((r.function.__doc__ or "").split())
+            said = doc + (" " if doc and fixed else "") + (f"Constant: {', '.join(fixed)}." if fixed else "")
             span = f"from opset {r.since}" if r.until == LATEST else f"opset {r.since} to {r.until - 1}"
             notes += [f"{span}: {said}" if len(rules) > 1 else said] if said else []
         return "imported", " ".join(notes)

@@ -40,7 +40,10 @@ def page() -> str:
     for op in sorted(OPERATORS):
         if (found := RULES.get(op)) is not None:
             fixed = [p.name for p in found.parameters if p.kind in ("Array", "Ints")]
-            notes = [found.doc, f"Constant: {', '.join(fixed)}." if fixed else ""]
+            notes = [
+                " ".join((found.function.__doc__ or "").split()),
+                f"Constant: {', '.join(fixed)}." if fixed else "",
+            ]
             exact = " | ".join(map(str, found.exact))
             rows.append(f"| {op} | imported | {' '.join(n for n in notes if n)} | {exact} |\n")
         else:

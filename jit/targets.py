@@ -1,7 +1,6 @@
 """The registry of targets. A target is one object: how to lower, emit, load and show a function, and what else it can do.
 
-The registry imports no code of a target: `lazy` functions import theirs when they are called. docs/targets.md adds a target.
-"""
+The registry imports no code of a target: `lazy` functions import theirs when called. docs/targets.md adds a target."""
 
 from __future__ import annotations
 
@@ -27,28 +26,16 @@ if TYPE_CHECKING:
 def lazy(place: str) -> Callable[..., Any]:
     """The function at `module:name`, relative to this package or absolute, imported when it is called."""
     module, _, name = place.partition(":")
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        return getattr(import_module(module, __package__), name)(*arguments, **named)
-
-    return call
+    return lambda *arguments, **named: getattr(import_module(module, __package__), name)(*arguments, **named)
 
 
 _LOWER, _LOWER_FOR_GPU = lazy("..lowering.pipeline:lower"), lazy("..lowering.pipeline:lower_for_gpu")
-_EMIT_LLVM, _EMIT_CUDA = lazy(".llvm.emit:emit"), lazy(".cuda.emit:emit")
+_EMIT_LLVM, _EMIT_CUDA = lazy(".llvm.emit:emit_plans"), lazy(".cuda.emit:emit")
 _STEPPER = lazy(".functions.steppers:PythonStepper")
 
 
 def _for_cpu(module: Module, function: Function, options: CompileOptions) -> Plan:
     return _LOWER(module, function, optimize=options.optimize, checks=options.sanitize)
-
-
-def _for_gpu(module: Module, function: Function, options: CompileOptions) -> Plan:
-    return _LOWER_FOR_GPU(module, function, options.optimize)
-
-
-def _llvm(plan: Plan, options: CompileOptions) -> Any:
-    return _EMIT_LLVM(plan, optimize=options.optimize > 0)
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,7 @@ register(
         "cpu",
         load=lazy(".functions.native_function:native_function"),
         load_kernels=lazy(".functions.kernel_function:KernelFunction"),
-        emit=_llvm,
+        emit=lambda plan, options: _EMIT_LLVM(plan, optimize=options.optimize > 0),
         stages={
             "llvm": lambda text, _: str(text.module),
             "llvm-opt": lazy(".llvm.native_code:optimised_text"),
@@ -157,7 +144,7 @@ _CUDA = register(
         "cuda",
         load=lazy(".functions.cuda_function:CudaFunction"),
         load_kernels=lazy(".functions.cuda_function:CudaKernels"),
-        lower=_for_gpu,
+        lower=lambda module, function, options: _LOWER_FOR_GPU(module, function, options.optimize),
         emit=lambda plan, _: _EMIT_CUDA(plan),
         stages={"cuda": lambda source, _: source.text, "ptx": lazy(".cuda.nvrtc:ptx")},
         stepper=lazy(".functions.cuda_function:DeviceStepper"),

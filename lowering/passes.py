@@ -1,8 +1,7 @@
 """Passes as values, and what runs lists of them.
 
 A pass transforms a function, formulas, a plan or a kernel. Kernel passes that follow each other run kernel by kernel,
-depth first, as nested pass managers of MLIR do: the first kernels are done, and may be compiled, before the last begin.
-"""
+depth first, as nested pass managers of MLIR do: the first kernels may be compiled before the last begin."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -39,8 +39,7 @@ class StepPlan:
     """The plan of a tick: its arguments are arrays of state, its results the second buffers of double-buffered ones.
 
     `places` has an entry per state; `turns` maps each result to the argument that it alternates with. `groups` are the
-    isomorphic scalars of each shared array. `several`, if not None, advances `ticks` ticks at once over the same arrays.
-    """
+    isomorphic scalars of each shared array. `several`, if any, advances `ticks` ticks at once over the same arrays."""
 
     plan: Plan
     places: tuple[StateSlot, ...]

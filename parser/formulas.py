@@ -2,8 +2,7 @@
 
     formulas @f(%x: tensor<4xi32>) { %y[%i]: tensor<4xi32> = %x[%i] + 1  return %y }
 
-A constant without values in the text is a further argument. Types of literals follow from their context, as in kernels.
-"""
+A constant without values in the text is a further argument. Types of literals follow from context, as in kernels."""
 
 from collections.abc import Sequence, Set
 from contextlib import suppress

@@ -98,8 +98,7 @@ def diff(options: Namespace) -> int:
 
 def _common(a: Side, b: Side) -> list[str]:
     """The names of the values that both sides have."""
-    theirs = b.saved if b.saved is not None else b.values()
-    return [n for n in a.values() if n in theirs]
+    return [n for n in a.values() if n in (b.values() if b.saved is None else b.saved)]
 
 
 def _sides(options: Namespace) -> tuple[Side, Side]:
@@ -224,7 +223,7 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
                     part = fresh.reshape(-1)[start : start + step]
                     part[...] = (part != 0) * value
                     changed = not np.array_equal(fresh, arrays[k], equal_nan=kind_of(fresh.dtype) in "fc")
-                    if changed and shows([*arrays[:k], fresh, *arrays[k + 1 :]]):
-                        arrays = [*arrays[:k], fresh, *arrays[k + 1 :]]
+                    if changed and shows(fewer := [*arrays[:k], fresh, *arrays[k + 1 :]]):
+                        arrays = fewer
                 step //= 2
     return arrays

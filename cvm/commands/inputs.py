@@ -122,8 +122,7 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
 def read_array(text: str, type: Type | None) -> np.ndarray:
     """The array of a literal such as 3 or [[1, 2], [3, 4]], or of a file; of the type's element where that holds it.
 
-    A file of text or a picture and a literal have no element type of their own; that of an .npy or .npz file is kept.
-    """
+    Texts, pictures and literals have no element type of their own; that of an .npy or .npz file is kept."""
     suffix = Path(text).suffix.lower()
     if text in WORDS or (text[0] in LITERAL and suffix not in (".npy", ".npz", ".csv", *PICTURES)):
         return _fitting(_literal(text), type, text)

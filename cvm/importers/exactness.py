@@ -1,8 +1,7 @@
 """The exactness contract: how the result of each operator of an imported model compares with the reference implementation's.
 
 Every rule of an importer declares it: equal in every byte, equal under a condition, or within a bound. A condition is decided while
-importing, shown by the ranges of integers, or checked when the program is called; where sums overflow, the reference is undefined.
-"""
+importing, shown by integer ranges, or checked in calls; where sums overflow, the reference is undefined."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

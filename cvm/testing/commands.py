@@ -1,8 +1,7 @@
 """The commands of filetests: `COMMANDS` has a function for each, which gives its text, or raises Failure.
 
 In: a `Filetest` and one of its commands. The text of a stage or of passes is compared with golden lines, or with `check:`
-lines; `perform` does that, or blesses: it writes the golden lines and gives the diff. docs/testing.md describes the commands.
-"""
+lines; `perform` does that, or blesses: it writes the golden lines and gives the diff (docs/testing.md)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -3,7 +3,7 @@
     check: T        T occurs after what was found before            check-next: T   on the line after that
     check-not: T    T does not occur before the next match          check-dag: T    with its neighbours, in any order
 
-Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match has the name x, `[[x]]` that text.
+Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match is named x, `[[x]]` that text.
 """
 
 import json

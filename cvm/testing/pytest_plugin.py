@@ -1,7 +1,6 @@
 """The pytest plugin: `.cvm` files among a project's tests are collected, an item for each `// test` line.
 
-pytest loads it in every run, whether there are such files or not, so that it imports nothing heavy before it meets one.
-"""
+pytest loads it in every run, whether there are such files or not, so it imports nothing heavy before it meets one."""
 
 import os
 from collections.abc import Iterable

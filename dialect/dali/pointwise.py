@@ -135,14 +135,10 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
     return tuple(found)
 
 
-def supported(names: tuple[str, ...], elements: tuple[ElementType, ...] = SUPPORTED, listed: str = _TYPES) -> C:
+def supported(names: tuple[str, ...], elements: tuple[ElementType, ...] = SUPPORTED) -> C:
     """Constraint 1: the operands are tensors of these element types."""
-    are = "is a tensor" if len(names) == 1 else "are tensors"
-
-    def holds(o: Any) -> bool:
-        return all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands())
-
-    return C(1, f"{_each('type', names)} {are} of {listed}", holds)
+    text = f"{_each('type', names)} {'is a tensor' if len(names) == 1 else 'are tensors'} of {_TYPES}"
+    return C(1, text, lambda o: all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands()))
 
 
 def _each(what: str, names: tuple[str, ...]) -> str:

@@ -1,4 +1,3 @@
 """The base of programs: types, sizes, attributes, literals, constants, source locations and diagnostics.
 
-Nothing here knows an operator. Read `diagnostics` (locations and errors), `sizes`, `types`, `attributes`, `literals`.
-"""
+No operators. Read `diagnostics` (locations and errors), `sizes`, `types`, `attributes`, `literals`."""

@@ -11,8 +11,7 @@ def converted(array: Any, element: ElementType) -> np.ndarray:
     """The array in another element type.
 
     Integers wrap modulo 2^width, floats round to the nearest (ties to even), floats to integers truncate and saturate,
-    NaN giving 0, and to i1 is `!= 0`. Real to complex has an imaginary part of 0; complex to real takes the real part.
-    """
+    NaN giving 0, and to i1 is `!= 0`. Real to complex has imaginary part 0; complex to real takes the real part."""
     given = np.asarray(array)
     if BY_DTYPE[given.dtype] is element:
         return given

@@ -1,6 +1,6 @@
 """A process-wide setting, shared by threads: the first to enter sets it, the last to leave restores it.
 
-Signal handlers may raise, compile or fork at any call in here: the lock is re-entrant, and to leave twice is to leave once.
+Signal handlers may raise, compile or fork at any call here: the lock is re-entrant, and leaving twice is leaving once.
 """
 
 import os

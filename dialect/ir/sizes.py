@@ -202,10 +202,7 @@ class Given(int):
 
 
 def _given(operation: Callable[[int, int], int]) -> Callable[[Given, Dim], Dim]:
-    def compute(self: Given, other: Dim) -> Dim:
-        return Given(operation(int(self), int(other))) if isinstance(other, int) else NotImplemented
-
-    return compute
+    return lambda self, other: Given(operation(int(self), int(other))) if isinstance(other, int) else NotImplemented
 
 
 for _name in ("add", "sub", "mul", "floordiv", "mod"):

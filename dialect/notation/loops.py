@@ -124,8 +124,7 @@ class Kernel:
 
     The other fields direct passes and have their defaults once the last pass has run. `condition`: the kernel computes
     only where it holds. `sum_order`: how long float reductions are summed, in the order of their "terms", by "blocks", or
-    "either", whichever the nest calls for. `scheduled`: the loops are as they should be, and only the last passes run.
-    """
+    "either", whichever the nest calls for. `scheduled`: the loops are final, and only the last passes run."""
 
     name: str
     parameters: tuple[Tensor, ...]
@@ -187,8 +186,7 @@ class Loop(Kernel):
 
     `operands` are the places in `parameters` of the condition, if the steps have one, and of what the plan's arguments are
     or are slices of; the condition's carried values lie in the results throughout. The carried values of a loop of known
-    `trips` move between the results and `spares`, which the `scratch` buffers begin with; the last is the plan's workspace.
-    """
+    `trips` move between the results and `spares`, the first `scratch` buffers; the last is the plan's workspace."""
 
     plan: Plan = None  # type: ignore[assignment]  # a field after those with defaults
     steps: Steps = NO_STEPS
@@ -393,6 +391,11 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
 def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
     """Indices and variables replaced by expressions throughout a block."""
     return map_expressions(block, lambda e: substitute(e, values))
+
+
+def replace_reads(block: Block, values: Mapping[Tensor, Expr]) -> Block:
+    """The block with values in place of every read of some tensors."""
+    return map_expressions(block, lambda e: rewrite(e, lambda n: values.get(n.tensor) if isinstance(n, Read) else None))
 
 
 def redirect(block: Block, move: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]) -> Block:

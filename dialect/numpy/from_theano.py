@@ -1,6 +1,5 @@
 """Ufuncs that compute what a scalar operation of Theano computes, once operands have the loop's element type."""
 
-from ..notation.expressions import Expr
 from ..theano.scalar_op import SCALAR_OPS
 from .ufunc_table import Formula, row
 
@@ -19,11 +18,7 @@ _TRANSCENDENTAL = {
 
 def _formula(theano: str) -> Formula:
     op = SCALAR_OPS[theano]
-
-    def formula(*operands: Expr) -> Expr:
-        return op.expression(operands, op.rule.result(*(o.type for o in operands)))
-
-    return formula
+    return lambda *operands: op.expression(operands, op.rule.result(*(o.type for o in operands)))
 
 
 for _numpy, _theano in {**_SAME, **_TRANSCENDENTAL}.items():

@@ -34,13 +34,14 @@ class Gcd(Operator[T]):
         unsigned = ELEMENT_TYPES[f"ui{z.element.bits}"]
         a, b, rest = accumulator("a", unsigned), accumulator("b", unsigned), Var("rest", unsigned)
         divisor = select(b[()].eq(0), 1, b[()])  # vector code divides in every lane
+        steps = math.ceil(unsigned.bits * math.log(2) / math.log((1 + math.sqrt(5)) / 2)) + 1  # of Fibonacci numbers
         divide = (Let(rest, apply("rem", a[()], divisor)), Store(a, (), b[()]), Store(b, (), rest))
         body = (
             Alloc(a),
             Store(a, (), magnitude(self.x[at], unsigned)),
             Alloc(b),
             Store(b, (), magnitude(self.y[at], unsigned)),
-            For(Index("step", most_steps(unsigned)), (If(b[()].ne(0), divide),)),
+            For(Index("step", steps), (If(b[()].ne(0), divide),)),
             Store(z, at, cast(a[()], z.element)),
         )
         return nested(at, body)
@@ -48,8 +49,3 @@ class Gcd(Operator[T]):
 
 def magnitude(x: Expr, unsigned: ElementType) -> Expr:
     return cast(select(x < 0, -x, x) if x.type.signed else x, unsigned)
-
-
-def most_steps(element: ElementType) -> int:
-    """As many divisions as Fibonacci numbers of so many bits take."""
-    return math.ceil(element.bits * math.log(2) / math.log((1 + math.sqrt(5)) / 2)) + 1

@@ -20,8 +20,7 @@ class Ufunc:
     """One row. `numpy` is the function itself, `ufunc` what says its types; of several results this is result `result`.
 
     `formula` takes expressions of the loop's element types (f16 and bf16 as f32) and gives the result's element. `types` replaces
-    NumPy's own resolution for functions that are no ufuncs. `ulps` is how far from NumPy the result may be, 0 being exact.
-    """
+    NumPy's own resolution for functions that are no ufuncs. `ulps` bounds the distance from NumPy's result."""
 
     name: str
     arity: int

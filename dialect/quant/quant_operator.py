@@ -24,11 +24,7 @@ class QuantOperator(Operator[T]):
 def quantised(number: int, *names: str) -> C:
     """A constraint that these operands hold integers of 8 or 16 bits."""
     text = ", ".join(f"element({n})" for n in names) + " in {i8, ui8, i16, ui16}"
-
-    def holds(o: Any) -> bool:
-        return all(e.is_integer and e.bits <= 16 for e in (getattr(o, n).element for n in names))
-
-    return C(number, text, holds)
+    return C(number, text, lambda o: all(e.is_integer and e.bits <= 16 for e in (getattr(o, n).element for n in names)))
 
 
 def parameter(number: int, name: str, size: str) -> C:

@@ -124,8 +124,7 @@ class Operator(Generic[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """The cotangents of the operands, in order, from those of the results; None is zero (JAX: the transposed JVP).
 
-        All values are `Node`s of `dialect.program.builder`. A cotangent has its value's shape, and that of a float its type.
-        """
+        All values are `Node`s of `dialect.program.builder`. A cotangent has its value's shape, of a float its type."""
         raise NotImplementedError(self.name)
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:

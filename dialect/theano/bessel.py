@@ -61,20 +61,12 @@ def _growing(a: Expr, table: tuple[float, ...]) -> Expr:
 
 
 def i0(x: Expr) -> Expr:
-    def near(a: Expr) -> Expr:
-        half = a * 0.5
-        return polynomial(half * half, I0_SERIES)
-
-    a, found = _by_size(x, near, lambda a: _growing(a, k.I0_FAR))
+    a, found = _by_size(x, lambda a: polynomial((h := a * 0.5) * h, I0_SERIES), lambda a: _growing(a, k.I0_FAR))
     return select(a.eq(INF), a, found)
 
 
 def i1(x: Expr) -> Expr:
-    def near(a: Expr) -> Expr:
-        half = a * 0.5
-        return half * polynomial(half * half, I1_SERIES)
-
-    a, found = _by_size(x, near, lambda a: _growing(a, k.I1_FAR))
+    a, found = _by_size(x, lambda a: (h := a * 0.5) * polynomial(h * h, I1_SERIES), lambda a: _growing(a, k.I1_FAR))
     found = select(a.eq(INF), a, found)
     return select(x < 0.0, -found, found)
 

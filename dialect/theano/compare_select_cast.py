@@ -18,11 +18,7 @@ from .type_rules import Rule, upcast
 
 def _extreme(name: str, on_bool: str) -> Any:
     integers = "max" if name == "maximum" else "min"
-
-    def formula(x: Expr, y: Expr) -> Expr:
-        return apply(on_bool if x.type is I1 else name if x.type.kind == "float" else integers, x, y)
-
-    return formula
+    return lambda x, y: apply(on_bool if x.type is I1 else name if x.type.kind == "float" else integers, x, y)
 
 
 def _first_of_two(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
@@ -76,10 +72,7 @@ row("isinf", 1, "predicate", np.isinf, _only_floats(lambda x: apply("abs", x).eq
 
 
 def _within(low: Any, high: Any) -> Any:
-    def formula(x: Expr, a: Expr, b: Expr) -> Expr:
-        return apply(low, x, a) & apply(high, x, b)
-
-    return formula
+    return lambda x, a, b: apply(low, x, a) & apply(high, x, b)
 
 
 row("inclosedrange", 3, "range", lambda x, a, b: (x >= a) & (x <= b), _within("ge", "le"),
@@ -133,10 +126,7 @@ row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(
 
 
 def _part(name: str) -> Any:
-    def formula(x: Expr) -> Expr:
-        return apply(name, x) if x.type.kind == "complex" else x if name == "real" else constant(0, x.type)
-
-    return formula
+    return lambda x: apply(name, x) if x.type.kind == "complex" else x if name == "real" else constant(0, x.type)
 
 
 def _complex_tangent(tangents: Any, xs: Any, y: Any) -> Any:
@@ -160,12 +150,9 @@ row("complex", 2, "complex", SCALARS["complex"].numpy, lambda x, y: apply("compl
 
 def cast_to(element: ElementType) -> ScalarOp:
     """The conversion to an element type; from a complex one only to complex ones."""
-
-    def takes(x: ElementType) -> bool:
-        return x.kind != "complex" or element.kind == "complex"
-
     wanted = "a real element type, or dtype complex: use real, imag, angle or abs_"
-    return replace(SCALAR_OPS["cast"], rule=Rule(wanted, lambda x: element, takes, lambda e, r: e))
+    rule = Rule(wanted, lambda x: element, lambda x: x.kind != "complex" or element.kind == "complex", lambda e, r: e)
+    return replace(SCALAR_OPS["cast"], rule=rule)
 
 
 row("cast", 1, "same", np.asarray, lambda x: x, "x in the element type dtype", on_complex="same", gradient=lambda g, xs, y: (g,))  # fmt: skip

@@ -1,7 +1,6 @@
 """Theano's functions of complex numbers, computed in f64, also for complex<f32>.
 
-Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow in between.
-"""
+Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow."""
 
 import math
 

@@ -113,10 +113,6 @@ def _above_few(a: Expr, x: Expr) -> Expr:
     return -apply("expm1", power) - apply("exp", power) * a * series
 
 
-def chi2sf(x: Expr, degrees: Expr) -> Expr:
-    return select((x <= 0.0) & (degrees > 0.0), 1.0, gammaincc(degrees * 0.5, x * 0.5))
-
-
 def _density(a: Any, x: Any) -> Any:
     """x^(a-1) exp(-x)"""
     return ((a - 1) * x.scalar("log") - x).scalar("exp")
@@ -150,5 +146,6 @@ _INCOMPLETE: tuple[tuple[str, Any, Any, int, Any, str], ...] = (
 )  # fmt: skip
 for _name, _exact, _formula, _sign, _weight, _doc in _INCOMPLETE:
     row(_name, 2, "float real", by_element(_exact), in_f64(_formula), _doc, gradient=_incomplete(_sign, _weight))
-row("chi2sf", 2, "probability", by_element(lambda x, d: 1.0 if x <= 0 < d else exact_incomplete(d / 2, x / 2)[1]), in_f64(chi2sf),
+row("chi2sf", 2, "probability", by_element(lambda x, d: 1.0 if x <= 0 < d else exact_incomplete(d / 2, x / 2)[1]),
+    in_f64(lambda x, d: select((x <= 0.0) & (d > 0.0), 1.0, gammaincc(d * 0.5, x * 0.5))),
     "the probability that a chi-squared variable of y degrees of freedom exceeds x", gradient=_chi2sf_gradient)  # fmt: skip

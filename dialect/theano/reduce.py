@@ -27,8 +27,7 @@ class Reduction(Operator[T]):
     none where it is [].
 
     X is converted to the accumulator's type, reduced in it, and the result converted to its own type. A reduction of
-    floats has the documented order (see the lowering); it is the same on every target and for every number of threads.
-    """
+    floats has the documented order (see the lowering); it is the same on every target, for all numbers of threads."""
 
     x: T
     axis: tuple[int, ...] | None = None
@@ -146,11 +145,7 @@ def _product_of_nonzero(product: NumpyReduction) -> NumpyReduction:
 
 def _accurate(ufunc: Any) -> NumpyReduction:
     """NumPy's reduction in the array's own type, which a float sum does pairwise."""
-
-    def reduce(x: np.ndarray, axis: tuple[int, ...]) -> Any:
-        return ufunc.reduce(x, axis, x.dtype) if axis else x
-
-    return reduce
+    return lambda x, axis: ufunc.reduce(x, axis, x.dtype) if axis else x
 
 
 def _in_order(ufunc: Any, by_rows: bool = False) -> NumpyReduction:

@@ -16,9 +16,7 @@ def default_dtype(element: ElementType) -> ElementType:
 
 def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
     """Test whether no precision is lost; by definition a float or complex accumulator of integers loses none."""
-    if element.is_discrete and not accumulator.is_discrete:
-        return True
-    return upcast(element, accumulator) is accumulator
+    return (element.is_discrete and not accumulator.is_discrete) or upcast(element, accumulator) is accumulator
 
 
 @dataclass(frozen=True, eq=False)

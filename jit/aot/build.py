@@ -30,7 +30,7 @@ from ...lowering.processor import Processor, compiling_for, freestanding, proces
 from ...lowering.storage.place_buffers import ALIGNMENT
 from ..compile import find, prepared
 from ..llvm import native_code
-from ..llvm.emit import emit
+from ..llvm.emit import emit_plans
 from ..llvm.ir_builder import PARALLEL, Module as IRModule
 from ..llvm.python_to_ir import ir_text
 from ..llvm.range_check import declared, within_text
@@ -100,7 +100,7 @@ def _version(
         module, function = prepared(module, name)
         functions.append(function)
         plans.append(lower(module, function, optimize=options.optimize, checks=options.sanitize))
-    text = emit(*plans, optimize=options.optimize > 0, linkage="internal ")
+    text = emit_plans(*plans, optimize=options.optimize > 0, linkage="internal ")
     parts = enumerate(zip(functions, plans, symbols[:-1], strict=True))
     wrappers = [_Wrapper(f, plan, visibility, symbol, f"entry{n or ''}") for n, (f, plan, symbol) in parts]
     requirements = [*text.requirements]

@@ -6,8 +6,7 @@ check is still made, and nothing is reported from here.
 
 One piece of code serves all programs: an object that is called has a table of what its program takes (`table`). The code knows
 CPython's and NumPy's object layouts; `usable` looks whether they are as expected, and where they are not, the slow entry serves
-all calls. Objects are called by CPython's vectorcall protocol, without a tuple of arguments or a dictionary of keywords.
-"""
+all calls. Objects are called by CPython's vectorcall protocol, without tuples or dictionaries of arguments."""
 
 import ctypes
 import sys

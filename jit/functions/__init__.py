@@ -1,4 +1,3 @@
 """Compiled functions and clocked programs: the objects that a caller holds.
 
-Read `compiled_function` and `native_function`, then `stages`; `clocked_program` and `steppers` run programs with state.
-"""
+Read `compiled_function` and `native_function`, then `stages`; `clocked_program` and `steppers` run state."""

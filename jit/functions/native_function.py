@@ -97,10 +97,10 @@ class NativeFunction(CompiledFunction):
             return self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
 
     def _compile_unoptimized(self) -> Compiled:
-        from ..llvm.emit import emit
+        from ..llvm.emit import emit_plans
 
         plan = self.plan
-        text = emit(plan, optimize=False)
+        text = emit_plans(plan, optimize=False)
         return cache_entry.Compiled(
             (fresh_object_code(text.module, passes=False),), tuple(np.ascontiguousarray(c) for c in plan.data.values()),
             plan.workspace, text.sizes, text.requirements, in_place=frozenset(), release=True,

@@ -14,7 +14,7 @@ from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
 from ...lowering.analysis.count_operations import Cost, cost
 from ...lowering.processor import compiling_for
-from ..llvm.emit import emit
+from ..llvm.emit import emit_plans
 from ..llvm.native_code import Library, object_code
 from ..runtime.thread_pool import imports
 from .clocked_program import CompiledGraph
@@ -75,7 +75,7 @@ def _runner(
     plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
 ) -> Callable[[], int]:
     """One kernel, in the places that the whole plan gives its arrays."""
-    text = emit(plan, optimize=passes)
+    text = emit_plans(plan, optimize=passes)
     code, wanted = object_code(text.module, passes=passes), imports(stops=False) if text.module.is_parallel else {}
     library = Library([code], {"entry": ENTRY}, imports=wanted)
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))

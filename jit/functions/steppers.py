@@ -13,7 +13,7 @@ from ...lowering.analysis.cost import estimated_work
 from ...lowering.step_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
 from ..llvm import ir_builder as ll
-from ..llvm.emit import Text, emit
+from ..llvm.emit import Text, emit_plans
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
 
 def emit_steps(tick: StepPlan) -> Text:
     """The IR of the kernels, and of the loops over ticks and over passes of several."""
-    source = emit(*tick.plans, linkage="internal ")
+    source = emit_plans(*tick.plans, linkage="internal ")
     names = (("ticks", "entry"), ("passes", "entry1"))
     loops = "".join(_loop(tick, name, entry) for _, (name, entry) in zip(tick.plans, names, strict=False))
     module = source.module.joined(ll.Module((), declarations(register_of()) + loops))

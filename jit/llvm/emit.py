@@ -2,8 +2,7 @@
 
     i32 @entry(ptr arguments, ptr sizes, ptr workspace)      0, or the number of the requirement that does not hold
 
-`arguments` holds a pointer for each argument, result and constant, in that order. No name of the user's reaches the text.
-"""
+`arguments` holds a pointer for each argument, result and constant, in that order. No user's name reaches the text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Text:
     slp: bool = False  # whether scalars side by side are worth vectors
 
 
-def emit(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
+def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
     emission = Emission(*plans, optimize=optimize)
     for kernel in (k for plan in plans for k in plan.all_kernels):

@@ -10,8 +10,7 @@
 Types are those of IR. `i64[p]` is the memory at a pointer, to read and to write; a pointer plus an integer is the pointer so many
 bytes further on. A variable has the type of its first value, a number that of the other operand. Integers are compared with
 signs, divided and shifted without. `and` and `or` stop early. Names that are no variables are globals. The expression
-`ir(type, "text {}", x)` is an instruction with operands, a string alone is IR as it stands, and `...` the body of a declaration.
-"""
+`ir(type, "text {}", x)` is an instruction with operands, a string alone is IR, and `...` the body of a declaration."""
 
 import ast
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,6 @@
 """Functions that emitted IR calls where processors have an instruction of their own: defined for the processor at hand.
 
-`complete` puts a definition in place of each declaration, by the processor's features, and in plain IR where it has none.
-"""
+`complete` puts a definition in place of each declaration, by processor features, in plain IR where it has none."""
 
 from collections.abc import Collection, Mapping
 

@@ -1,7 +1,6 @@
 """Accesses to memory inside a vector loop.
 
-How far apart neighbouring lanes are decides between a vector load, a scalar load, shuffled vectors, and a load per lane.
-"""
+The distance of neighbouring lanes decides between vector load, scalar load, shuffled vectors, and a load per lane."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

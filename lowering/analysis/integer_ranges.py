@@ -4,8 +4,7 @@
     =>  y in 127 * [-m, m],  m the largest sum of |w[j]|
 
 Where exact arithmetic could leave an expression's type the value wraps, so its interval is that of the type. Elements
-of a constant that is read along plain indices keep bounds of their own. A select narrows the operands of its condition.
-"""
+of a constant that is read along plain indices keep bounds of their own. A select narrows its condition's operands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -23,7 +23,7 @@ from math import inf, prod
 
 import numpy as np
 
-from ...dialect.ir.types import I64
+from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.traverse import substitute
@@ -32,7 +32,7 @@ from ..loops.tighten_bounds import narrowed
 from ..processor import processor
 from .match import Contraction, LoweredContraction, kernel_from_body, parallel_loop
 from .pack_panels import SQUARE
-from .problem import Constants, Problem, Strategy, why_not_floats
+from .problem import Constants, Problem, Strategy, why_not_of
 from .vnni_packing import extent_of, known_terms, only_read, tile_elements
 
 LOADS = 3  # products that take as long as a load
@@ -89,7 +89,7 @@ def direct_cost(problem: Problem) -> float:
 
 def why_not_direct(problem: Problem) -> str:
     """The reason why a contraction is not computed so, if there is one."""
-    if why := why_not_floats(problem):
+    if why := why_not_of(problem, F32, F64):
         return why
     pixels = pixels_of(problem)
     c = pixels.c

@@ -114,8 +114,7 @@ class PanelTiling:
     def tiles(self, reduction_axes: Sequence[ex.Index], sum: Sum, parts: int = 1) -> ir.Block:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
-        What `sum` gives has the reduction_axes' indices and those of the block and the lane. Steps are taken in so many parts.
-        """
+        `sum` gives an expression of the reduction, block and lane indices. Steps are taken in so many parts."""
         rows, height = self.c.row.extent, self.height
         tile, r = ex.Index("tile", divided(rows, height)), ex.Index("r", height)
         start = ir.Let(ex.Var("row", I64), tile_start(tile, rows, height))

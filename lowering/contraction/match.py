@@ -7,8 +7,7 @@
     } } } }
 
 One factor, `b`, depends on the innermost index q, the other does not; r is an index that only `a` depends on. The guard is
-b's: a is read whether it holds or not. Dense layers and convolutions are such nests, and so is a product followed by a sum.
-"""
+b's: a is read whether it holds or not. Dense layers and convolutions are such nests, as are products before a sum."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ import numpy as np
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, Var, conjunction, unflatten
-from ...dialect.notation.traverse import rewrite, walk
+from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
 from .vnni_packing import is_edge
@@ -54,11 +53,7 @@ class Contraction:
 
     def finish(self, sum: Expr, values: Mapping[Expr, Expr]) -> ir.Block:
         """The epilogue of a sum, with values for the contraction's indices."""
-
-        def of_sum(e: Expr) -> Expr | None:
-            return sum if isinstance(e, Read) and e.tensor is self.accumulator else None
-
-        return ir.substitute_block(ir.map_expressions(self.epilogue, lambda e: rewrite(e, of_sum)), {**values})
+        return ir.substitute_block(ir.replace_reads(self.epilogue, {self.accumulator: sum}), {**values})
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from ...dialect.ir.types import I8, I16, I32, UI8
+from ...dialect.ir.types import F32, F64, I8, I16, I32, UI8
 from ...dialect.notation.expressions import Expr, Index, apply, both, constant
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Block, If
@@ -32,7 +32,7 @@ from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
 from .micro_kernel import FMA, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS, MUL_I32, MicroKernel, Product, pairdot
 from .pack_panels import PanelPacking
-from .problem import Problem, Strategy, why_not_bytes, why_not_floats, why_not_integers, why_not_of, why_not_panels
+from .problem import Problem, Strategy, why_not_bytes, why_not_integers, why_not_of, why_not_panels
 from .sign_offset import are_bytes, offset_bytes, with_sign_offset
 from .vnni_packing import Terms, is_plain, known_terms, only_read, size_of
 
@@ -251,7 +251,7 @@ def _why_not_vnni(required: bool, problem: Problem) -> str:
 def _why_not_fma(problem: Problem) -> str:
     guarded = problem.c is not None and problem.c.guard
     zeros = "a zero in place of a guarded operand could make a NaN" if guarded else ""
-    return why_not_floats(problem) or zeros or why_not_panels(problem)
+    return why_not_of(problem, F32, F64) or zeros or why_not_panels(problem)
 
 
 PACKED = (

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ...dialect.ir.sizes import Dim, product
-from ...dialect.ir.types import F32, F64, I32, ElementType
+from ...dialect.ir.types import I32, ElementType
 from ...dialect.notation.expressions import Expr, Tensor, both
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ..analysis.integer_ranges import Ranges
@@ -153,10 +153,6 @@ def why_not_of(problem: Problem, *elements: ElementType) -> str:
 def why_not_integers(problem: Problem) -> str:
     known = problem.magnitudes is not None
     return why_not_of(problem, I32) or ("" if known else "no kernel can tell how large the operands are")
-
-
-def why_not_floats(problem: Problem) -> str:
-    return why_not_of(problem, F32, F64)
 
 
 def why_not_panels(problem: Problem) -> str:

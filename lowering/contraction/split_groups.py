@@ -92,10 +92,8 @@ class _Cut:
         def group(e: Expr) -> Expr | None:
             return self.group if _group(e, self.old) is not None else None
 
-        def cut(s: ir.Statement) -> ir.Block | None:
-            return ir.nested((self.group, self.index), self.loop.body) if s is self.loop else None
-
-        body = ir.redirect(ir.rewrite_block(kernel.body, cut), target)
+        nest = ir.nested((self.group, self.index), self.loop.body)
+        body = ir.redirect(ir.rewrite_block(kernel.body, lambda s: nest if s is self.loop else None), target)
         body = ir.map_expressions(body, lambda e: rewrite(e, group))
         if any(e is self.old for e in ir.nodes(body)):
             return None

@@ -2,8 +2,7 @@
 
 A strategy says why it does not apply to a problem, estimates its cost, and builds kernels together with the condition under
 which they are exact. The cheapest that applies is taken; where its condition is known only by a call, the next ones are compiled
-beside it, each guarded by the failure of those before. `cvm lower --to strategies` prints the whole table for a program.
-"""
+beside it, each guarded by the failure of those before. `cvm lower --to strategies` prints the table for a program."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,7 @@
     %y = cvm.dense %x, %w  =>  y[i, j] = sum over k of x[i, k] * w[j, k]
 
 An operation with a hand-written nest stays a list of statements; constants become data; an operator that keeps the
-row-major order of its operand's elements becomes a view, which shares its storage. TVM calls these compute definitions.
-"""
+row-major order of its operand's elements becomes a view, which shares its storage. TVM: compute definitions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

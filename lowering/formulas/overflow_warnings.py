@@ -2,8 +2,7 @@
 
     %s = dali.add %x, %x : i8      =>  [-128, 127], where the sum may reach [-256, 254]
 
-Calls are analysed with the ranges of their operands. Results of nests, state and float operations may hold any value.
-"""
+Calls are analysed with their operands' ranges. Results of nests, state and float operations may have any value."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

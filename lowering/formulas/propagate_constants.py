@@ -3,8 +3,7 @@
     c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
     select(true, a, b) => a;  1 * a => a;  a - 0 => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
 
-Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic is left as written.
-"""
+Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic stays as written."""
 
 import numpy as np
 

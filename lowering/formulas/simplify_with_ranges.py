@@ -4,8 +4,7 @@
     i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4    where both sums stay in i32
 
 Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in these. Pays where vectors of i64 have half
-the lanes of those of i32: formulas without conversions to i64, index arithmetic and what is reduced are left as they are.
-"""
+the lanes of those of i32: formulas without conversions to i64, index arithmetic and reduced values stay as they are."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
     for g { for c { ... x[g * 16 + c] ... } }  =>  for g { for c { ... x[g, c] ... } }
 
-Legal where all accesses go by the same groups: the same elements in the same order, so parameters keep their storage.
-"""
+Legal where all accesses go by the same groups: the same elements in the same order, so storage stays."""
 
 from dataclasses import replace
 

@@ -36,7 +36,7 @@ from ..contraction.match import Contraction, match_contraction
 from ..pass_context import Context
 from ..passes import gpu_pass
 from ..processor import processor
-from .thread_block_tile import Tiles, at_least, digits, guarded, within
+from .thread_block_tile import Tiles, digits, guarded, may_reach, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms
@@ -61,7 +61,7 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
     unguarded = (i for i in largest_first if not any(depends(g, {i}) for g in c.guard))
     channel = next((i for i in unguarded if all(_axis(e, i) is not None for e in (c.a, c.b))), None)
     sizes = (c.row.extent, *(product(tuple(i.extent for i in axes)) for axes in (c.columns, c.reduction_axes)))
-    if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
+    if channel is None or not all(may_reach(n, SMALLEST) for n in sizes) or not may_reach(product(sizes), LEAST):
         return None
     return _Words(kernel, c, channel, (a, b), context.constants).contracted()
 

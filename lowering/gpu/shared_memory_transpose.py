@@ -34,7 +34,7 @@ from ..analysis.parallel_loops import THREADS, independent_loops
 from ..contraction.vnni_packing import divided
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
-from .thread_block_tile import at_least, guarded
+from .thread_block_tile import guarded, may_reach
 
 SMALLEST = 8  # elements along an axis that are worth a tile
 MOST = 4  # arrays read across, at most
@@ -53,7 +53,7 @@ def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
     reads = [e for e in walk(store.value) if isinstance(e, Read)]
     far = [r for r in reads if stride(r.tensor, r.indices, last) not in (0, 1)]
     partner = next((i for i in around if all(stride(r.tensor, r.indices, i) == 1 for r in far)), None)
-    if not far or len(far) > MOST or partner is None or not all(at_least(i.extent, SMALLEST) for i in (partner, last)):
+    if not far or len(far) > MOST or partner is None or not all(may_reach(i.extent, SMALLEST) for i in (partner, last)):
         return None
     return kernel.with_body((_tiles(store, far, [i for i in around if i is not partner], partner, last),))
 
@@ -64,7 +64,7 @@ def _tile(store: Store, far: list[Read], around: list[Index], partner: Index, la
     width = min(WIDEST, processor().gpu.access_bytes // max(sizes))
     near = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
     whole = all(_begins(r.tensor, r.indices, partner, width) for r in far) and all(
-        at_least(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0 for i in (partner, last)
+        may_reach(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0 for i in (partner, last)
     )
     if near or not whole or not _begins(store.tensor, store.indices, last, width):
         width = 1
@@ -76,7 +76,7 @@ def _tile(store: Store, far: list[Read], around: list[Index], partner: Index, la
     if width > 1:
         return width, 32 if 16 * width * min(sizes) < processor().gpu.line_bytes and fits(32) else 16
     tiles = product((*(i.extent for i in around), *(divided(i.extent, 64) for i in (partner, last))))
-    return width, 64 if at_least(tiles, processor().gpu.multiprocessors) and fits(64) else 32
+    return width, 64 if may_reach(tiles, processor().gpu.multiprocessors) and fits(64) else 32
 
 
 def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:

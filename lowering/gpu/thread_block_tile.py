@@ -20,8 +20,8 @@ from ..processor import processor
 LARGE, SMALL = (128, 64)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
 
 
-def at_least(size: Dim, least: int) -> bool:
-    """Test whether a size is at least `least`; an unknown one counts as large."""
+def may_reach(size: Dim, least: int) -> bool:
+    """Test whether a size is at least `least`, or unknown."""
     return not isinstance(size, int) or size >= least
 
 
@@ -53,7 +53,7 @@ class Tiles:
         self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in c.columns))
         self.steps = larger(steps, 1)
         outer = tuple(i.extent for i in c.outer)
-        large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), processor().gpu.multiprocessors)
+        large = may_reach(product((*outer, *self.tiles(*self.sides(LARGE)))), processor().gpu.multiprocessors)
         self.high, self.wide = self.sides(LARGE if large and c.accumulator.element.bytes <= 4 else SMALL)
         shape = (*outer, *self.tiles(self.high, self.wide))
         self.thread = Index("t", THREADS)
@@ -63,7 +63,7 @@ class Tiles:
 
     def sides(self, most: int) -> tuple[int, int]:
         """The rows and columns of a tile."""
-        return tuple(most if at_least(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
+        return tuple(most if may_reach(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
 
     def tiles(self, high: int, wide: int) -> tuple[Dim, Dim]:
         return divided(self.rows, high), divided(self.columns, wide)
@@ -97,7 +97,7 @@ class Tiles:
         fetched, kept = self.fetch(as_index(0), as_index(0))
         clear = nested(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),), "unrolled")
         body: list[Statement] = [*self.buffers(), self.threads(clear), self.threads((*fetched, *kept))]
-        if at_least(self.steps, 2):
+        if may_reach(self.steps, 2):
             half = step % 2
             fetched, kept = self.fetch(step + 1, 1 - half)
             body.append(For(step, (self.threads((*fetched, *self.products(half, False), *kept)),)))

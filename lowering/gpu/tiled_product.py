@@ -29,7 +29,7 @@ from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from ..passes import scheduled_gpu_pass
-from .thread_block_tile import Tiles, allocated, at_least, digits, guarded, within
+from .thread_block_tile import Tiles, allocated, digits, guarded, may_reach, within
 
 DEPTH = 16  # terms of a step along the reduced axis
 ROW = 16  # threads side by side along a tile's columns
@@ -47,7 +47,7 @@ def tiled_product(kernel: Kernel) -> Kernel | None:
     if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
         return None
     tiles = _Scalars(c)
-    if not all(at_least(n, SMALLEST) for n in (tiles.rows, tiles.columns, tiles.depth)):
+    if not all(may_reach(n, SMALLEST) for n in (tiles.rows, tiles.columns, tiles.depth)):
         return None
     return kernel.with_body((tiles.block(),))
 

@@ -23,7 +23,7 @@ from ..analysis.accesses import accumulators, depends, is_straight, reads, strid
 from ..analysis.parallel_loops import independent_loops
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
-from .thread_block_tile import at_least
+from .thread_block_tile import may_reach
 
 MOST = 12  # arrays of a kernel, at most
 
@@ -47,7 +47,7 @@ def _along(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kerne
     if not all(_begins_packs(tensor, at, width) for tensor, at, _ in places):
         return None
     even = isinstance(last.extent, int) and last.extent % max(width, 1) == 0
-    if width < 2 or not (even or (not outer and at_least(last.extent, 4 * width))):
+    if width < 2 or not (even or (not outer and may_reach(last.extent, 4 * width))):
         return None
     shape = (*(i.extent for i in outer), (last.extent + (width - 1)) // width)
     thread = Index("t", product(shape))
@@ -62,7 +62,7 @@ def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Ker
     shape = tuple(i.extent for i in indices)
     places = _whole(block, indices)
     width, count = _width(places), product(shape)
-    if width < 2 or len(indices) < 2 or not at_least(count, 4 * width):
+    if width < 2 or len(indices) < 2 or not may_reach(count, 4 * width):
         return None
     thread = Index("t", (count + (width - 1)) // width)
 

@@ -4,8 +4,7 @@
 
 Each operator defines its pullback, from cotangents of results to cotangents of operands; this pass composes the
 pullbacks. Callees are expanded first, derivatives included, so derivatives of derivatives need no rule of their own.
-`builtin.scan` is pulled back by a scan in the other direction, over the carried values that the first one then keeps.
-"""
+`builtin.scan` is pulled back by a scan in the other direction, over the carried values that the first one keeps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -3,7 +3,7 @@
     sum of (x - zx) * (w - zw) + bias  =>  sum of x * v + (bias - zx * sum of v),  v = w - zw
 
 Legal where weights and zero points are constants and v fits a byte, since sums are modulo 2^32. Padding adds nothing to a sum, so
-padded elements become zx. Pays always: products of bytes go to the byte dot product, and loops over channels have no guards.
+padded elements become zx. Pays always: products of bytes go to the byte dot product, and channel loops have no guards.
 """
 
 from dataclasses import replace

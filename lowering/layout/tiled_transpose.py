@@ -234,11 +234,9 @@ def _prefetches(far: list[ex.Read], i: _Axis, j: _Axis) -> tuple[ir.Block, Calla
 
 def _read_from(there: ex.Read, place: object, body: ir.Block) -> ir.Block:
     """The body with reads of one place replaced."""
-
-    def change(e: ex.Expr) -> ex.Expr | None:
-        return there if isinstance(e, ex.Read) and key(e) == place else None
-
-    return ir.map_expressions(body, lambda e: rewrite(e, change))
+    return ir.map_expressions(
+        body, lambda e: rewrite(e, lambda n: there if isinstance(n, ex.Read) and key(n) == place else None)
+    )
 
 
 class _Axis:

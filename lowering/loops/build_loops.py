@@ -2,8 +2,7 @@
 
     y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }
 
-A reduction becomes an accumulator with its loops, a guarded value a branch, and a check an `Assert`; the rest is pure.
-"""
+A reduction becomes an accumulator with its loops, a guarded value a branch, a check an `Assert`; the rest is pure."""
 
 from collections.abc import Collection
 from dataclasses import replace

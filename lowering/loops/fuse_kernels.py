@@ -13,9 +13,8 @@ from itertools import zip_longest
 
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Expr, Index, Tensor, Var
 from ...dialect.notation.plan import Plan, viewed
-from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..passes import plan_pass
 from ..processor import processor
@@ -160,12 +159,8 @@ def _kernel(group: _Group, groups: list[_Group], kept: set[Tensor]) -> ir.Kernel
     values: dict[Tensor, Var] = {}
     body: list[ir.Statement] = []
     last: list[ir.Store] = []
-
-    def put(e: Expr) -> Expr | None:
-        return values.get(e.tensor) if isinstance(e, Read) else None
-
     for block in group.bodies:
-        *before, store = ir.map_expressions(block, lambda e: rewrite(e, put))
+        *before, store = ir.replace_reads(block, values)
         assert isinstance(store, ir.Store)
         values[store.tensor] = var = Var(store.tensor.name, store.tensor.element)
         body += [*before, ir.Let(var, store.value)]

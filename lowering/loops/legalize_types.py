@@ -5,7 +5,7 @@
     y: tensor<Nxbf16>  =>  y: tensor<Nxui16>
 
 Legal since the storage is the same bytes. Sums, differences, products, selects and (in)equality of complex numbers are split
-here; dialects define the other functions by `real`, `imag` and `complex`. Arithmetic of bf16 has mostly become that of f32.
+here; dialects define the other functions by `real`, `imag` and `complex`. Arithmetic of bf16 is mostly that of f32 by now.
 """
 
 from dataclasses import replace

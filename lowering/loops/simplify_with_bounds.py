@@ -10,9 +10,20 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions
+from ...dialect.notation.loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Let,
+    Statement,
+    Store,
+    map_expressions,
+    replace_reads,
+)
 from ...dialect.notation.simplify import fold_constants, simplify_index
-from ...dialect.notation.traverse import children, over, rebuild, rewrite
+from ...dialect.notation.traverse import children, over, rebuild
 from ..analysis.accesses import accumulators, stores
 
 
@@ -59,10 +70,6 @@ def _named(block: Block) -> Block:
             values[tensor] = Var(tensor.name, tensor.element)
     if not values:
         return block
-
-    def put(e: Expr) -> Expr | None:
-        return values.get(e.tensor) if isinstance(e, Read) else None
-
     block = tuple(s for s in block if not (isinstance(s, Alloc) and s.tensor in values))
-    block = map_expressions(block, lambda e: rewrite(e, put))
+    block = replace_reads(block, values)
     return tuple(Let(values[s.tensor], s.value) if isinstance(s, Store) and s.tensor in values else s for s in block)

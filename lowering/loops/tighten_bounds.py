@@ -4,8 +4,7 @@
     =>  if g { for k of 3 in max(0, 1 - p)..min(3, 9 - p) { ... } }
 
 Legal for a guard around the whole body that reads no array which the body writes. A condition that does not depend on the
-loop's index is hoisted out of the loop; one that is affine in it becomes a bound. Pays always: fewer iterations, and none of them tests.
-"""
+loop's index is hoisted out of the loop; one that is affine in it becomes a bound. Pays always."""
 
 from dataclasses import replace
 from functools import reduce

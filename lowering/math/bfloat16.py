@@ -3,8 +3,7 @@
     cast<bf16>(x: f32)  =>  the upper half of x's bits, rounded to nearest, ties to even
     x + y of bf16  =>  cast<bf16>(cast<f32>(x) + cast<f32>(y))
 
-f32 has more than twice the digits of bf16, and two: sums, products, quotients and square roots are rounded as if once.
-"""
+f32 has more than twice the digits of bf16, and two: sums, products, quotients and square roots round as if once."""
 
 from ...dialect.ir.types import BF16, F32, F64, UI16, UI32, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Expr, Reduce, apply, cast, select

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Index, Tensor, Var
 from ...dialect.notation.plan import Plan
-from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import every_access, stores
 from ..loops.clone import clone
 from ..passes import plan_pass
@@ -93,13 +92,9 @@ def _without_arrays(kernel: ir.Kernel, kernels: list[ir.Kernel], plan: Plan) -> 
     values = {t: Var(t.name, t.element) for t in per_row if t in {*kernel.outputs} - kept and uses[t] == 1}
     if not values or len(values) == kernel.results:
         return kernel
-
-    def put(e: Expr) -> Expr | None:
-        return values.get(e.tensor) if isinstance(e, Read) else None
-
     body = tuple(
         ir.Let(values[s.tensor], s.value) if isinstance(s, ir.Store) and s.tensor in values else s
-        for s in ir.map_expressions(block, lambda e: rewrite(e, put))
+        for s in ir.replace_reads(block, values)
     )
     parameters = tuple(p for p in kernel.parameters if p not in values)
     return replace(kernel, parameters=parameters, body=ir.nested(indices, body), results=kernel.results - len(values))

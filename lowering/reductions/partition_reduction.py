@@ -7,8 +7,7 @@
     and for j { acc = 0; for s in 0..8 { acc = acc + parts[s, j] }; y[j] = f(acc) }
 
 Legal for reductions without an order: not for float sums, whose columns threads share instead (`column_reduction`).
-Pays from MIN_BYTES of rows, since threads then read whole rows. The number of partitions depends on the extents alone.
-"""
+Pays from MIN_BYTES of rows, since threads then read whole rows. The number of partitions depends only on extents."""
 
 from dataclasses import replace
 

@@ -3,8 +3,7 @@
     advance(a, b, s, t) -> (next a, next b, next s, next t)
     =>  tick(a, b, scalars) -> (next a): b and the scalars in place, 0-dimensional ones side by side in one array
 
-State is updated in place if a tick reads it only at the point it writes (`in_place`); other state is double-buffered.
-"""
+State is updated in place if a tick reads it only at the point it writes (`in_place`); other state has two buffers."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
     y[i] = f(x[i])  =>  x[i] = f(x[i])
 
-Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; else the caller copies.
+Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; or else callers copy.
 """
 
 from collections import Counter

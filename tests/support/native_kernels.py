@@ -12,7 +12,7 @@ from cvm.dialect.notation.expressions import Tensor
 from cvm.dialect.notation.loops import Block, Kernel
 from cvm.dialect.notation.plan import Plan
 from cvm.jit.functions.native_function import ENTRY
-from cvm.jit.llvm.emit import emit
+from cvm.jit.llvm.emit import emit_plans
 from cvm.jit.llvm.native_code import Library, complete
 from cvm.jit.runtime.thread_pool import imports
 from cvm.lowering.loops.legalize_types import legalize_types
@@ -36,7 +36,7 @@ class MachineCode:
     def __init__(self, kernel: Kernel, features: Collection[str] | None = None) -> None:
         self.inputs, self.outputs = kernel.inputs, kernel.outputs
         self.plan = place_buffers(legalize_types(Plan("k", self.inputs, self.outputs, {}, (kernel,))))
-        self.text = emit(self.plan)
+        self.text = emit_plans(self.plan)
         needed = imports() if self.text.module.is_parallel else {}
         self.library = Library(complete(self.text.module, features), {"entry": ENTRY}, imports=needed)
         self.failure = ""

@@ -1,7 +1,6 @@
 """Loops of the program over functions that are made of ONNX's bodies.
 
-A body may read any value of the model: it becomes an operand that all steps share, or, a constant, stands in the function.
-"""
+A body may read any value of the model: it becomes an operand shared by all steps, or a constant of the function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -85,10 +85,6 @@ class Rule:
     symbolic: Callable[..., Any] | None = None  # the same on arrays of sizes
     exact: tuple[Exactness, Exactness] = (EXACT, EXACT)  # of integers, and where there are floats
 
-    @property
-    def doc(self) -> str:
-        return " ".join((self.function.__doc__ or "").split())
-
     def inputs(self, count: int) -> Iterator[Parameter]:
         """The parameter of each input."""
         for n in range(count):

@@ -103,35 +103,23 @@ def _div(i: Instruction) -> Operation:
     return _same(lambda a, b: _quotient(a, b).astype(a.dtype))(i)
 
 
-def _remainder(a: Array, b: Array) -> Array:
-    return (a - _quotient(a, b) * b).astype(a.dtype)
-
-
 _COMPARE: dict[str, Compute] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
-_OPPOSITE = {
-    "equ": np.not_equal, "neu": np.equal, "ltu": np.greater_equal, "leu": np.greater, "gtu": np.less_equal,
-    "geu": np.less,
+_OPPOSITE: dict[str, Compute] = {  # of NaN each of these is false
+    "equ": lambda a, b: (a < b) | (a > b), "neu": np.equal, "ltu": np.greater_equal, "leu": np.greater,
+    "gtu": np.less_equal, "geu": np.less,
 }  # fmt: skip
 _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
-
-
-def _ordered_unequal(a: Array, b: Array) -> Array:
-    return (a < b) | (a > b)
 
 
 def _compare(name: str, kind: np.dtype) -> Compute:
     if name in ("num", "nan"):
         return lambda a, b: (np.isnan(a) | np.isnan(b)) == (name == "nan")
-    if name == "neu":
-        return np.not_equal
-    if name == "equ":
-        return lambda a, b: ~_ordered_unequal(a, b)
-    if name in _OPPOSITE:  # true of NaN: the opposite of an ordered comparison
+    if name in _OPPOSITE:
         return lambda a, b: ~_OPPOSITE[name](a, b)
-    return _ordered_unequal if name == "ne" and kind.kind == "f" else _COMPARE[name]
+    return _OPPOSITE["equ"] if name == "ne" and kind.kind == "f" else _COMPARE[name]
 
 
 def _setp(i: Instruction) -> Operation:
@@ -143,18 +131,9 @@ def _setp(i: Instruction) -> Operation:
     return Operation((kind, kind), TRUTH, compare)
 
 
-def _selp(i: Instruction) -> Operation:
-    kind = dtype(i.type)
-    return Operation((kind, kind, TRUTH), kind, lambda a, b, p: np.where(p, a, b))
-
-
-def _slct(i: Instruction) -> Operation:
-    kind, test = dtype(i.modifiers[-2]), dtype(i.type)
-    return Operation((kind, kind, test), kind, lambda a, b, c: np.where(c >= 0, a, b))
-
-
-def _whole(a: Array, kind: np.dtype, rounding: str) -> Array:
-    return float_operations.WHOLE[rounding](a).astype(kind)
+def _chosen(kind: np.dtype, test: np.dtype, holds: Compute = lambda c: c) -> Operation:
+    """The first operand where the third one passes a test, else the second."""
+    return Operation((kind, kind, test), kind, lambda a, b, c: np.where(holds(c), a, b))
 
 
 def _saturated(a: Array, kind: np.dtype) -> Array:
@@ -168,7 +147,7 @@ def _cvt(i: Instruction) -> Operation:
     if source.kind == "f" and target.kind != "f":
         compute: Compute = partial(float_operations.to_integer, kind=target, rounding=rounding or "rzi")
     elif source.kind == "f" and rounding in float_operations.WHOLE:
-        compute = partial(_whole, kind=target, rounding=rounding)
+        compute = lambda a: float_operations.WHOLE[rounding](a).astype(target)  # noqa: E731
     elif target.kind == "f":
         compute = partial(float_operations.narrowed, kind=target, rounding=rounding)
     elif "sat" in i.modifiers:
@@ -200,7 +179,7 @@ def _of_doubles(function: Callable[[Array], Array]) -> Callable[[Instruction], O
 
 
 _SAME: dict[str, Compute] = {
-    "mov": lambda a: a, "cvta": lambda a: a, "rem": _remainder, "abs": np.abs, "neg": np.negative, "min": np.fmin,
+    "mov": lambda a: a, "cvta": lambda a: a, "rem": lambda a, b: (a - _quotient(a, b) * b).astype(a.dtype), "abs": np.abs, "neg": np.negative, "min": np.fmin,
     "max": np.fmax, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "copysign": lambda a, b: np.copysign(b, a),
 }  # fmt: skip
@@ -216,8 +195,8 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "shr": lambda i: bit_operations.shift(np.right_shift, i),
     "shf": bit_operations.funnel,
     "setp": _setp,
-    "selp": _selp,
-    "slct": _slct,
+    "selp": lambda i: _chosen(dtype(i.type), TRUTH),
+    "slct": lambda i: _chosen(dtype(i.modifiers[-2]), dtype(i.type), lambda c: c >= 0),
     "cvt": _cvt,
     "clz": bit_operations.leading_zeros,
     "popc": lambda i: Operation((dtype(i.type),), WORD, lambda a: np.bitwise_count(a).astype(np.uint32)),

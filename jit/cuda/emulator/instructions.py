@@ -63,11 +63,7 @@ class Instructions:
             raise Unsupported(f"the instruction {i}")
         to, function = self.registers.target(i.operands[0], bound.result), bound.compute
         given = [self.registers.source(o, kind) for o, kind in zip(i.operands[1:], bound.operands, strict=True)]
-
-        def step(active: Active) -> None:
-            to[active] = function(*[x[active] for x in given])
-
-        return step
+        return self.several([to], lambda *x: [function(*x)], *given)
 
     def several(self, targets: Sequence[Array], function: Callable[..., Sequence[Array]], *given: Array) -> Step:
         """A function that has a result for each target."""

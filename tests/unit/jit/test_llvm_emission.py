@@ -24,7 +24,7 @@ from cvm.dialect.notation.expressions import (
 from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.scalar_functions import SCALARS
-from cvm.jit.llvm.emit import emit
+from cvm.jit.llvm.emit import emit_plans
 from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
 from emission_operands import REAL, matrix_sum, values
 from loop_interpreter import execute
@@ -260,7 +260,7 @@ def test_index_arithmetic_by_sizes(size: int) -> None:
     j, x, m, y = Index("j", n), tensor("x", I32, 4), tensor("m", I8, n), tensor("y", I32, 4, n)
     made = kernel((For(i, (For(j, (Store(y, (i, j), x[i // as_index(n)] + x[i % as_index(n)]),)),)),), x, m, y)
     agree(made, np.arange(4, dtype=np.int32), np.zeros(size, np.int8))
-    text = str(emit(Plan("k", made.inputs, made.outputs, {}, (made,))).module)
+    text = str(emit_plans(Plan("k", made.inputs, made.outputs, {}, (made,))).module)
     outer, inner = (text.index("= phi ", place) for place in (0, text.index(" udiv ")))
     assert outer < text.index(" udiv ") < text.index(" urem ") < inner
 
@@ -284,7 +284,7 @@ def test_no_name_of_the_users_is_emitted() -> None:
     i = Index("secret", 4)
     x, y = tensor('sec"ret', F16, 4), Tensor("sec\nret", (4,), F16)
     k = Kernel("secret", (x, y), (For(i, (Assert(x[i] > 0, "secret"), Store(y, (i,), x[i]))),))
-    assert "sec" not in str(emit(Plan("secret", (x,), (y,), {}, (k,))).module)
+    assert "sec" not in str(emit_plans(Plan("secret", (x,), (y,), {}, (k,))).module)
 
 
 def test_kernels_that_are_alike_have_one_function() -> None:
