@@ -58,8 +58,7 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
 
 
 def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
-    """The processor of a name, or as described; None where the choice is left to the target. A triple says of which system,
-    and of which architecture where no name does."""
+    """The processor of a name, or as described; None leaves the choice to the target. A triple tells the system."""
     if triple:
         return _of_triple(triple, resolve(cpu or PLAINEST.get(triple.partition("-")[0], triple)))
     if cpu is None or isinstance(cpu, Processor):
@@ -70,12 +69,12 @@ def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
     return found
 
 
-def _of_triple(triple: str, found: Processor | None) -> Processor:
-    assert found is not None
-    given, wanted = (t.partition("-")[0] for t in (triple, found.triple or "x86_64"))
+def _of_triple(triple: str, described: Processor | None) -> Processor:
+    assert described is not None
+    given, wanted = (t.partition("-")[0] for t in (triple, described.triple or "x86_64"))
     if given != wanted:
         raise TargetError(f"the cpu is one of {wanted}, and the triple {triple!r} of {given}")
-    return replace(found, triple=triple)
+    return replace(described, triple=triple)
 
 
 def check_runs_here(described: Processor | None) -> None:

@@ -330,8 +330,7 @@ def usual(block: Block) -> Iterator[Statement]:
 
 
 def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> Block:
-    """Replace statements for which `change` returns a block, top down; where it returns None the statement stays and
-    its own blocks are rewritten. `rewrite_within` does only the latter, for bottom-up rewriting."""
+    """Replace statements, top down, by the blocks that `change` returns; None rewrites the statement's own blocks."""
     made: list[Statement] = []
     for s in block:
         new = change(s)

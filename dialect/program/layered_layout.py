@@ -13,8 +13,7 @@ SWEEPS = 12
 
 @dataclass(eq=False)
 class Box:
-    """A box of some size, or the point where an edge crosses a layer; (x, y) is its centre. `label` is the width that the
-    text of its edge takes on the right of the centre."""
+    """A box, or the point where an edge crosses a layer; (x, y) is its centre, `label` the width of the edge's text."""
 
     width: float = 0.0
     height: float = 0.0

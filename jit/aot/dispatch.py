@@ -72,8 +72,7 @@ def masks(described: Processor) -> dict[Word, int]:
 
 
 def dispatch(versions: Sequence[Processor], functions: Mapping[str, tuple[str, int]], number: str) -> str:
-    """The IR of the object file beside the versions: functions by their symbols, each with its type of result and number of
-    pointers, -1 where it takes an i32 alone, and the symbol of the version's number; version n has them as `version_symbol`."""
+    """The IR that chooses a version: functions by symbol, with result type and number of pointers (-1: one i32)."""
     chosen = f"@{number}"
     entry = f"{{ i32, ptr, ptr }} {{ i32 101, ptr {chosen}_choose, ptr null }}"
     lines = [f"{chosen} = global i32 0\ndeclare i64 @getauxval(i64)"]

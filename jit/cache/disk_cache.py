@@ -88,10 +88,10 @@ def _ours(where: Path) -> bool:
         return False
 
 
-def _private(found: os.stat_result) -> bool:
+def _private(status: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):
         return True
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def entries(where: Path) -> list[tuple[float, int, str]]:

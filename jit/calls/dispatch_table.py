@@ -22,11 +22,6 @@ FEWEST, MOST = 64, 1 << 12  # slots that there are at first, entries that there 
 _growing = held_at_fork(threading.RLock())  # of all tables: signal handlers and finalizers may call
 
 
-def can_serve(arguments: Sequence[Type]) -> bool:
-    """Test whether each unknown size of the arguments is an axis by itself."""
-    return all(not isinstance(d, Size) or d.is_atom for t in arguments for d in t.array_shape)
-
-
 def atoms_of(arguments: Sequence[Type], first: Sequence[Atom] = ()) -> list[Atom]:
     """The unknown sizes of the arguments, beginning with those that the program wants to know."""
     more = [d.terms[0][0] for t in arguments for d in t.array_shape if isinstance(d, Size)]

@@ -10,8 +10,7 @@ LEAF, SAME, TUPLE, LIST, DICT = range(5)
 
 
 def form_words(structure: Any) -> list[int]:
-    """The form of a structure: ("array",), ("static", value), ("tuple", parts), ("list", parts) or ("dict", keys, parts).
-    Values and keys are told by their addresses, so the structure has to be kept."""
+    """The form of a structure, as words; values and keys stand there by address, so the structure must be kept."""
     match structure:
         case ("array",):
             return [LEAF]

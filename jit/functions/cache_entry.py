@@ -31,23 +31,23 @@ class Compiled:
     within: bool
 
 
-def store(name: str, function: Function, made: Compiled) -> None:
-    """Keeps what was made, where its requirements stand in the function's own text."""
-    if any(span.source is not function.span.source for _, span in made.requirements):
+def store(name: str, function: Function, compiled: Compiled) -> None:
+    """Keeps what was compiled, where its requirements stand in the function's own text."""
+    if any(span.source is not function.span.source for _, span in compiled.requirements):
         return
-    atoms = {atom: n for n, atom in enumerate(made.sizes)}
-    constants = [np.ascontiguousarray(c) for c in made.constants]
+    atoms = {atom: n for n, atom in enumerate(compiled.sizes)}
+    constants = [np.ascontiguousarray(c) for c in compiled.constants]
     header = {
-        "images": [len(image) for image in made.images],
+        "images": [len(image) for image in compiled.images],
         "constants": [[c.dtype.str, list(c.shape)] for c in constants],
-        "workspace": written(made.workspace, atoms),
-        "places": [list(size_place(function, atom)) for atom in made.sizes],
-        "requirements": [[message, span.start, span.end] for message, span in made.requirements],
-        "in_place": sorted(made.in_place),
-        "flags": [made.release, made.parallel, made.within],
+        "workspace": written(compiled.workspace, atoms),
+        "places": [list(size_place(function, atom)) for atom in compiled.sizes],
+        "requirements": [[message, span.start, span.end] for message, span in compiled.requirements],
+        "in_place": sorted(compiled.in_place),
+        "flags": [compiled.release, compiled.parallel, compiled.within],
     }
     head = json.dumps(header).encode()
-    parts = [len(head).to_bytes(8, "little"), head, *made.images, *(c.tobytes() for c in constants)]
+    parts = [len(head).to_bytes(8, "little"), head, *compiled.images, *(c.tobytes() for c in constants)]
     disk_cache.store(name, b"".join(parts))
 
 

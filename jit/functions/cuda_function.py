@@ -228,8 +228,7 @@ class CudaKernels(PlanFunction, CudaFunction):
 
 
 class DeviceStepper(Mapping[str, np.ndarray]):
-    """State that stays on a GPU, also between steps: each array that moves takes the place of its result at every tick. Those
-    that were read since, and may have been written to, are copied back before the state moves on."""
+    """State that stays on a GPU between steps; what was read meanwhile is copied back before the state moves on."""
 
     def __init__(self, graph: CompiledGraph) -> None:
         clockwork = graph.clockwork

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.sizes import evaluate
+from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
 from ...lowering.processor import Processor, compiling_for
@@ -20,7 +20,7 @@ from ..cache import disk_cache
 from ..cache.keys import name_of
 from ..calls import fastcall
 from ..calls.arguments import size_place
-from ..calls.dispatch_table import CallTable, DispatchEntry, atoms_of, can_serve
+from ..calls.dispatch_table import CallTable, DispatchEntry, atoms_of
 from ..host_processor import check_runs_here, host_processor
 from ..llvm.native_code import Library, fresh_object_code
 from ..llvm.range_check import checked_text, declared
@@ -59,26 +59,26 @@ class NativeFunction(CompiledFunction):
                 cache_entry.store(self.kept_as, self.computed, made)
         self._serve(made)
 
-    def recall(self, head: Signature, made: Compiled, program: Program, options: CompileOptions) -> None:
+    def recall(self, head: Signature, compiled: Compiled, program: Program, options: CompileOptions) -> None:
         """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
         self._read = program
         self.options = options
         self.left_open = head.left_open
         self._called_as(head.function, head.overwritten, head.returned)
-        self._serve(made)
+        self._serve(compiled)
 
     @cached_property
     def _program(self) -> tuple[Module, Function]:
         return self._read()
 
-    def _serve(self, made: Compiled) -> None:
+    def _serve(self, compiled: Compiled) -> None:
         """Loads the machine code, and calls go there."""
         function = self.head
-        self._made = made
-        self._constant_pointers = [c.ctypes.data for c in made.constants]
-        checked = ("checked",) if made.within else ()
-        self.library = Library(made.images, {"entry": ENTRY}, checked, imports() if made.parallel else {})
-        self._atoms = [] if self.is_static else atoms_of(function.argument_types, made.sizes)
+        self._made = compiled
+        self._constant_pointers = [c.ctypes.data for c in compiled.constants]
+        checked = ("checked",) if compiled.within else ()
+        self.library = Library(compiled.images, {"entry": ENTRY}, checked, imports() if compiled.parallel else {})
+        self._atoms = [] if self.is_static else atoms_of(function.argument_types, compiled.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
         self._direct: CallTable | None = None
@@ -155,7 +155,8 @@ class NativeFunction(CompiledFunction):
         """Test whether calls can bypass Python: arguments are only read, and their checks are simple."""
         function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
-        return bool(not asked - {"range"} and function.results and can_serve(function.argument_types))
+        sizes = [d for t in function.argument_types for d in t.array_shape if isinstance(d, Size)]
+        return bool(not asked - {"range"} and function.results and all(d.is_atom for d in sizes))
 
     def _call_directly(self) -> None:
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
@@ -239,10 +240,10 @@ def native_function(module: Module, function: Function, options: CompileOptions 
     return _kind(options)(module, function, options)
 
 
-def recalled_function(head: Signature, made: Compiled, program: Program, options: CompileOptions) -> NativeFunction:
+def recalled_function(head: Signature, compiled: Compiled, program: Program, options: CompileOptions) -> NativeFunction:
     """The same of what was compiled before."""
     function = object.__new__(_kind(options))
-    function.recall(head, made, program, options)
+    function.recall(head, compiled, program, options)
     return function
 
 

@@ -155,9 +155,9 @@ def _loop(tick: StepPlan, name: str, entry: str) -> str:
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
     b, head = ll.IRBuilder(), ll.IRBuilder()
-    here, there, workspace = (_load(b, ll.Value("%context", ll.POINTER), n) for n in range(3))
+    here, there, workspace = (b.load_at(ll.POINTER, ll.Value("%context", ll.POINTER), n) for n in range(3))
     table = b.add(ll.alloca(ll.array_type(max(count, 1), ll.POINTER)))
-    pointers = [[_load(b, side, n) for side in (here, there)] for n in range(count)]
+    pointers = [[b.load_at(ll.POINTER, side, n) for side in (here, there)] for n in range(count)]
     slots = [b.add(ll.element_pointer(ll.POINTER, table, ll.index(n))) for n in range(count)]
     for n in sorted({*range(count)} - turning):
         b.do(ll.store(pointers[n][0], slots[n]))
@@ -191,7 +191,3 @@ failed:
 """
     head_of = f"i32 @{name}(ptr %context, i64 %n) nounwind"
     return loop + in_default_environment(head_of, f"@{name}.loop", ("ptr %context", "i64 %n"), register_of())
-
-
-def _load(b: ll.IRBuilder, table: ll.Value, n: int) -> ll.Value:
-    return b.add(ll.load(ll.POINTER, b.add(ll.element_pointer(ll.POINTER, table, ll.index(n)))))

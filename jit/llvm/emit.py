@@ -83,13 +83,10 @@ class Emission:
     def _entry(self, plan: Plan, name: str, pieces: dict[int, list[ll.Value]], linkage: str) -> str:
         """The function that calls every kernel with its arrays; `pieces` receives the operands of parallel kernels."""
         b = ll.IRBuilder()
-        pointers: dict[Tensor, ll.Value] = {}
         arguments, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("arguments", "sizes", "workspace"))
-        for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.data]):
-            pointers[tensor] = b.add(ll.load(ll.POINTER, b.add(ll.element_pointer(ll.POINTER, arguments, ll.index(n)))))
-        sizes: dict[object, ll.Value] = {}
-        for n, atom in enumerate(self.sizes):
-            sizes[atom] = b.add(ll.load(ll.WORD, b.add(ll.element_pointer(ll.WORD, given_sizes, ll.index(n)))))
+        tensors = (*plan.arguments, *plan.results, *plan.data)
+        pointers = {t: b.load_at(ll.POINTER, arguments, n) for n, t in enumerate(tensors)}
+        sizes: dict[object, ll.Value] = {a: b.load_at(ll.WORD, given_sizes, n) for n, a in enumerate(self.sizes)}
         for tensor, offset in plan.offsets.items():
             pointers[tensor] = b.add(ll.element_pointer(ll.BYTE, workspace, size_value(b, offset, sizes)))
         b.define(STATUS_POINTER, ll.alloca(ll.STATUS))
@@ -129,14 +126,14 @@ def _dims(plan: Plan) -> list[Dim]:
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
 
-def _call_of(n: int, given: Sequence[ll.Value]) -> ll.Instruction:
-    return ll.call(ll.Declaration(ll.VOID, f"kernel_{n}", ()), *given)
+def _call_of(n: int, operands: Sequence[ll.Value]) -> ll.Instruction:
+    return ll.call(ll.Declaration(ll.VOID, f"kernel_{n}", ()), *operands)
 
 
-def _call_in_parallel(b: ll.IRBuilder, n: int, given: list[ll.Value], count: ll.Value, grain: int) -> None:
-    """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
-    context = b.add(ll.alloca(ll.array_type(len(given) + 1, ll.WORD)))
-    for k, value in enumerate([ll.index(n), *given]):
+def _call_in_parallel(b: ll.IRBuilder, n: int, operands: list[ll.Value], count: ll.Value, grain: int) -> None:
+    """Hands the iterations of a kernel's loop to the pool; its number and operands go along in a context."""
+    context = b.add(ll.alloca(ll.array_type(len(operands) + 1, ll.WORD)))
+    for k, value in enumerate([ll.index(n), *operands]):
         b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
     stopped = b.add(ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain)))
     stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS))

@@ -303,8 +303,7 @@ class Splat(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An instruction of a row. Operands are "a", "b" and "c", those of the row, the constants "z" (zero), "o" (one) and
-    "x" (all bits), `Splat`s, or the results of earlier steps by their number."""
+    """An instruction of a row: operands a, b, c, constants z (0), o (1), x (all bits), `Splat`s, or earlier steps."""
 
     opcode: str
     operands: tuple[Ref, ...]
@@ -468,6 +467,10 @@ class IRBuilder:
         result = Result(instruction.type, self.names, len(self.frames))
         self.items.append((result, instruction))
         return result
+
+    def load_at(self, type: Type, base: Value, number: int, flags: str = "inbounds") -> Value:
+        """Appends the load of an element of a table."""
+        return self.add(load(type, self.add(element_pointer(type, base, index(number), flags))))
 
     def do(self, instruction: Instruction) -> None:
         """Appends an instruction without a result."""

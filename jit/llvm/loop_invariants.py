@@ -40,32 +40,32 @@ class Invariants:
             known = self.loops[id(loop)] = loop, parts
         return known[1]
 
-    def within(self, block: Block, bound: set[int], found: list[tuple[Expr, bool]]) -> None:
+    def within(self, block: Block, bound: set[int], invariants: list[tuple[Expr, bool]]) -> None:
         for s in block:
             match s:
                 case Store(_, at, value):
                     for e in at:
-                        self.parts(e, bound, True, found)
-                    self.parts(value, bound, False, found)
+                        self.parts(e, bound, True, invariants)
+                    self.parts(value, bound, False, invariants)
                 case Let(var, value):
-                    self.parts(value, bound, False, found)
+                    self.parts(value, bound, False, invariants)
                     bound.add(id(var))
                 case Prefetch(_, at):
                     for e in at:
-                        self.parts(e, bound, True, found)
+                        self.parts(e, bound, True, invariants)
                 case Assert(condition, _, _):
-                    self.parts(condition, bound, False, found)
+                    self.parts(condition, bound, False, invariants)
                 case Alloc(tensor):
                     bound.add(id(tensor))
                 case For(index, body):
                     bound.add(id(index))
                     if runs(s):
-                        self.within(body, bound, found)
+                        self.within(body, bound, invariants)
                 case If(condition):
-                    self.parts(condition, bound, False, found)
+                    self.parts(condition, bound, False, invariants)
                     bound.update(id(v.var) for v in (*s.then, *s.otherwise) if isinstance(v, Let))
 
-    def parts(self, e: Expr, bound: set[int], is_index: bool, found: list[tuple[Expr, bool]]) -> None:
+    def parts(self, e: Expr, bound: set[int], is_index: bool, invariants: list[tuple[Expr, bool]]) -> None:
         """The dependences of one expression; shared nodes are visited once."""
         seen: set[tuple[Expr, bool]] = set()
         stack = [(e, is_index)]
@@ -78,7 +78,7 @@ class Invariants:
             if is_index and not about.reads:
                 continue
             if about.depends.isdisjoint(bound):
-                found.append(top)
+                invariants.append(top)
             else:
                 is_index = is_index or isinstance(e, Read)
                 stack += [(c, is_index) for c in children(e)[::-1]]

@@ -16,8 +16,7 @@ BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 
 def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> ll.Module:
-    """`i32 @checked(ptr pointers, ptr sizes, ptr workspace)`: the entry, where the arguments at some positions lie in their
-    ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
+    """`i32 @checked(pointers, sizes, workspace)`: the entry, or status BEYOND where an argument leaves its range."""
     from .addresses import size_value  # and with it analyses, which recalled functions do without
 
     alone = processor().tuning.parallel_checked_bytes
@@ -25,12 +24,10 @@ def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: 
     many = ranges.keys() - few
     b, beyond = ll.IRBuilder(), ll.Block("beyond")
     pointers, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("pointers", "sizes", "workspace"))
-    sizes: dict[object, ll.Value] = {}
-    for n, atom in enumerate(atoms):
-        sizes[atom] = b.add(ll.load(ll.WORD, b.add(ll.element_pointer(ll.WORD, given_sizes, ll.index(n), flags=""))))
+    sizes: dict[object, ll.Value] = {a: b.load_at(ll.WORD, given_sizes, n, "") for n, a in enumerate(atoms)}
     for k, (type, _) in ranges.items():
-        array = b.add(ll.load(ll.POINTER, b.add(ll.element_pointer(ll.POINTER, pointers, ll.index(k), flags=""))))
-        size, following = size_value(b, type.size, sizes), b.new_block()
+        array, size = b.load_at(ll.POINTER, pointers, k, ""), size_value(b, type.size, sizes)
+        following = b.new_block()
         within = ll.Declaration(ll.BIT, f"{'all_' * (k in many)}within_{k}", (ll.POINTER, ll.WORD))
         b.do(ll.branch_if(b.add(ll.call(within, array, size)), following, beyond))
         b.start(following)
@@ -163,20 +160,20 @@ class _Look:
             return ll.select(self.b.add(ll.compare("ugt", x, y)), x, y)
         return ll.binary("and", x, y)
 
-    def both(self, known: Sequence[ll.Value]) -> ll.Value:
+    def both(self, checks: Sequence[ll.Value]) -> ll.Value:
         """The check of several vectors."""
-        found, *rest = known
+        found, *rest = checks
         for other in rest:
             both = self.b.fresh(found.type)
             self.b.define(both, self.reduced(found, other))
             found = both
         return found
 
-    def inside(self, known: ll.Value) -> ll.Value:
+    def inside(self, check: ll.Value) -> ll.Value:
         """Test whether all elements are inside the range."""
         test, end = ("ule", self.high - self.low) if self.element.is_integer else ("slt", 0)
-        good = self.b.add(ll.compare(test, known, self.splat(ll.Constant(str(end), self.word), known.lanes)))
-        bits = self.b.add(ll.cast("bitcast", good, ll.ir_type(f"i{known.lanes}")))
+        good = self.b.add(ll.compare(test, check, self.splat(ll.Constant(str(end), self.word), check.lanes)))
+        bits = self.b.add(ll.cast("bitcast", good, ll.ir_type(f"i{check.lanes}")))
         return self.b.add(ll.compare("eq", bits, ll.Constant("-1", bits.type)))
 
     def splat(self, value: ll.Constant, lanes: int) -> ll.Constant:

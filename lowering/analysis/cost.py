@@ -38,17 +38,17 @@ class Sizes(dict[Any, int]):
 UNKNOWN: Mapping[Any, int] = Sizes()  # binds every size to 1
 
 
-def block_operations(block: Block, known: Mapping[Any, int], moved: int = 0) -> int:
+def block_operations(block: Block, sizes: Mapping[Any, int], moved: int = 0) -> int:
     """An upper bound on the scalar operations of a block; each element written to memory adds `moved`."""
     count = 0
     for s in block:
         match s:
             case For(index, body):
-                count += evaluate(index.extent, known) * block_operations(body, known, moved)
+                count += evaluate(index.extent, sizes) * block_operations(body, sizes, moved)
             case If() if is_rare(s):
                 count += sum(map(operations, expressions(s)))
             case If(_, then, otherwise):
-                count += max(block_operations(then, known, moved), block_operations(otherwise, known, moved))
+                count += max(block_operations(then, sizes, moved), block_operations(otherwise, sizes, moved))
             case Alloc():
                 pass
             case Store(tensor, _, value):

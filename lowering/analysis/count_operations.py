@@ -73,18 +73,18 @@ def sum_of(parts: Iterable[Cost], name: str = "", workspace: int = 0, memory: in
     return Cost(operations, read, written, workspace, memory, name, functions, all(p.is_exact for p in parts), parts)
 
 
-def kernel_cost(kernel: Kernel, known: Mapping[Any, int]) -> Cost:
+def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
     """The cost of one kernel; of a loop over a plan that of its steps, which are one if their number depends on data."""
     if isinstance(kernel, Loop):
-        step, trips = cost(kernel.plan, known), kernel.steps.trips
-        n = 1 if trips is None else evaluate(trips, known)
+        step, trips = cost(kernel.plan, sizes), kernel.steps.trips
+        n = 1 if trips is None else evaluate(trips, sizes)
         functions = {f: n * m for f, m in step.functions.items()}
         moved = n * step.operations, n * step.bytes_read, n * step.bytes_written
         return Cost(*moved, name=kernel.name, functions=functions, is_exact=step.is_exact and trips is not None)
-    counting = _Counting(known)
+    counting = _Counting(sizes)
     counting.block(kernel.body, (), ())
     read, written = (
-        sum(min(_bytes(t, known), accesses[t] * t.element.bytes) for t in kernel.parameters)
+        sum(min(_bytes(t, sizes), accesses[t] * t.element.bytes) for t in kernel.parameters)
         for accesses in (counting.loads, counting.stores)
     )
     functions = {f: n for f, n in counting.functions.most_common() if n}
@@ -92,8 +92,8 @@ def kernel_cost(kernel: Kernel, known: Mapping[Any, int]) -> Cost:
     return Cost(operations, read, written, name=kernel.name, functions=functions, is_exact=counting.is_exact)
 
 
-def _bytes(t: ex.Tensor, known: Mapping[Any, int]) -> int:
-    return evaluate(product(t.shape), known) * t.element.bytes
+def _bytes(t: ex.Tensor, sizes: Mapping[Any, int]) -> int:
+    return evaluate(product(t.shape), sizes) * t.element.bytes
 
 
 class _Counting:

@@ -222,11 +222,11 @@ class _Evaluation:
             return int(low > 0 or high < 0), int(low != 0 or high != 0)
         return self.fitted(e, found)
 
-    def fitted(self, e: ex.Expr, found: Bounds) -> Bounds:
+    def fitted(self, e: ex.Expr, bounds: Bounds) -> Bounds:
         """The bounds, or those of the type if the value may overflow it."""
-        reached = Interval(*scalar(found))
+        reached = Interval(*scalar(bounds))
         if reached.within(e.type):
-            return found
+            return bounds
         self.beyond.append(Overflow(e, reached))
         return e.type.limits
 

@@ -165,10 +165,6 @@ def _along(b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[B
     return b
 
 
-def _times(b: Bound, count: int) -> Bound:
-    return b * count if isinstance(b, int) else b.astype(np.int64) * count
-
-
 def _each(reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> _Reduction:
     return lambda body, over: (_along(body[0], over, reduce, repeat), _along(body[1], over, reduce, repeat))
 
@@ -189,7 +185,7 @@ def _bitwise(function: str) -> _Reduction:
 
 
 REDUCTIONS: dict[str, _Reduction] = {
-    "add": _each(np.sum, _times),
+    "add": _each(np.sum, lambda b, count: b * count if isinstance(b, int) else b.astype(np.int64) * count),
     "mul": _product,
     "max": _each(np.max, lambda b, _: b),
     "min": _each(np.min, lambda b, _: b),

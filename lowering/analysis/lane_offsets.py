@@ -86,12 +86,12 @@ def begins(start: Expr, end: Expr, width: int) -> int:
     return form.divisor if not length.terms and length.constant == width else gcd(form.divisor, width)
 
 
-def windows(found: list[int]) -> list[int] | None:
+def windows(offsets: list[int]) -> list[int] | None:
     """The starts of the vectors that cover exactly these offsets; None if there are more than VECTORS."""
-    low, high = min(found), max(found)
-    length = min(len(found), high - low + 1)
+    low, high = min(offsets), max(offsets)
+    length = min(len(offsets), high - low + 1)
     starts: list[int] = []
-    for n in sorted(set(found)):
+    for n in sorted(set(offsets)):
         if not starts or n >= starts[-1] + length:
             starts.append(min(n, high + 1 - length))
     return starts if len(starts) <= VECTORS else None

@@ -157,11 +157,11 @@ def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
     return max(1, min(many - vp.extent_of(k) + 1, vp.extent_of(first))) if plain else 1
 
 
-def _in_places(known: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray:
+def _in_places(weights: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray:
     """The weights of so many rows of results, along an axis before that of the terms of a vp.word, with zeros around them."""
-    spare = many - known.shape[axis]
-    sides = [[(u, spare - u) if n == axis else (0, 0) for n in range(known.ndim)] for u in range(rows)]
-    return np.stack([np.pad(known, side) for side in sides], axis)
+    spare = many - weights.shape[axis]
+    sides = [[(u, spare - u) if n == axis else (0, 0) for n in range(weights.ndim)] for u in range(rows)]
+    return np.stack([np.pad(weights, side) for side in sides], axis)
 
 
 def _terms_of_a_word(nest: SumOfProducts, problem: Problem) -> int | None:

@@ -62,8 +62,7 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """A contraction whose window and column are two axes of pixels, and the same seen with one axis, for its results. If they
-    cannot be joined, one is the axis, and the other an outer loop."""
+    """A contraction of two pixel axes, and the same seen with one; where they do not join, one is an outer loop."""
 
     kernel: ir.Kernel
     c: Contraction

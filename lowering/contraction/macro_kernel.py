@@ -53,8 +53,7 @@ class PanelTiling:
     # panels
 
     def by_groups(self, several: int, shares: int = 1) -> None:
-        """Panels go by so many, the groups in `turn`; `panel` is the one at hand. Each goes over so many shares of the rows,
-        one after the other."""
+        """Group the panels: `turn` counts groups, `panel` is the current one; each takes so many shares of rows."""
         self.several, self.shares, self.share = several, shares, ex.Var("share", I64)
         outer = (*([shares] if shares > 1 else []), *(i.extent for i in self.c.outer))
         self.shape = (*outer, divided(self.panels, several))

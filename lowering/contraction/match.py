@@ -173,8 +173,7 @@ def windowed(kernel: ir.Kernel, channels_last: bool = False) -> SumOfProducts | 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A reduction into one accumulator, in loops that hold nothing else: the loops, those of the reduction, its guard, where
-    the accumulator starts, its update, and what follows."""
+    """A reduction into one accumulator: loops, axes, guard, initial value, update, and epilogue."""
 
     loops: tuple[Index, ...]
     reduction_axes: tuple[Index, ...]

@@ -74,10 +74,10 @@ def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
     return bits, (For(first, _ored(rest, value ^ ((value >> 31) & MAGNITUDE), bits, first)),)
 
 
-def joined_bits(found: Sequence[Tensor]) -> tuple[Tensor, Block]:
+def joined_bits(parts: Sequence[Tensor]) -> tuple[Tensor, Block]:
     """The same of whole factors."""
-    sizes, body = Tensor("size", (len(found),), I32, "heap"), list[Statement]()
-    for n, bits in enumerate(found):
+    sizes, body = Tensor("size", (len(parts),), I32, "heap"), list[Statement]()
+    for n, bits in enumerate(parts):
         i = Index("n", bits.shape[0])
         body += _ored([i], bits[i], sizes, as_index(n))
     return sizes, tuple(body)

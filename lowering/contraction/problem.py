@@ -92,8 +92,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to compute a contraction. `applies` gives the reason why it does not, or nothing; `cost` is in vector
-    instructions; `build` may find that operands do not fit after all, and gives None."""
+    """A way to compute a contraction: the reason why not, the cost in vector instructions, the build (None: no fit)."""
 
     name: str
     applies: Callable[[Problem], str]

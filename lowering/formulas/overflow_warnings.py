@@ -36,8 +36,8 @@ class Analysis:
     ranges: dict[Value, Interval] = field(default_factory=dict)
     overflowing: dict[Operation, Overflow] = field(default_factory=dict)  # the first such node of each
 
-    def function(self, function: Function, given: Sequence[Interval | None] = ()) -> list[Interval | None]:
-        """The ranges of a function's results, given those of its arguments (by default, the declared ones)."""
+    def function(self, function: Function, intervals: Sequence[Interval | None] = ()) -> list[Interval | None]:
+        """The ranges of a function's results, from `intervals` or the declared ones."""
         tensors: dict[Value, Tensor] = {}
         ranges: dict[Tensor, Interval] = {}
         constants: dict[Tensor, np.ndarray] = {}
@@ -55,11 +55,12 @@ class Analysis:
             if array.dtype.kind in "biu":
                 note(value, range_of(array))
 
-        def note(value: Value, found: Interval | None) -> None:
-            if found is not None:
-                ranges[tensor(value)] = self.ranges[value] = found
+        def note(value: Value, interval: Interval | None) -> None:
+            if interval is not None:
+                ranges[tensor(value)] = self.ranges[value] = interval
 
-        for argument, found in zip(function.arguments, given or map(declared_range, function.arguments), strict=True):
+        declared = map(declared_range, function.arguments)
+        for argument, found in zip(function.arguments, intervals or declared, strict=True):
             note(argument, found)
         for operation in function.operations:
             if isinstance(operator := operation.operator, Const):

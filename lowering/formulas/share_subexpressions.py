@@ -50,11 +50,11 @@ class _Sharing:
                 return (*lets, Assert(changed[0], message, span))
         return (s,)
 
-    def changed(self, given: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:
+    def changed(self, expressions: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:
         """The expressions with shared subexpressions named by `lets`, definitions before uses."""
-        uses = _uses(given)
+        uses = _uses(expressions)
         if not any(n > 1 for n in uses.values()):
-            return given
+            return expressions
         done: dict[int, Expr] = {}
 
         def named(e: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -65,14 +65,14 @@ class _Sharing:
                 return var
             return new
 
-        return tuple(rebuild(e, named, done) for e in given)
+        return tuple(rebuild(e, named, done) for e in expressions)
 
 
-def _uses(given: tuple[Expr, ...]) -> Counter[int]:
+def _uses(expressions: tuple[Expr, ...]) -> Counter[int]:
     """The number of uses of each node that computes elements, as an operand or as one of the expressions."""
-    uses: Counter[int] = Counter(id(e) for e in given)
+    uses: Counter[int] = Counter(id(e) for e in expressions)
     seen: set[Expr] = set()
-    stack = list(given)
+    stack = list(expressions)
     while stack:
         if (e := stack.pop()) not in seen and isinstance(e, (Apply, Cast, Bitcast, Check, When)):
             seen.add(e)

@@ -49,7 +49,7 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
     return formula if value is formula.value else replace(formula, value=value)
 
 
-def _simplified(e: Expr, new: Expr, found: Interval | None, range_of: Callable[[Expr], Interval | None]) -> Expr:
+def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callable[[Expr], Interval | None]) -> Expr:
     """A node over simplified operands, by the ranges of itself and of the operands that it had."""
     match new:
         case Cast(Cast(x, type), narrow) if type is I64 and narrow is I32 is x.type:
@@ -68,7 +68,7 @@ def _simplified(e: Expr, new: Expr, found: Interval | None, range_of: Callable[[
         case Apply("shl" | "shr" | "add" | "sub", (x, Const(0)), type) if type.is_integer:
             return x
         case Apply(function, _, type) if type is I64 and function in NARROWED and isinstance(e, Apply):
-            if e.function == function and found is not None and found.within(I32) and _fit(e, range_of):
+            if e.function == function and interval is not None and interval.within(I32) and _fit(e, range_of):
                 operands = [_narrow(o) for o in new.operands]
                 if function == "shr" and isinstance(by := operands[1], Const):
                     operands[1] = constant(min(by.value, SIGN), I32)

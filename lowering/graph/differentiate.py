@@ -204,9 +204,9 @@ class Rules:
         found = self.module.functions[name] = Function(name, arguments, live, tuple(results), span=self.builder.span)
         return found
 
-    def _accumulate(self, found: Nodes, value: Value, cotangent: Node) -> None:
+    def _accumulate(self, cotangents: Nodes, value: Value, cotangent: Node) -> None:
         whole = cotangent.like(self.builder.node(value)).into(tangent_type(value.known_type).element)
-        found[value] = found[value] + whole if value in found else whole
+        cotangents[value] = cotangents[value] + whole if value in cotangents else whole
 
     def forward(self, operations: Sequence[Operation], seeds: Nodes, results: Sequence[Value]) -> list[Node]:
         """The tangents of the results, from those of the values they depend on."""

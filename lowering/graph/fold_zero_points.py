@@ -31,11 +31,11 @@ def fold_zero_points(function: Function) -> Function:
     return replace(function, operations=tuple(chain.from_iterable(folded)))
 
 
-def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operation]:
+def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Operation]:
     o: Any = operation.operator
 
     def constant(value: Value) -> np.ndarray | None:
-        return value.array if isinstance(value, Literal) else known.get(value)
+        return value.array if isinstance(value, Literal) else constants.get(value)
 
     w, zx, zw = (constant(v) for v in (o.w, o.x_zero_point, o.w_zero_point))
     x = o.x.known_type.element

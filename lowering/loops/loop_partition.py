@@ -244,18 +244,18 @@ def _conditions(block: ir.Block, choices: bool = False) -> list[Expr]:
     return [c for s in branches for c in conjunction(s.condition)]
 
 
-def _decided(block: ir.Block, known: dict[int, bool]) -> ir.Block:
-    """The block with known conditions replaced, and dead branches and empty statements removed."""
+def _decided(block: ir.Block, decided: dict[int, bool]) -> ir.Block:
+    """The block with decided conditions replaced, and dead branches and empty statements removed."""
 
     def decide(s: ir.Statement) -> ir.Block | None:
         if isinstance(s, ir.If):
             parts = conjunction(s.condition)
-            if any(known.get(id(c)) is False for c in parts):
-                return _decided(s.otherwise, known)
-            if not isinstance(left := both(*(c for c in parts if id(c) not in known)), Expr):
-                return _decided(s.then, known)
+            if any(decided.get(id(c)) is False for c in parts):
+                return _decided(s.otherwise, decided)
+            if not isinstance(left := both(*(c for c in parts if id(c) not in decided)), Expr):
+                return _decided(s.then, decided)
             s = replace(s, condition=left)
         live = ir.rewrite_within(s, decide)
         return (live,) if any(ir.blocks(live)) or not isinstance(live, (ir.For, ir.If)) else ()
 
-    return ir.rewrite_block(block, decide) if known else block
+    return ir.rewrite_block(block, decide) if decided else block

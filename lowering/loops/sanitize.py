@@ -60,19 +60,19 @@ class _Checks:
                 return ir.If(condition, self.block(then), self.block(otherwise))
         return s
 
-    def expression(self, e: Expr, made: list[ir.Statement], seen: set[int]) -> None:
+    def expression(self, e: Expr, statements: list[ir.Statement], seen: set[int]) -> None:
         """Append the checks of an expression, those of its operands first."""
         if id(e) in seen:
             return
         seen.add(id(e))
         for operand in children(e):
-            self.expression(operand, made, seen)
+            self.expression(operand, statements, seen)
         if isinstance(e, Read):
-            self.access(e.tensor, e.indices, made)
+            self.access(e.tensor, e.indices, statements)
         elif isinstance(e, (Apply, Cast)) and e.type.is_integer and not _is_index(e):
-            self.within(e, self.interval(e), f"{self.text(e)} leaves its proven interval", made)
+            self.within(e, self.interval(e), f"{self.text(e)} leaves its proven interval", statements)
 
-    def access(self, tensor: Tensor, at: tuple[Expr, ...], made: list[ir.Statement]) -> None:
+    def access(self, tensor: Tensor, at: tuple[Expr, ...], statements: list[ir.Statement]) -> None:
         for axis, (i, size) in enumerate(zip(at, tensor.shape, strict=True)):
             if (isinstance(i, Const) and isinstance(size, int) and 0 <= i.value < size) or (i, size) in self.inside:
                 continue
@@ -80,26 +80,26 @@ class _Checks:
                 self.inside.add((i, size))
             inside = (i >= 0) & (i < as_index(size))
             shown = f"index {self.text(i)} of {self.names.of(tensor)} is outside of axis {axis}"
-            self.require(inside, f"{shown}, whose size is {size_text(size, self.names)}", made)
+            self.require(inside, f"{shown}, whose size is {size_text(size, self.names)}", statements)
 
-    def stored(self, s: ir.Store, made: list[ir.Statement]) -> None:
+    def stored(self, s: ir.Store, statements: list[ir.Statement]) -> None:
         """Append the check that a stored number lies in the interval of its array, before it is narrowed to that."""
         known, value = self.ranges.get(s.tensor), s.value
         if known is not None and not whole(s.tensor.element).within(known):
             if isinstance(value, Cast) and value.operand.type.is_integer:
                 value = value.operand
-            self.within(value, known, f"what {self.names.of(s.tensor)} holds leaves its proven interval", made)
+            self.within(value, known, f"what {self.names.of(s.tensor)} holds leaves its proven interval", statements)
 
-    def within(self, e: Expr, known: Interval | None, message: str, made: list[ir.Statement]) -> None:
+    def within(self, e: Expr, interval: Interval | None, message: str, statements: list[ir.Statement]) -> None:
         low, high = e.type.limits
-        if known is not None and not isinstance(e, Const):
-            lower = e >= constant(known.low, e.type) if known.low > low else True
-            upper = e <= constant(known.high, e.type) if known.high < high else True
+        if interval is not None and not isinstance(e, Const):
+            lower = e >= constant(interval.low, e.type) if interval.low > low else True
+            upper = e <= constant(interval.high, e.type) if interval.high < high else True
             if not isinstance(inside := both(lower, upper), bool):
-                self.require(inside, f"{message}, {known}", made)
+                self.require(inside, f"{message}, {interval}", statements)
 
-    def require(self, condition: Expr, message: str, made: list[ir.Statement]) -> None:
-        made.append(ir.Guard(condition, f"sanitize: {message} (kernel @{self.kernel.name})", self.kernel.span))
+    def require(self, condition: Expr, message: str, statements: list[ir.Statement]) -> None:
+        statements.append(ir.Guard(condition, f"sanitize: {message} (kernel @{self.kernel.name})", self.kernel.span))
 
     def text(self, e: Expr) -> str:
         shown = expression_text(e, self.names, e.type)

@@ -46,17 +46,17 @@ def _in_order(s: ir.Statement) -> ir.Block | None:
     return in_branches(s, in_blocks(s, found, lambda reduction: (blocked(reduction, found),)), (s,))
 
 
-def in_blocks(reduction: ir.For, found: dict[Tensor, str], blocked_form: Callable[[ir.For], ir.Block]) -> ir.Block:
+def in_blocks(reduction: ir.For, functions: dict[Tensor, str], by_blocks: Callable[[ir.For], ir.Block]) -> ir.Block:
     """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
     extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, ir.For)]
     if isinstance(extent, int) or not inner:
-        return blocked_form(reduction)
+        return by_blocks(reduction)
     once = ir.substitute_block(reduction.body, {reduction.index: ZERO})
     if len(inner) == len(once) == 1 and isinstance(within := once[0], ir.For):
-        once = in_blocks(within, found, blocked_form)
+        once = in_blocks(within, functions, by_blocks)
     else:
         once = ir.rewrite_block(once, _in_order)
-    return (ir.If(as_index(extent).eq(1), once, blocked_form(reduction)),)
+    return (ir.If(as_index(extent).eq(1), once, by_blocks(reduction)),)
 
 
 def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
@@ -67,7 +67,7 @@ def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
 
 
 def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
-    """The accumulators that a loop nest reduces into, each with its function; None if the nest does anything else."""
+    """The functions that a loop nest reduces into, each with its function; None if the nest does anything else."""
     if not isinstance(s, ir.For) or not s.is_whole:
         return None
     inner, own = ir.statements(s.body), allocated(s.body)
@@ -98,9 +98,9 @@ def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
     return (found[0], (found[1],)) if found is not None and found[0] in ASSOCIATIVE else None
 
 
-def has_order(found: dict[Tensor, str]) -> bool:
+def has_order(functions: dict[Tensor, str]) -> bool:
     """Test whether the order of a reduction decides its bits."""
-    return any(t.element.kind == "float" and function in ORDERED for t, function in found.items())
+    return any(t.element.kind == "float" and function in ORDERED for t, function in functions.items())
 
 
 def keeps_order(kernel: ir.Kernel) -> Expr | bool:
@@ -127,19 +127,14 @@ def length(reduction: ir.For) -> int | Expr:
     return maximum(as_index(extent) * BLOCK_TERMS // maximum(as_index(count), 1), 1)
 
 
-def bounds(reduction: ir.For, block: Expr) -> tuple[Expr, Expr]:
-    """The bounds of a block."""
-    return block_bounds(reduction.index.extent, length(reduction), block)
-
-
-def blocked(reduction: ir.For, found: dict[Tensor, str]) -> ir.For:
+def blocked(reduction: ir.For, functions: dict[Tensor, str]) -> ir.For:
     """The loop over a reduction's blocks."""
     each, extent = length(reduction), reduction.index.extent
     stop = (as_index(extent) + (each - 1)) // each if isinstance(each, Expr) else None
     block = Index("b", extent if isinstance(each, Expr) else (extent + (each - 1)) // each)
-    parts = {t: ir.accumulator("part", t.element) for t in found}
-    start, end = bounds(reduction, block)
-    initial = ((part, ir.identity(found[t], t.element)) for t, part in parts.items())
+    parts = {t: ir.accumulator("part", t.element) for t in functions}
+    start, end = block_bounds(extent, each, block)
+    initial = ((part, ir.identity(functions[t], t.element)) for t, part in parts.items())
     clear = [s for part, value in initial for s in (ir.Alloc(part), ir.assign(part, value))]
     within = replace(reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end)
-    return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
+    return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in functions.items())), stop=stop)

@@ -142,9 +142,9 @@ class _Columns:
         long = in_blocks(reduction, found, lambda reduction: self.blocked_rows(reduction, found))
         return in_branches(reduction, long, self.some_rows(reduction))
 
-    def blocked_rows(self, reduction: ir.For, found: dict[Tensor, str]) -> ir.Block:
+    def blocked_rows(self, reduction: ir.For, accumulators: dict[Tensor, str]) -> ir.Block:
         """A long reduction, one block of rows after the other."""
-        long = blocked(reduction, found)
+        long = blocked(reduction, accumulators)
         *_, within = (n for n, s in enumerate(long.body) if isinstance(s, ir.For))
         clear, reduction_of_block, add = long.body[:within], long.body[within], long.body[within + 1 :]
         parts = {s.tensor for s in clear if isinstance(s, ir.Alloc)}

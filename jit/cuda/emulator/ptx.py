@@ -98,11 +98,11 @@ def _body(text: str, start: int) -> tuple[str, int]:
     return text[start : at - 1], at
 
 
-def _variables(text: str, space: str, found: dict[str, tuple[int, int]]) -> None:
+def _variables(text: str, space: str, variables: dict[str, tuple[int, int]]) -> None:
     for where, align, bits, name, count in _VARIABLE.findall(text):
         if where == space:
-            at = -(-end_of(found) // int(align)) * int(align)
-            found[name] = (at, _BYTES[bits] * int(count or 1))
+            at = -(-end_of(variables) // int(align)) * int(align)
+            variables[name] = (at, _BYTES[bits] * int(count or 1))
 
 
 def _fill(entry: Entry, body: str) -> None:

@@ -108,7 +108,7 @@ def test_words_of_elements_side_by_side(element: ElementType, step: int, order: 
         word = word | part << n * element.bits
     k = kernel((loop(i, (Store(y, (i,), word),), 16),), x, y)
     agree(k, values(element, (16 + many) * (16 * many + 8)).reshape(16 + many, -1))
-    text = str(emit(Plan("k", k.inputs, k.outputs, {}, (k,))).module)
+    text = str(emit_plans(Plan("k", k.inputs, k.outputs, {}, (k,))).module)
     assert ("load <16 x i32>" in text) == (step == 0 and not order)
 
 
