@@ -28,8 +28,8 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     said = known.get((parser.states[-1], token.type)) or known.get((parser.states[-1], None))
     infix = said is not None and said.code == "parse.infix"
     span = Span(source, token.end - len(word(token)), token.end)
-    if begins_dense(source, token):
-        return unclosed_dense(source, token)
+    if token.text in ("dense", "<") and (found := unclosed_dense(source, token)) is not None:
+        return found
     if token.type == "BITS" and len(token.text) <= 18:
         message = f"an integer is decimal, as in {int(token.text, 16)}, got {token.text}"
         return Diagnostic(message, span, "parse.number")
@@ -56,16 +56,12 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
 
 
-def begins_dense(source: Source, token: Token) -> bool:
-    """Test whether the token belongs to a `dense<` that is no constant."""
-    if token.text == "dense":
-        return source.text[token.end :].lstrip(BLANKS)[:1] == "<"
-    return token.text == "<" and source.text[max(0, token.start - 100) : token.start].rstrip(BLANKS).endswith("dense")
-
-
-def unclosed_dense(source: Source, token: Token) -> Diagnostic:
-    """The diagnostic for a `dense<` without the '>' that closes it."""
-    start = source.text.index("<", token.start)
+def unclosed_dense(source: Source, token: Token) -> Diagnostic | None:
+    """The diagnostic for `dense`, or the '<' after it, without the '>' that closes it."""
+    start = source.text.find("<", token.start)
+    before = source.text[max(0, start - 100) : max(0, start)].rstrip(BLANKS)
+    if not before.endswith("dense") or source.text[token.end : start].strip(BLANKS):
+        return None
     end = ELEMENTS.match(source.text, start + 1).end()  # type: ignore[union-attr]  # it matches everywhere
     got = f"'{source.text[end]}'" if end < len(source.text) else "the end of the text"
     message = f"expected ',' or '>' after an element of dense<...>, got {got}"
@@ -75,10 +71,8 @@ def unclosed_dense(source: Source, token: Token) -> Diagnostic:
 
 def opening(source: Source, parser: Parser, token: Token) -> tuple[Note, ...]:
     """A note with the bracket that is open around a token that stands outside of brackets."""
-    outside = token.type in OUTSIDE_BRACKETS or (
-        token.type not in ("NAME", "STRING") and source.on_new_line(token.start)
-    )
-    found = open_bracket(parser, token) if outside else None
+    begins = token.type not in ("NAME", "STRING") and source.on_new_line(token.start)
+    found = open_bracket(parser, token) if begins or token.type in OUTSIDE_BRACKETS else None
     if found is None or token.text == CLOSING[found.type]:
         return ()
     return (Note(f"the '{found.text}' that is not closed", Span(source, found.start, found.end)),)
