@@ -65,7 +65,15 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
     count = len(primals)
     if isinstance(function, CompiledFunction):
         return function(*primals), _of_program(function, ROp, range(count), value=False)(*primals, *tangents)
-    return derived_function(None, lambda *args: _pushed(function, args[:count], args[count:]))(*primals, *tangents)
+
+    def pushed(*args: Any) -> Any:
+        recorded = _Recorded(function, args[:count], range(count))
+        by = [n.value for n in recorded.by]
+        seeds = dict(zip(by, recorded.seeds(args[count:], by, "tangent", "argument"), strict=True))
+        found = recorded.rules.forward(recorded.operations, seeds, recorded.results)
+        return recorded.value, unflatten(recorded.form, iter(recorded.arrays(found)))
+
+    return derived_function(None, pushed)(*primals, *tangents)
 
 
 def plain_function(function: Any) -> Callable[..., Any]:
@@ -148,14 +156,6 @@ def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, 
     pulled = recorded.pulled([result.literal(1.0)])
     ordered = [pulled[sorted(places).index(n)] for n in places]
     return recorded.value, ordered[0] if isinstance(wrt, int) else tuple(ordered)
-
-
-def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    recorded = _Recorded(function, args, range(len(args)))
-    by = [n.value for n in recorded.by]
-    seeds = dict(zip(by, recorded.seeds(tangents, by, "tangent", "argument"), strict=True))
-    found = recorded.rules.forward(recorded.operations, seeds, recorded.results)
-    return recorded.value, unflatten(recorded.form, iter(recorded.arrays(found)))
 
 
 # Derivatives of compiled programs

@@ -446,18 +446,15 @@ def _operator(name: str, *operands: Any) -> Any:
 
 
 def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
+    """The operator as NumPy's arrays compute it: some powers by other ufuncs."""
     if modulus:
         fail("arrays have no powers modulo a number")
-    return _power(self, other) if name == "power" and self.tracer.rules == "numpy" else _operator(name, self, other)
-
-
-def _power(x: TracedArray, y: Any) -> Any:
-    """`x**y` as NumPy's arrays compute it, some powers by other ufuncs."""
-    if type(y) in (int, float) and y in POWERS and x.weak is None:
-        squared = y == 2 and type(y) is int and (x.ndim or x.dtype.kind != "b")  # one bool becomes an i64
-        if squared or x.dtype.kind in "fc":
-            return ufunc_of_trace(POWERS[y], x)
-    return _operator("power", x, y)
+    known = name == "power" and self.tracer.rules == "numpy" and type(other) in (int, float) and other in POWERS
+    if known and self.weak is None:
+        squared = other == 2 and type(other) is int and (self.ndim or self.dtype.kind != "b")  # one bool becomes an i64
+        if squared or self.dtype.kind in "fc":
+            return ufunc_of_trace(POWERS[other], self)
+    return _operator(name, self, other)
 
 
 def _reflected(self: TracedArray, name: str, other: Any) -> Any:

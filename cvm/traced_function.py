@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.diagnostics import CallError, Error, Span, TraceError
+from cvm.dialect.ir.diagnostics import CallError, Error, TraceError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Dim, Size
@@ -110,16 +110,15 @@ class TracedFunction(Generic[P, R]):
         """Bind as a method: one compiled function per instance, stored in it."""
         if instance is None:
             return self
-        if self not in (methods := self._methods(instance)):
+        if not isinstance(own := getattr(instance, "__dict__", None), dict):
+            methods = self._elsewhere.setdefault(id(instance), {})
+        else:
+            if not isinstance(kept := own.get(METHODS), _Methods) or kept.instance != id(instance):
+                own[METHODS] = kept = _Methods(id(instance))
+            methods = kept.functions
+        if self not in methods:
             methods[self] = traced(self.function.__get__(instance, owner), self.options)
         return methods[self]
-
-    def _methods(self, instance: Any) -> "dict[TracedFunction, TracedFunction]":
-        if not isinstance(own := getattr(instance, "__dict__", None), dict):
-            return self._elsewhere.setdefault(id(instance), {})
-        if not isinstance(kept := own.get(METHODS), _Methods) or kept.instance != id(instance):
-            own[METHODS] = kept = _Methods(id(instance))
-        return kept.functions
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by name, as Python's functions are: by its own where it took the function's, or else with the function's."""
@@ -128,7 +127,9 @@ class TracedFunction(Generic[P, R]):
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
             return traced, (self.function, self.options)  # pickling the function says what is wrong with its name
-        if decorated and module == "__main__" and (by_value := _by_value()) is not None:
+        # joblib's or Dask's pickler of functions by their code, for workers that do not run this process's main module
+        by_value: Any = sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get("cloudpickle")
+        if decorated and module == "__main__" and by_value is not None:
             return _of_main, (name, by_value.dumps((self.function, self.options)))
         return (_named, (module, name)) if decorated else (traced, (self.function, self.options))
 
@@ -280,7 +281,10 @@ class TracedFunction(Generic[P, R]):
             raise TraceError(f"{self.__name__} returns no array")
         if tracer.differences:
             self._warns = False
-            text, place = difference_text(self.__name__, tracer.differences), tracer.span
+            places = ", ".join(f"np.{ufunc} in line {span.line}" for ufunc, span in tracer.differences)
+            means = f"{self.__name__} means what NumPy means, which differs from the dali dialect's rules that traced"
+            how = '@cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
+            text, place = f"{means} functions had before: {places}. {how}", tracer.span
             warnings.warn_explicit(text, FutureWarning, place.source.filename, place.line)
         return compile_function(tracer.finish(results), name, self.target, self.options.compile), form
 
@@ -302,14 +306,6 @@ def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> Tra
     direct = target is not None and target.is_direct and options.compile.optimize > 0 and fastcall.usable()
     kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
     return kind(function, options)
-
-
-def difference_text(name: str, differences: Sequence[tuple[str, Span]]) -> str:
-    """The warning that names, once for a function, where NumPy's rules and the dali dialect's differ."""
-    places = ", ".join(f"np.{ufunc} in line {span.line}" for ufunc, span in differences)
-    rules = "the dali dialect's rules that traced functions had before"
-    how = '@cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
-    return f"{name} means what NumPy means, which differs from {rules}: {places}. {how}"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -340,11 +336,6 @@ def _named(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
-
-
-def _by_value() -> Any:
-    """The pickler of functions by their code that joblib or Dask has loaded, whose workers do not run this process's main module."""
-    return sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get("cloudpickle")
 
 
 @lru_cache(maxsize=256)

@@ -32,22 +32,17 @@ def _numbers(name: str, at: TracedArray, size: Any, mode: str) -> Any:
     return at if mode == "raise" else at % size if mode == "wrap" else np.clip(at, 0, size - 1)
 
 
-def as_index(x: TracedArray) -> Any:
-    if x.dtype.kind not in "iu":
-        fail(f"elements are numbered by integers, got {x.dtype}")
-    return astype(x, np.int64)
-
-
 def _places_along(x: Any, at: Any, axis: int | None) -> tuple[Any, list[Any]]:
     """The array, flat where there is no axis, and the places that numbers of elements along the axis mean: one shape for all."""
     x, along = (np.ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
     others = tuple(1 if a == along else n for a, n in enumerate(x.shape))
-    if at.ndim != x.ndim:
-        fail(f"indices have the dimensions of the array, {x.ndim}, got {at.ndim}")
+    if at.ndim != x.ndim or at.dtype.kind not in "iu":
+        fail(f"elements of {x.type} are numbered by integers in as many dimensions, got {at.type}")
     if tuple(1 if a == along else n for a, n in enumerate(at.shape)) != others:
         at = broadcast_to(at, np.broadcast_shapes(at.shape, others))
-    iota = [at if n == 1 else apply("builtin.iota_like", at, axis=a) for a, n in enumerate(x.shape)]
-    return x, [as_index(at) if a == along else np.zeros_like(i) if i is at else i for a, i in enumerate(iota)]
+    at = astype(at, np.int64)
+    other = lambda a, n: np.zeros_like(at) if n == 1 else apply("builtin.iota_like", at, axis=a)  # noqa: E731
+    return x, [at if a == along else other(a, n) for a, n in enumerate(x.shape)]
 
 
 @numpy_function

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..array_api import astype, concatenate, where, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
-from ..trace import TracedArray, apply, fail
+from ..trace import apply, fail
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
 
@@ -63,12 +63,6 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         else:
             x = along_axis(x, a, np.pad(np.arange(n), (before, after), mode=mode))  # type: ignore[call-overload]
     return x
-
-
-def _matrix(x: TracedArray) -> tuple[int, int]:
-    if x.ndim < 2:
-        fail("a matrix, or a stack of them, is taken")
-    return known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
 
 
 def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
@@ -165,8 +159,8 @@ ARRAY_FUNCTIONS |= {
     "dsplit": lambda x, sections: split(x, sections, 2),
     **{f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))},
     **{f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)},
-    "triu": lambda x, k=0: where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),
-    "tril": lambda x, k=0: where(np.tri(*_matrix(x), k=k, dtype=bool), x, np.zeros((), x.dtype)),
+    "triu": lambda x, k=0: where(~np.tri(*x.shape[-2:], k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),
+    "tril": lambda x, k=0: where(np.tri(*x.shape[-2:], k=k, dtype=bool), x, np.zeros((), x.dtype)),
     "append": lambda x, values, axis=None: concatenate(arrays_of(x, values), axis),
     "column_stack": lambda xs: concatenate([x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*xs)], 1),
     "fliplr": lambda x: np.flip(x, 1),

@@ -226,24 +226,19 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     return where(np.isnan(last), last, found) if x.dtype.kind in "fc" else found
 
 
-def _without_nan(reduce: Any, start: float, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """A reduction of the elements that are not NaN; it is NaN where there are none and the start is infinite."""
+def _of_present(reduce: Any, start: float | None, x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """A reduction of the elements that are not NaN; one that begins with a start is NaN where there are none."""
     if x.dtype.kind not in "fc":
         return reduce(x, axis=axis, keepdims=keepdims)
-    missing = np.isnan(x)
-    found = reduce(where(missing, start, x), axis=axis, keepdims=keepdims)
-    return where(np.all(missing, axis=axis, keepdims=keepdims), np.nan, found) if np.isinf(start) else found
+    present = ~np.isnan(x)
+    if start is None:
+        return reduce(x, axis=axis, keepdims=keepdims, where=present)
+    found = reduce(where(present, x, start), axis=axis, keepdims=keepdims)
+    return where(np.any(present, axis=axis, keepdims=keepdims), found, np.nan)
 
 
-STARTS = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
-ARRAY_FUNCTIONS |= {f"nan{n}": partial(_without_nan, getattr(np, n), start) for n, start in STARTS.items()}
-
-
-def _of_present(reduce: Any, x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    return reduce(x, axis=axis, keepdims=keepdims, where=~np.isnan(x) if x.dtype.kind in "fc" else True)
-
-
-ARRAY_FUNCTIONS |= {f"nan{n}": partial(_of_present, getattr(np, n)) for n in ("mean", "var", "std")}
+STARTS = {**dict.fromkeys(("sum", "prod", "mean", "var", "std")), "max": -np.inf, "min": np.inf}
+ARRAY_FUNCTIONS |= {f"nan{n}": partial(_of_present, getattr(np, n), start) for n, start in STARTS.items()}
 ARRAY_FUNCTIONS |= {
     "ptp": lambda x, axis=None, keepdims=False: np.subtract(*(f(x, axis, keepdims=keepdims) for f in (np.max, np.min))),
     "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims),

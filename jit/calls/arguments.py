@@ -188,12 +188,6 @@ def take_outputs(
     """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or one that overlaps an input)."""
     if out is None:
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
-    return _given_outputs(out, types, inputs, function)
-
-
-def _given_outputs(
-    out: Any, types: list[Type], inputs: list[np.ndarray], function: Function
-) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
     given = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(given) != len(types):
         wanted = f"{len(types)} result{'' if len(types) == 1 else 's'}"
