@@ -226,7 +226,7 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     return where(np.isnan(last), last, found) if x.dtype.kind in "fc" else found
 
 
-def _of_present(reduce: Any, start: float | None, x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def _of_present(reduce: Any, start: float | None, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """A reduction of the elements that are not NaN; one that begins with a start is NaN where there are none."""
     if x.dtype.kind not in "fc":
         return reduce(x, axis=axis, keepdims=keepdims)
