@@ -1,6 +1,6 @@
 """Common parts of the dialect's operators: dimensions declared to be 1, and axes to reduce."""
 
-from ..ir.sizes import Dim, Given, Shape, Undecided, same_size
+from ..ir.sizes import Dim, Given, Shape, certainly, same_size
 from ..notation.expressions import ZERO, Expr, Index
 from ..spec.broadcasting import aligned, all_equal
 
@@ -39,11 +39,8 @@ def first_clash(*shapes: Shape) -> tuple[Dim, ...]:
     """The first sizes that meet and differ; raises LookupError where none do."""
     for sizes in aligned(*shapes):
         strict = [d for d in sizes if not is_broadcastable(d)]
-        try:
-            if any(d != strict[0] for d in strict[1:]):
-                return sizes
-        except Undecided:
-            continue
+        if any(certainly(lambda d=d, first=strict[0]: d != first) for d in strict[1:]):
+            return sizes
     raise LookupError
 
 

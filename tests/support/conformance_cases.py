@@ -135,16 +135,21 @@ def guarded_call(function: Any, case: Case, known: dict[str, np.ndarray], given:
 
 
 def with_open_sizes(program: str) -> Any:
-    """The program for arguments of any sizes but 1, by which theano broadcasts; None where that is no program."""
+    """The compiled program for arguments of any sizes but 1, by which theano broadcasts; None where that is no program."""
+    try:
+        return None if (text := opened(program)) is None else cvm.compile(text)
+    except cvm.Error:
+        return None
+
+
+def opened(program: str) -> str | None:
+    """The text for arguments of any sizes but 1; None where all are 1 or unknown."""
     head, main, rest = program.partition("func @main(")
     end = next((n for n in range(len(rest)) if rest[: n + 1].count(")") > rest[: n + 1].count("(")), 0)
     arguments = re.sub(r"(?<=[<x])(?!1x)\d+(?=x)", "?", rest[:end])
     if arguments == rest[:end]:
         return None
-    try:
-        return cvm.compile(head + main + arguments + re.sub(r"^\)\s*->[^{]*\{", ") {", rest[end:]))
-    except cvm.Error:
-        return None
+    return head + main + arguments + re.sub(r"^\)\s*->[^{]*\{", ") {", rest[end:])
 
 
 def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
