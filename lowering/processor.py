@@ -153,6 +153,10 @@ class Processor:
         return any(d.function.startswith("quadsum") for d in self.dot_products)
 
     @property
+    def is_x86(self) -> bool:
+        return any(d.function == "pairdot" for d in self.dot_products)
+
+    @property
     def int8_dot_product_is_signed(self) -> bool:
         """Test whether it has such products of two signed bytes alone; others take it two of them."""
         return self.has_int8_dot_product and all(d.function != "quadsum" for d in self.dot_products)

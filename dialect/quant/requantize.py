@@ -86,5 +86,6 @@ class Requantize(QuantOperator[T]):
         scales = (self.multiplier, self.shift)
         multiplier, shift = (None if p is None else p[at[self.axis]] if p.rank else p[()] for p in scales)
         x = cast(self.x[at], I64 if self.x.element is I64 else I32) - self.input_zero_point
-        rounded = self.rule.expression(x, multiplier, shift)
+        more = (True,) if self.rounding == "tflite_double" and self.low >= self.zero_point else ()
+        rounded = self.rule.expression(x, multiplier, shift, *more)
         return Element(at, clamped(rounded, self.zero_point, self.low, self.high, self.to))

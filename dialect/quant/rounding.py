@@ -42,12 +42,14 @@ def _tosa_double(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
     return (wide * cast(multiplier, I64) + half(s) + more) >> s
 
 
-def _tflite_double(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
+def _tflite_double(x: Expr, multiplier: Expr, shift: Expr, positive: bool = False) -> Expr:
+    """The rounded number, or where this is `positive` any number up to 0 for those below."""
     s = cast(shift, I64) & 63
     shifted = cast(x, I32) << cast(maximum(31 - s, 0), I32)
     high = minimum((cast(shifted, I64) * cast(multiplier, I64) + (1 << 30)) >> 31, HIGH)
     right = maximum(s - 31, 0)
-    return (high + half(right) + select(right > 0, high >> 63, 0)) >> right
+    down = constant(0, I64) if positive else select(right > 0, high >> 63, 0)
+    return (high + half(right) + down) >> right
 
 
 def _half_up(x: Expr, multiplier: Expr, shift: Expr) -> Expr:

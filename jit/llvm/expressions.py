@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...dialect.ir.types import F16, F32, F64, I1, I32, ElementType
+from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
@@ -59,7 +59,8 @@ class Expressions:
                         self.vectors.prefetch(tensor, pointer, ll.index(self.early[id(e)] + n))
                 return self.load(tensor, at)
             case Cast(operand, element):
-                return self.convert(self.value(operand), operand.type, element)
+                found = None if self.scope.lane is None or element is not I32 else self.high_products(operand)
+                return found if found is not None else self.convert(self.value(operand), operand.type, element)
             case Bitcast(operand, element):
                 return self.reinterpret(self.value(operand), element)
             case Apply(function, operands, _):
@@ -108,6 +109,28 @@ class Expressions:
                     wide = [self.splat(v, lanes) for v in values]
                     return self.b.spell(QUADSUM_ROWS[function], wide, ll.value_type(type, lanes))
         return None
+
+    def high_products(self, e: Expr) -> ll.Value | None:
+        """The low words of i64(a) * i64(b) + c >> n: x86 multiplies every second lane of 32 bits, and results take turns, too."""
+        match e:
+            case Apply("shr", (Apply("add", (Apply("mul", (Cast(a), Cast(b)), _), Const(more)), _), Const(n)), type):
+                if not (a.type is b.type is I32 and type is I64 and 0 < n <= 32 and processor().is_x86):
+                    return None
+            case _:
+                return None
+        factors = [self.value(a), self.value(b)]
+        lanes = max(v.lanes for v in factors)
+        if lanes < 4 or lanes % 2:
+            return None
+        once, wide = self.b.once, ll.value_type(I64, lanes // 2)
+        count, c, rest, word = (ll.splat_constant(ll.number(k, I64), lanes // 2) for k in (n, more, 32 - n, 32))
+        pairs = [once(ll.cast("bitcast", self.splat(v, lanes), wide)) for v in factors]
+        odd = [once(ll.binary("ashr", p, word)) for p in pairs]
+        even = [once(ll.binary("ashr", once(ll.binary("shl", p, word)), word)) for p in pairs]
+        low, high = (once(ll.binary("add", once(ll.binary("mul", x, y)), c)) for x, y in (even, odd))
+        found = once(ll.binary("lshr", low, count)), once(ll.binary("shl", high, rest))
+        one, other = (once(ll.cast("bitcast", v, ll.value_type(I32, lanes))) for v in found)
+        return once(ll.shuffle(one, [k + lanes * (k % 2) for k in range(lanes)], other))
 
     def look_up(self, e: Apply) -> ll.Value | None:
         """A choice between constants, where a register holds them all."""

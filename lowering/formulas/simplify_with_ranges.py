@@ -68,11 +68,14 @@ def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callabl
         case Apply("shl" | "shr" | "add" | "sub", (x, Const(0)), type) if type.is_integer:
             return x
         case Apply(function, _, type) if type is I64 and function in NARROWED and isinstance(e, Apply):
-            if e.function == function and interval is not None and interval.within(I32) and _fit(e, range_of):
-                operands = [_narrow(o) for o in new.operands]
-                if function == "shr" and isinstance(by := operands[1], Const):
-                    operands[1] = constant(min(by.value, SIGN), I32)
-                return Cast(Apply(function, tuple(operands), I32), I64)
+            if e.function != function or interval is None or not interval.within(I32):
+                return new
+            if not _fit(e, range_of):
+                return Cast(cast(new, I32), I64) if function == "shr" else new
+            operands = [_narrow(o) for o in new.operands]
+            if function == "shr" and isinstance(by := operands[1], Const):
+                operands[1] = constant(min(by.value, SIGN), I32)
+            return Cast(Apply(function, tuple(operands), I32), I64)
     return new
 
 

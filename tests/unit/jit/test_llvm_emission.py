@@ -112,6 +112,19 @@ def test_words_of_elements_side_by_side(element: ElementType, step: int, order: 
     assert ("load <16 x i32>" in text) == (step == 0 and not order)
 
 
+@pytest.mark.parametrize("shift", [1, 16, 31, 32, 33])
+def test_words_of_products(shift: int) -> None:
+    """The low 32 bits of a sum of 64, also where both factors are the least."""
+    a, b = (np.resize(values(I32, 96, seed), 96) for seed in (1, 2))
+    a[:4], b[:4] = [-(2**31), -(2**31), 2**31 - 1, -1], [-(2**31), 2**31 - 1, 2**31 - 1, -(2**31)]
+
+    def word(x: Expr, y: Expr) -> Expr:
+        return cast(cast(x, I64) * cast(y, I64) + (1 << 30) >> shift, I32)
+
+    pointwise(word, [I32, I32], a, b, lanes=(1, 2, 4, 8, 16))
+    pointwise(lambda x, y: word(x, constant(-5, I32)) + y, [I32, I32], a, b, lanes=(8, 16))
+
+
 @pytest.mark.parametrize("function", ["div", "rem", "floordiv", "floormod"])
 @pytest.mark.parametrize("element", [I8, I32, I64])
 def test_division_of_the_least_integer(function: str, element: ElementType) -> None:
