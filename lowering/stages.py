@@ -46,11 +46,10 @@ def at_stage(module: Module, function: Function, stage: str, optimize: int = 2) 
 def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
     """The constants whose values the text of formulas or kernels leaves out, by their names there."""
     if isinstance(lowered, Plan):
-        held = ((name, lowered.constants.get(lowered.home.get(t, t))) for t, name in array_names(lowered).items())
-        return {name[1:]: array for name, array in held if array is not None}
+        constants = lowered.constants
+        return {name[1:]: constants[t] for t, name in array_names(lowered).items() if t in constants}
     names = Names()
-    for t in lowered.arguments:
-        names.of(t)
-    found = {names.of(t)[1:]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS}
+    shown = {t: names.of(t)[1:] for t in (*lowered.arguments, *lowered.constants)}
+    found = {shown[t]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS}
     inner = [s.program for s in lowered.steps if isinstance(s, LoopNest) and isinstance(s.program, Formulas)]
     return found | {f"{p.name}.{name}": array for p in inner for name, array in left_out(p).items()}

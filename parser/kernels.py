@@ -113,8 +113,10 @@ class KernelReader:
         declared = [t.children for t in (*inputs.children, *outputs.children) if t is not None]
         parameters = tuple(self.tensor(t) for t, _ in declared)
         views = {t: of for t, (_, of) in zip(parameters, declared, strict=True) if of is not None}
-        arrays = {f"%{t.name}": t for t in parameters if t not in views}
-        self.views = {t: self.view_of(t, self.known(arrays, of, "array"), of) for t, of in views.items()}
+        arrays = {f"%{t.name}": t for t in parameters if not views.get(t, "").startswith("%")}
+        for t, of in views.items():
+            home = self.known(arrays, of, "array") if of[0] == "%" else ex.Tensor(t.name, *self.shaped(of))
+            self.views[t] = self.view_of(t, home, of)
         if order not in (None, "terms", "blocks"):
             raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
         return Kernel(
@@ -130,12 +132,16 @@ class KernelReader:
 
     def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
         value, type = tree.children
+        return self.name(ex.Tensor(str(value)[1:], *self.shaped(type), space))
+
+    def shaped(self, type: Any) -> tuple[tuple[Dim, ...], ElementType]:
+        """The sizes and elements of a type."""
         parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
         shape, apart, element = parts.groups() if parts else (None, "", "")
         dims = [] if shape is None else shape.split(apart)
         try:
             shape = tuple(self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims)
-            return self.name(ex.Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
+            return shape, ELEMENT_TYPES[element]
         except (KeyError, TypeError, LarkError):
             raise self.mistake(f"there is no type {type}", type) from None
         except ParseError as e:  # of a size

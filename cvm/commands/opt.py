@@ -1,5 +1,6 @@
 """`cvm opt`: a program, or kernels, through passes chosen by name or by target, and the text of what they make of it."""
 
+import json
 import re
 import sys
 from argparse import Namespace
@@ -65,7 +66,8 @@ def opt(options: Namespace) -> int:
             raise cvm.Error(f"after {watch.failed}: {e}") from None
         raise
     if options.timing:
-        watch.print_times(options.timing)
+        times, tree = watch.timing, options.timing != "json"
+        print("\n".join(times.lines(times.seconds)) if tree else json.dumps(times.tree(), indent=1), file=sys.stderr)
     write(options.output, text.encode())
     return 0
 

@@ -34,19 +34,14 @@ def read_level(name: str, data: bytes | None = None) -> Level:
 
 
 def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:
-    """The reader of a text of formulas or kernels; None for a program of functions."""
-    return {"kernel": read_kernels, "formulas": read_formulas}.get(head_of(data))
+    """The reader of a text of formulas or kernels, by its first word after comments; None for a program of functions."""
+    head = re.match(rb"(?:\s|//[^\n]*\n)*(\w+)", data)
+    return {b"kernel": read_kernels, b"formulas": read_formulas}.get(head[1] if head else b"")
 
 
 def warnings_of(module: Module) -> list[cvm.Diagnostic]:
     """The warnings of a program: values that are not used, and what a clocked program may not mean."""
     return [d for f in module.functions.values() for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
-
-
-def head_of(data: bytes) -> str:
-    """The word that a text begins with, after blanks and comments, which tells its level."""
-    found = re.match(rb"(?:\s|//[^\n]*\n)*(\w+)", data)
-    return found[1].decode("ascii", "replace") if found else ""
 
 
 def read_formulas(text: str, filename: str) -> Formulas:

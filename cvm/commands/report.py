@@ -18,7 +18,7 @@ from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import product
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.printer import Names, array_names, kernel_text, size_text, tensor_text
+from cvm.dialect.notation.printer import Names, kernel_texts, size_text, tensor_text
 from cvm.dialect.program.diagram import svg as drawing
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
@@ -108,10 +108,9 @@ def keys(spans: Iterable[Span], more: str = "") -> list[str]:
 
 
 def of_kernels(plan: Plan, mark: str = "") -> Iterator[Line]:
-    arrays = array_names(plan)
-    for n, kernel in enumerate(plan.kernels):
+    for n, (kernel, text) in enumerate(zip(plan.kernels, kernel_texts(plan), strict=True)):
         found = keys(kernel.spans or (kernel.span,), f"{mark}{n}" if mark else "")
-        yield from ((line, found) for line in kernel_text(kernel, arrays).splitlines())
+        yield from ((line, found) for line in text.splitlines())
 
 
 def of_code(text: str, kernels: Sequence[Kernel], mark: str) -> Iterator[Line]:

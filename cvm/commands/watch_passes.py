@@ -1,6 +1,5 @@
 """Watch the passes of `cvm opt`: show the program before and after each, measure, verify, and keep a reproducer."""
 
-import json
 import platform
 import sys
 import time
@@ -96,11 +95,6 @@ class Watch:
             return result
 
         return replace(one, run=run)
-
-    def print_times(self, form: str) -> None:
-        """The times as a tree, or in JSON."""
-        times, tree = self.timing, form != "json"
-        print("\n".join(times.lines(times.seconds)) if tree else json.dumps(times.tree(), indent=1), file=sys.stderr)
 
 
 def check(item: Any, context: Context) -> None:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from ..ir.attributes import quoted
@@ -31,7 +30,7 @@ class Names:
 
     def of(self, e: ex.Index | ex.Var | ex.Tensor) -> str:
         if e not in self.given:
-            plain = re.sub(r"\.(?=\.|$)|^\.", "_", e.name)
+            plain = re.sub(r"\.(?=\.|$)|^\.|[^\w$.]", "_", e.name, flags=re.ASCII)
             name, n = plain, 0
             while name in self.used:
                 n += 1
@@ -159,9 +158,12 @@ def _sum_text(dim: Dim, names: Names) -> str:
 
 def tensor_text(t: ex.Tensor, names: Names) -> str:
     """A declaration: name, sizes and element type."""
+    return f"{names.of(t)}: {_type_text(t, names)}"
+
+
+def _type_text(t: ex.Tensor, names: Names) -> str:
     known = all(isinstance(d, int) for d in t.shape)
-    shape = ("x" if known else " x ").join([*(size_text(d, names) for d in t.shape), t.element.name])
-    return f"{names.of(t)}: tensor<{shape}>"
+    return f"tensor<{('x' if known else ' x ').join([*(size_text(d, names) for d in t.shape), t.element.name])}>"
 
 
 def kernels_text(kernels: Iterable[Kernel]) -> str:
@@ -169,26 +171,38 @@ def kernels_text(kernels: Iterable[Kernel]) -> str:
 
 
 def array_names(plan: Plan) -> dict[ex.Tensor, str]:
-    """The name of each parameter's array: one in all kernels, whatever the shapes in which they view it."""
+    """The name of each array that kernels access, whatever the shapes in which they view it."""
     names = Names()
-    return {t: names.of(plan.home.get(t, t)) for k in plan.kernels for t in k.parameters}
+    return {home: names.of(home) for k in plan.kernels for t in k.parameters for home in [plan.home.get(t, t)]}
 
 
 def plan_text(*plans: Plan) -> str:
     """The kernels of plans."""
-    named = ((k, arrays) for plan in plans for arrays in [array_names(plan)] for k in plan.kernels)
-    return "\n".join(kernel_text(k, arrays) for k, arrays in named)
+    return "\n".join(text for plan in plans for text in kernel_texts(plan))
 
 
-def kernel_text(kernel: Kernel, arrays: Mapping[ex.Tensor, str] = MappingProxyType({})) -> str:
-    """One kernel of the loop language. `arrays` names arrays: a second view of one in the kernel says whose view it is."""
+def kernel_texts(plan: Plan) -> Iterator[str]:
+    """Each kernel. The first that views an array from outside the plan in another shape has its type, too."""
+    names, outside = array_names(plan), {*plan.arguments, *plan.results, *plan.constants}
+    for kernel in plan.kernels:
+        homes = {t: plan.home.get(t, t) for t in kernel.parameters}
+        first = {home: t for t, home in reversed(homes.items())}
+        typed = {t: home for home, t in first.items() if home in outside and home not in homes}
+        outside.difference_update(first)
+        yield kernel_text(kernel, {t: names[home] for t, home in homes.items()}, typed)
+
+
+def kernel_text(kernel: Kernel, arrays: Mapping[ex.Tensor, str] = {}, typed: Mapping[ex.Tensor, ex.Tensor] = {}) -> str:
+    """One kernel of the loop language. `arrays` names the arrays of its parameters: a second view of one says whose view it
+    is, and one that is `typed` of what type the array is."""
     first = {arrays[t]: t for t in reversed(kernel.parameters) if t in arrays}
     names = Names()
     names.given, names.used = {t: name for name, t in first.items()}, {name[1:] for name in first}
     declared = []
     for t in kernel.parameters:
-        array = arrays.get(t, names.of(t))
-        declared.append(tensor_text(t, names) + f" view of {array}" * (array != names.of(t)))
+        array = _type_text(typed[t], names) if t in typed else arrays.get(t, names.of(t))
+        text = tensor_text(t, names)
+        declared.append(text + f" view of {array}" * (array not in text.split(": ")))
     split = len(declared) - kernel.results
     head = [f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])})"]
     if kernel.condition is not None:

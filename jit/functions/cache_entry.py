@@ -67,18 +67,13 @@ def load(name: str, function: Function) -> Compiled | None:
         held = np.frombuffer(data, dtype, count, end) if count else np.empty(0, dtype)
         constants.append(held.reshape(shape).copy())
         end += constants[-1].nbytes
-    sizes = tuple(_size(function, n, axis) for n, axis in header["places"])
+    dims = (function.arguments[n].known_type.array_shape[axis] for n, axis in header["places"])
+    sizes = tuple(d.terms[0][0] for d in dims if isinstance(d, Size))
     source = function.span.source
     requirements = tuple((message, Span(source, first, last)) for message, first, last in header["requirements"])
     workspace = read(header["workspace"], sizes)
     in_place = frozenset(header["in_place"])
     return Compiled(tuple(images), tuple(constants), workspace, sizes, requirements, in_place, *header["flags"])
-
-
-def _size(function: Function, n: int, axis: int) -> tuple[Any, ...]:
-    size = function.arguments[n].known_type.array_shape[axis]
-    assert isinstance(size, Size)
-    return size.terms[0][0]
 
 
 def written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:

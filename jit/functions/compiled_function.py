@@ -213,14 +213,13 @@ class CompiledFunction:
             if len(self._types) > 1000:
                 self._types.clear()
             found = None if self.left_open is None else self.left_open.result_types(given)
-            self._types[key] = self._instantiated(given) if found is None else found
+            if found is None:
+                from ...dialect.program.verify import instantiate
+
+                types = instantiate(self.module, self.computed, given)
+                found = [types.get(r) or r.known_type for r in self.computed.results]
+            self._types[key] = found
         return self._types[key]
-
-    def _instantiated(self, given: Sequence[Type]) -> list[Type]:
-        from ...dialect.program.verify import instantiate
-
-        types = instantiate(self.module, self.computed, given)
-        return [types.get(r) or r.known_type for r in self.computed.results]
 
     @DefaultFpEnvironment()
     def lower(self, stage: Stage = "loops") -> str:

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
+from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
-from ...dialect.notation.plan import Plan
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
-from ...lowering.analysis.verify_kernel import check_kernel
 from ..calls.arguments import beyond_range, in_order
 from ..cuda.cuda_graph import Recorded
 from ..cuda.device import Call, device
@@ -220,11 +218,6 @@ class CudaFunction(GpuFunction):
 
 class CudaKernels(PlanFunction, CudaFunction):
     """Kernels that were given as text, on a GPU."""
-
-    def _prepared(self, plan: Plan) -> Plan:
-        if any(map(check_kernel, plan.all_kernels)):
-            raise TargetError("accesses of these kernels depend on data: the targets cpu and cuda-sim check them")
-        return super()._prepared(plan)
 
 
 class DeviceStepper(Mapping[str, np.ndarray]):

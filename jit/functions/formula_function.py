@@ -61,9 +61,9 @@ class FormulaReference(FormulaFunction):
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         program = self.formulas
-        places = {atom: size_place(self.head, atom) for atom in atoms_of(self.head.argument_types)}
+        places = ((atom, *size_place(self.head, atom)) for atom in atoms_of(self.head.argument_types))
         known: dict[Tensor, np.ndarray] = {**program.constants, **dict(zip(program.arguments, arrays, strict=True))}
-        evaluation = Evaluation(known, {atom: arrays[n].shape[axis] for atom, (n, axis) in places.items()})
+        evaluation = Evaluation(known, {atom: arrays[n].shape[axis] for atom, n, axis in places})
         for step in program.steps:
             match step:
                 case Formula(tensor, indices, value):

@@ -60,6 +60,8 @@ class PlanFunction(CompiledFunction):
     def _checked(self, plan: Plan) -> Plan:
         """The kernels with checks of accesses that nothing else proves or checks."""
         if self.options.sanitize or any(map(check_kernel, plan.all_kernels)):
+            if self.target == "cuda":  # which goes on after a check that fails
+                raise TargetError("accesses of these kernels depend on data: the targets cpu and cuda-sim check them")
             return run_passes((sanitize,), plan, Context())
         return plan
 

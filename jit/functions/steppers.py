@@ -113,9 +113,8 @@ class NativeStepper:
 
 def _array_type(tensor: Tensor, work: StepAndObserve, tick: StepPlan, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
-    places = [(s, p) for s, p in zip(work.states, tick.places, strict=True) if p.array == n]
+    state, place = next((s, p) for s, p in zip(work.states, tick.places, strict=True) if p.array == n)
     shape = tuple(d for d in tensor.shape[:1] if isinstance(d, int))
-    state, place = places[0]
     return (state.initial.shape if place.element is None else shape), state.initial.dtype
 
 

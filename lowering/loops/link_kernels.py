@@ -6,6 +6,7 @@ An array is an argument if a kernel reads it before any writes it, and a result 
 updated in place."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...dialect.ir.diagnostics import Diagnostic, VerifyError
@@ -28,7 +29,7 @@ def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -
     results: list[Tensor] = []
     linked: list[Kernel] = []
     for kernel in kernels:
-        names = [declared.get(t, t).name for t in kernel.parameters]
+        homes = [declared.get(t) for t in kernel.parameters]
         sizes: dict[Any, Dim] = {}
         for t in (t for t in kernel.parameters if t not in declared):
             for d, n in zip(t.shape, known.get(t.name, t).shape, strict=False):
@@ -36,8 +37,10 @@ def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -
                     sizes.setdefault(d.terms[0][0], n)
         if sizes:
             kernel = substitute_sizes(kernel, lambda d, sizes=sizes: put(d, sizes))
-        for name, t in sorted(zip(names, kernel.parameters, strict=True), key=lambda p: p[0] != p[1].name):
-            first = known.setdefault(name, t)
+        pairs = zip(kernel.parameters, homes, strict=True)
+        for t, home in sorted(pairs, key=lambda p: p[1] is not None and p[1].name != p[0].name):
+            array = t if home is None else replace(home, shape=tuple(put(d, sizes) for d in home.shape))
+            first = known.setdefault(array.name, array)
             if not _agree(first, t):
                 conflicting.append(t)
             elif first is not t:
@@ -55,9 +58,10 @@ def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -
 
 def check_names(plan: Plan) -> None:
     """Raise VerifyError if a name is that of two arrays, so that a call could not tell them apart."""
+    own = [t for k in plan.kernels for t in k.parameters if t not in plan.views]
     for kernel in plan.kernels:
         for t in (p for p in kernel.parameters if p not in plan.views):
-            first = next(p for k in plan.kernels for p in k.parameters if p.name == t.name and p not in plan.views)
+            first = next(p for p in (*plan.views.values(), *own) if p.name == t.name)
             if not _agree(first, t):
                 texts = [tensor_text(x, Names()).partition(": ")[2] for x in (first, t)]
                 where = f"{texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"

@@ -175,6 +175,20 @@ def test_buffers_beyond_the_stack_are_refused(space: str) -> None:
         read_level("k.loops", kernel(10**8))
 
 
+@pytest.mark.parametrize("stage", ["loops", "schedule"])
+def test_views_of_arguments_and_results_have_the_type_of_these(folder: Path, stage: str) -> None:
+    """A call takes and gives arrays as the program does, of which the kernels have but views, with sizes of their own."""
+    Path("program.cvm").write_text(
+        "func @main(%x: tensor<?N x ?M x i32>) {\n  %y = cvm.flatten %x\n  %z = cvm.negative %x\n  return %y, %z\n}\n"
+    )
+    assert cli.main(["lower", "program.cvm", "--to", stage, "-o", "text"]) == 0
+    assert ("> view of tensor<?N x ?M x i32>" in Path("text").read_text()) == (stage == "schedule")
+    found = results("text", "--input", "x=[[1, 2, 3], [4, 5, 6]]")
+    assert found["y.copy0"].tolist() == [1, 2, 3, 4, 5, 6] and found["z"].tolist() == [[-1, -2, -3], [-4, -5, -6]]
+    assert cli.main(["opt", "text", "-o", "again"]) == 0
+    assert Path("again").read_text() == Path("text").read_text()
+
+
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
 

@@ -61,6 +61,8 @@ def mistakes(text: str) -> list[str]:
         ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %s", "12:58 parse.kernel: there is no array %s"),
         ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<2x2xi32> view of %v", "12:58 parse.kernel: there is no array %v"),
         ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32>, %v: tensor<5xi32> view of %t", "12:56 parse.kernel: %t has other elements than a view of it"),
+        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view of tensor<2xi32>", "12:37 parse.kernel: tensor<2xi32> has other elements than a view of it"),
+        ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view of tensor<4xi3>", "12:37 parse.kernel: there is no type tensor<4xi3>"),
         ("@b(%t: tensor<4xi32>", "@b(%t: tensor<4xi32> view", "12:33 parse.kernel: expected of, got )"),
     ],
 )  # fmt: skip
