@@ -12,8 +12,8 @@ def index_bounds(e: Expr) -> Bounds:
             return value, value
         case Index(extent=extent):
             return 0, (extent - 1 if isinstance(extent, int) else None)
-        case Extent():
-            return 0, None
+        case Extent(size):
+            return size.form.bounds(lambda _: (0, None))
         case Misalignment(_, line):
             return 0, line - 1
         case Apply("add" | "sub", (a, b), _):

@@ -85,3 +85,11 @@ def test_an_error_is_reported_where_a_result_depends_on_the_operation(reader: st
         f(x, z)
     assert e.value.diagnostics[0].line == 2
     cvm.compile(program.replace("return %y", "return %x"), target=target)(x, z)
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there(target: str) -> None:
+    program = "func @main(%a: tensor<?xi32>, %b: tensor<1xi32>) { %y = builtin.strided_slice_like %a, %b {axes = [0], begin = [-8], strides = [-1]} return %y }"
+    f = cvm.compile(program, target=target)
+    for n, first in ((1, 0), (7, 0), (8, 0), (9, 1)):
+        assert f(np.arange(n, dtype=np.int32), np.zeros(1, np.int32)) == [0 if n < 9 else first]
