@@ -84,14 +84,14 @@ def test_agrees_with_onnxruntime(op: str) -> None:
     np.testing.assert_array_equal(cvm.compile(cvm.from_onnx(data))(*arrays), wanted, strict=True)
 
 
-def dequantise_multiply_quantise(kind: int, readers: int) -> str:
+def dequantise_multiply_quantise(kind: int, readers: int) -> cvm.Module:
     """The program of a product between DequantizeLinear and QuantizeLinear, whose operand has so many readers."""
     dtype = np.uint8 if kind == U8 else np.int8
     zeros = {n: np.asarray(PARAMETERS[n]).astype(dtype) for n in ("xz", "yz")}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
         helper.make_node("DequantizeLinear", ["wt", "ws", "wz"], ["wf"]),
-        helper.make_node("MatMul", ["xf", "wf"], ["yf"]),
+        helper.make_node("MatMul", ["xf", "wf"], ["yf"], name="product"),
         helper.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["out" if readers == 1 else "q"]),
     ]
     if readers > 1:
@@ -99,14 +99,16 @@ def dequantise_multiply_quantise(kind: int, readers: int) -> str:
                   helper.make_node("Add", ["d", "r"], ["out"])]  # fmt: skip
     given = {n: PARAMETERS[n] for n in ("xs", "ys", "ws", "wz")}
     constants = {**given, **zeros, "wt": PARAMETERS["w"].T.copy()}
-    return str(cvm.from_onnx(shaped(model(nodes, {"x": (kind, [3, 4])}, constants, kind if readers == 1 else F32))))
+    return cvm.from_onnx(shaped(model(nodes, {"x": (kind, [3, 4])}, constants, kind if readers == 1 else F32)))
 
 
 def test_what_is_between_dequantisation_and_quantisation_is_fused() -> None:
-    assert "quant.dense" in dequantise_multiply_quantise(U8, 1)
-    assert "quant.dense" in dequantise_multiply_quantise(U8, 2)
-    assert "quant.dense" in dequantise_multiply_quantise(S8, 1)
-    assert "quant.dense" not in dequantise_multiply_quantise(S8, 2)  # as onnxruntime leaves it
+    for kind, readers in ((U8, 1), (U8, 2), (S8, 1)):
+        found = dequantise_multiply_quantise(kind, readers)
+        assert "quant.dense" in str(found)
+        lines = [o.span.source.text[o.span.start : o.span.end] for o in found.functions["main"].operations if o.span]
+        assert any(line.endswith("// QLinearMatMul product") for line in lines), lines
+    assert "quant.dense" not in str(dequantise_multiply_quantise(S8, 2))  # as onnxruntime leaves it
 
 
 EQUAL = [(n, w) for n in NETWORKS for w in WAYS if (n, w) != ("transformer", "dynamic")]

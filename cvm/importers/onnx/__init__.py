@@ -48,8 +48,7 @@ def from_onnx(
 def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, dict[str, str]]:
     """The program, and ONNX's names of values by those that they have in it, where these differ."""
     filename, proto = read_model(model)
-    places = listed(proto.graph.node, filename)
-    to = Importer(functions={(f.domain, f.name): f for f in proto.functions}, places=places)
+    to = Importer(functions={(f.domain, f.name): f for f in proto.functions})
     opsets = {o.domain: o.version for o in proto.opset_import}
     try:
         values = read_initializers(proto.graph)
@@ -62,7 +61,9 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, 
                 values[v.name] = to.argument(v.name, dims.type_of(v))
     except Unsupported as e:
         refuse(filename, f"the model cannot be imported: {e}")
-    to.graph(fuse_qdq(proto.graph, values, opsets.get("", 1)), values, opsets)
+    nodes = fuse_qdq(proto.graph, values, opsets.get("", 1))
+    to.places = listed(nodes, filename)
+    to.graph(nodes, values, opsets)
     to.check(filename)
     results: list[Value] = []
     for v in proto.graph.output:
