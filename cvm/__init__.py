@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .batching import vmap
     from .control_flow import fori_loop, scan, while_loop
     from .derivatives import grad, jvp, value_and_grad, vjp
+    from .importers.mlir import from_mlir
     from .importers.onnx import from_onnx
     from .importers.tflite import from_tflite
     from .importers.tosa import from_tosa
@@ -65,13 +66,13 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "derivatives"),
     **dict.fromkeys(("fori_loop", "scan", "while_loop"), "control_flow"),
     **dict.fromkeys(("get_num_threads", "set_num_threads"), "jit.runtime.thread_pool"),
-    **{f"from_{system}": f"importers.{system}" for system in ("onnx", "tflite", "tosa")},
+    **{f"from_{system}": f"importers.{system}" for system in ("mlir", "onnx", "tflite", "tosa")},
     "vmap": "batching",
 }
 
 __all__ = [
     "CallError", "Diagnostic", "Error", "Note", "ParseError", "TargetError", "TraceError", "VerifyError", "compile",
-    "fori_loop", "from_onnx", "from_tflite", "from_tosa", "get_num_threads", "grad", "jvp", "limits", "load", "parse",
+    "fori_loop", "from_mlir", "from_onnx", "from_tflite", "from_tosa", "get_num_threads", "grad", "jvp", "limits", "load", "parse",
     "scan", "set_num_threads", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 

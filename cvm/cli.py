@@ -175,8 +175,8 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _arg("--entry", "a function (default: all); may be repeated", action="append", metavar="NAME"),
         _arg("-o --output", "a picture, .svg, or a page, .html", required=True, metavar="FILE"),
     ]),
-    "import": ("make a program of a model of CVM-Runtime, ONNX, TensorFlow Lite or TOSA", [
-        _arg("model", "a folder with symbol and params, an .onnx, .tflite, .tosa or .mlir (TOSA) file", metavar="MODEL"),
+    "import": ("make a program of a model of CVM-Runtime, ONNX, TensorFlow Lite, TOSA or MLIR", [
+        _arg("model", "a folder with symbol and params, an .onnx, .tflite, .tosa or .mlir file", metavar="MODEL"),
         _arg("-o --output",
              "where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
              default="-", metavar="PROG.cvm"),

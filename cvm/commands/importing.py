@@ -57,7 +57,7 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
     if options.size or options.rounding:
         raise Usage("--size is of ONNX and .tflite models, --rounding of the latter")
     load_offered("cvm.importers", suffix.removeprefix("."))
-    readers = {"tosa": cvm.from_tosa, "mlir": cvm.from_tosa, **IMPORTERS}
+    readers = {"tosa": cvm.from_tosa, "mlir": cvm.from_mlir, **IMPORTERS}
     if (reader := readers.get(suffix.removeprefix("."))) is not None:
         return _onnx_text(reader(path), {}, archive)
     model = read_model(path)

@@ -12,7 +12,7 @@ from cvm.dialect.ir.diagnostics import read_bytes
 from cvm.dialect.program.module import Module
 
 STDIN = "<stdin>"
-MODELS = {".onnx": "from_onnx", ".tflite": "from_tflite", **dict.fromkeys((".tosa", ".mlir"), "from_tosa")}  # readers
+MODELS = {f".{system}": f"from_{system}" for system in ("mlir", "onnx", "tflite", "tosa")}  # the readers of models
 
 
 def read(name: str) -> bytes:
