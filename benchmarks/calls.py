@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from side_by_side import Case, Contender, installed
-
 import cvm
 
 TIMES = 100

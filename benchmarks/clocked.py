@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from side_by_side import Case, installed
-
 import cvm
 
 F, K, DU, DV = 0.0367, 0.0649, 0.2097, 0.105

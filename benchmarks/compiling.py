@@ -11,7 +11,6 @@ from typing import Any
 import gradients
 import numpy as np
 from side_by_side import Case, installed
-
 import cvm
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"

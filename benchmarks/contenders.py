@@ -8,7 +8,6 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from side_by_side import Contender, installed
-
 import cvm
 
 Found = dict[str, Contender]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from onnx_models import MIDDLE, Graph, integer_product, on_onnxruntime, on_openvino
 from side_by_side import Case, installed, strategies
-
 import cvm
 
 SHARE = 40.0  # the standard deviation of what the shift leaves

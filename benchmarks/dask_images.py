@@ -18,7 +18,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
-
 import cvm
 import cvm.dask
 

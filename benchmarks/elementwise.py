@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from contenders import numba_loop, on_halide, on_jax, on_numexpr, on_torch
 from side_by_side import Case
-
 import cvm
 
 N = 1 << 24

@@ -13,7 +13,6 @@ import numpy as np
 from onnx_models import on_onnxruntime, on_openvino
 from side_by_side import Case, installed, strategies
 from whole_networks import alone
-
 import cvm
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "networks" / "float_networks.py"

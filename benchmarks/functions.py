@@ -12,7 +12,6 @@ import numpy as np
 from contenders import numba_loop, on_jax, on_torch
 from libmvec import ULPS, on_libmvec
 from side_by_side import Case
-
 import cvm
 
 NAMES = {  # ours, torch's and C's: NumPy's and JAX's

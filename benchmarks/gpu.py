@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 import cvm
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from side_by_side import Case, installed
-
 import cvm
 
 Step = Callable[[Any], tuple[Any, Any]]  # from weights to the loss and new weights

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, realize
 from side_by_side import Case, installed
-
 import cvm
 
 F32 = np.float32

@@ -10,7 +10,6 @@ from contenders import on_jax, on_torch
 from limits import READ
 from onnx_models import on_onnxruntime, product
 from side_by_side import Case, strategies
-
 import cvm
 
 

@@ -25,7 +25,6 @@ from groups import RESULTS, is_ours
 from limits import COPY, PEAKS, READ, WRITE, Limits
 from report import best_peer
 from side_by_side import Case, agreement, installed, ratio, timed
-
 import cvm
 
 PEERS = ("numpy", "numexpr", "numba", "jax", "torch", "onnxruntime", "openvino", "halide")

@@ -25,7 +25,6 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import numpy as np  # noqa: E402
-
 import cvm  # noqa: E402
 
 PACKAGES = (

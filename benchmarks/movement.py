@@ -9,7 +9,6 @@ import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, program
 from onnx_models import largest_of_windows, on_onnxruntime
 from side_by_side import Case, installed
-
 import cvm
 
 random = np.random.default_rng(0)

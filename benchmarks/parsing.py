@@ -16,7 +16,6 @@ from cvm.parser.build_module import build
 from cvm.parser.decode import decode
 from cvm.parser.format import format_text
 from cvm.parser.recovery import Reader
-
 from cvm import parse
 
 KINDS = (

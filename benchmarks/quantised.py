@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from tflite_cases import FOLDER, digest, inputs  # noqa: E402
-
 import cvm  # noqa: E402
 from cvm.importers.exactness import verdicts  # noqa: E402
 from cvm.importers.flatbuffer import fields, root  # noqa: E402

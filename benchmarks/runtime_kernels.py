@@ -14,7 +14,6 @@ import numpy as np
 import runtime_loops as loops
 from contenders import Found, program, type_of
 from side_by_side import Case, installed
-
 import cvm
 
 PEER = "CVM-Runtime's loops (numba)"

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import Any
 
 from side_by_side import Case
-
 import cvm
 
 CHOSEN: dict[str, tuple[str, ...]] = {  # of each group

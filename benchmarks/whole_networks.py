@@ -11,7 +11,6 @@ import numpy as np
 import onnx_models
 from onnx_models import on_onnxruntime, on_openvino
 from side_by_side import Case, Contender, strategies
-
 import cvm
 
 INEXACT: dict[str, str] = dict.fromkeys(("onnxruntime", "openvino"), "rounds halves to even, saturates at 255")

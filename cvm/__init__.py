@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from cvm.jit.options import CompileOptions, TargetName
     from cvm.jit.runtime.thread_pool import get_num_threads, set_num_threads
     from cvm.lowering.processor import Processor
-
     from .batching import vmap
     from .control_flow import fori_loop, scan, while_loop
     from .derivatives import grad, jvp, value_and_grad, vjp

@@ -10,10 +10,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from cvm.dialect.ir.diagnostics import Error
 from cvm.dialect.ir.types import BF16, F16, F32, F64, compute_type
-
 from . import trace
 from .numpy_or_dali_ufuncs import common
 from .trace import TracedArray, apply, element_of, fail, fail_unknown, into, tracer_of, ufunc_of_trace
@@ -303,9 +301,7 @@ def _places(part: Any, size: Any) -> Any:
         part = np.asarray(part)
         if part.dtype == np.bool_:
             if part.shape != (size,):
-                fail(
-                    f"a mask that is known while compiling has the size of its axis, {size}, got the shape {part.shape}"
-                )
+                fail(f"a mask known while compiling has the size of its axis, {size}, got the shape {part.shape}")
             part = np.flatnonzero(part)
     if part.dtype.kind not in "iu":
         fail(f"{SUBSCRIPTS}, got {_kind(part)} of {part.dtype}")

@@ -8,14 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.builtin import Calling
 from cvm.dialect.builtin.control_flow import Scan
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.function import Function, Literal, Operation, Value
 from cvm.dialect.spec.op import Operator
-
 from .array_api import FAR, moveaxis, whole_axis
 from .derivatives import derived_function, plain_function
 from .numpy_functions.layout import broadcast_to

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.builtin.control_flow import Loop, Scan, While
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.function import Value
-
 from .array_api import astype, whole_number
 from .numpy_or_dali_ufuncs import PYTHON_NUMBERS
 from .trace import TracedArray, Tracer, caller, fail, running_tracer, tracer_of

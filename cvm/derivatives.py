@@ -20,7 +20,6 @@ from cvm.dialect.theano.grad_lop_rop import Grad, LOp, ROp, fits
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
-
 from .trace import TracedArray, Tracer, caller, fail, tracer_of
 from .traced_function import DEFAULT, TracedFunction, flatten_results, signature_of, traced, unflatten
 

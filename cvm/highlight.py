@@ -6,7 +6,6 @@ from typing import Any
 
 from pygments.lexer import Lexer
 from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Text, _TokenType
-
 from cvm.parser.recovery import scanner
 
 TYPES: dict[str, _TokenType] = {

@@ -7,7 +7,6 @@ from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
-
 from .array_api import ravel, reshape, subscript, where
 from .numpy_or_dali_ufuncs import converted
 from .trace import NUMPY_FUNCTIONS, TracedArray, apply, fail, ufunc_of_trace

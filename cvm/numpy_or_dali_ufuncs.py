@@ -8,12 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from cvm.dialect.ir.literal_types import literal_type
 from cvm.dialect.ir.types import F32, F64, I32, TensorType
 from cvm.dialect.program.function import Literal
 from cvm.dialect.spec.op import OPERATORS
-
 from . import trace
 from .trace import PYTHON_NUMBERS, TracedArray, apply, caller, element_of, fail, tracer_of, weak_kind
 

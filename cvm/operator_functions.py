@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from cvm.dialect.spec.op import OPERATORS
-
 from .array_api import clip, where
 from .trace import apply, tracer_of, ufunc_of_trace
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 import cvm
 
 SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by a whole factor

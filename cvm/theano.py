@@ -7,7 +7,6 @@ from typing import Any
 
 from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
-
 from .operator_functions import OperatorFunction, names
 from .trace import TracedArray, apply
 

@@ -14,7 +14,6 @@ from functools import partialmethod
 from typing import Any, NoReturn
 
 import numpy as np
-
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.attributes import conform
 from cvm.dialect.ir.cast_arrays import with_plain_truths

@@ -16,7 +16,6 @@ from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
-
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import CallError, Error, TraceError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
@@ -32,7 +31,6 @@ from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT as PLAIN_OPTIONS, CompileOptions, Stage
 from cvm.jit.targets import TARGETS
-
 from .trace import PYTHON_NUMBERS, RULES, TracedArray, Tracer, caller
 
 P = ParamSpec("P")

@@ -17,7 +17,6 @@ sys.path[:0] = [str(ROOT)]
 
 from cvm.dialect.numpy import elementwise as elementwise  # noqa: E402  (loads the table)
 from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
-
 from cvm.array_api import FUNCTIONS  # noqa: E402
 from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
 from cvm.numpy_or_dali_ufuncs import ALIASES, RESULTS  # noqa: E402

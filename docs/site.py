@@ -22,7 +22,6 @@ from cvm.dialect.notation.formulas import Formulas  # noqa: E402
 from cvm.dialect.spec.op import Operator  # noqa: E402
 from cvm.lowering.formulas.printer import formulas_text  # noqa: E402
 from cvm.lowering.pipeline import to_formulas  # noqa: E402
-
 import cvm  # noqa: E402
 from cvm.commands import ops  # noqa: E402
 

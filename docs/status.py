@@ -22,7 +22,6 @@ from conformance_cases import cases, failures, operators  # noqa: E402
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
 from targets_agree import agree  # noqa: E402
-
 import cvm  # noqa: E402
 from cvm.commands.ops import by_dialect  # noqa: E402
 

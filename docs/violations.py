@@ -17,7 +17,6 @@ sys.path[:0] = [str(ROOT)]
 
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.parser import check  # noqa: E402
-
 import cvm  # noqa: E402
 from cvm.testing.commands import calls_of  # noqa: E402
 from cvm.testing.filetest import Filetest  # noqa: E402

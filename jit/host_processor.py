@@ -6,7 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
-
 from ..dialect.ir.diagnostics import TargetError
 from ..lowering.processor import LEVELS, NAMED, Processor, named, with_features
 
@@ -83,7 +82,7 @@ def check_runs_here(described: Processor | None) -> None:
         return
     if (made := described.triple.partition("-")[0]) not in ("", platform.machine()):
         raise TargetError(
-            f"this machine is of {platform.machine()}, and code for {described.cpu} of {made}; build and lower work for it"
+            f"this machine is of {platform.machine()}, {described.cpu} of {made}; build and lower work for it"
         )
     if lacking := sorted({*LEVELS[described.cpu], *described.features} - host_features()):
         uses = f"which code for {described.cpu} uses"

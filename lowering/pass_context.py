@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-
 from ..dialect.notation.expressions import Tensor
 from ..dialect.notation.interval import Interval
 from ..dialect.notation.plan import Plan

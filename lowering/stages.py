@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ..dialect.notation.formulas import Formulas, LoopNest
 from ..dialect.notation.plan import Plan
 from ..dialect.notation.printer import Names, array_names, plan_text

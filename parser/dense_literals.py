@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import numpy as np
-
 from ..dialect.builtin import Data
 from ..dialect.ir.cast_arrays import array_of
 from ..dialect.ir.literal_types import fit

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from lark import Tree
 from lark.exceptions import UnexpectedInput
-
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.ir.sizes import Size
 from ..dialect.ir.suggest import did_you_mean

@@ -12,7 +12,6 @@ from operator import add, mul, sub
 from typing import Any, TypeAlias, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
-
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product
 from ..dialect.ir.suggest import did_you_mean

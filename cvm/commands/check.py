@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest

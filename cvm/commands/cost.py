@@ -12,7 +12,6 @@ from html import escape
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.commands.display import columns
 from cvm.commands.io import page, suffix_of, write

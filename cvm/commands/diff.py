@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import shown

@@ -9,7 +9,6 @@ from threading import Event, Thread
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.cast_arrays import is_float
 from cvm.dialect.ir.types import kind_of
 from cvm.jit.calls.arguments import describe

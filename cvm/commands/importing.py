@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.lib.format import write_array
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import write

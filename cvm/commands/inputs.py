@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from cvm.cli import Usage
 from cvm.commands.io import write
 from cvm.dialect.ir.sizes import Size

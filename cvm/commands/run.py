@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import columns, digest, duration, shown, waiting

@@ -8,7 +8,6 @@ from typing import Any
 
 import dask.array as da  # pyright: ignore[reportMissingImports]
 import numpy as np
-
 from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
@@ -23,7 +22,6 @@ from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import FORMULAS, GRAPH, LOOPS, TO_FORMULAS, context_of
 from cvm.lowering.processor import compiling_for
-
 from ..traced_function import TracedFunction, flatten, unflatten
 from .graph import Arrays
 
@@ -77,9 +75,7 @@ def _results(f: NativeFunction, arrays: list[da.Array]) -> list[da.Array]:
     with compiling_for(f.compiled_for):
         plan = run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS[:2]), function, context_of(module, function))
     if found := {t.element.name for k in plan.kernels for t in k.parameters if t.element.dtype.kind not in "biuf"}:
-        raise CallError(
-            f"blocks are those of integers, truth values and f16, f32 and f64; @{f.function.name} has {found}"
-        )
+        raise CallError(f"blocks hold integers, truth values, f16, f32 and f64; @{f.function.name} has {found}")
     found = Arrays(f.function.name, f.options, plan, arguments)
     return [found.of(r) for r in plan.results]
 

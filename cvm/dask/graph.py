@@ -17,7 +17,6 @@ from dask import config  # pyright: ignore[reportMissingImports, reportAttribute
 from dask._task_spec import DataNode, Task, TaskRef  # pyright: ignore[reportMissingImports]
 from dask.highlevelgraph import HighLevelGraph  # pyright: ignore[reportMissingImports]
 from dask.utils import parse_bytes  # pyright: ignore[reportMissingImports]
-
 from cvm.dialect.notation import expressions as ex, loops as ir
 from cvm.dialect.notation.plan import Plan
 from cvm.jit.functions.kernel_function import KernelFunction
@@ -38,7 +37,6 @@ from cvm.lowering.reductions.blocked_sums import (
     terms,
 )
 from cvm.lowering.reductions.split_reduction import separate_reductions, split_in_blocks
-
 from .blocks import LEAST, Blocks, Range, cuts, from_zero, order_of, split_axes
 
 COMBINED = 16  # partial results that one task combines

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.attributes import quoted
 from cvm.importers import refuse, unreadable
 

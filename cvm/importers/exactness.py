@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-
 import cvm
 from cvm.dialect.builtin import Calling
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span

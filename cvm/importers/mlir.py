@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
-
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span

@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlparse
 
 import lsprotocol.types as lsp  # pyright: ignore[reportMissingImports]
 from pygls.lsp.server import LanguageServer  # pyright: ignore[reportMissingImports]
-
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic
 from cvm.language_server.document import Document

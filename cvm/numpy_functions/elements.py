@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
 from ..array_api import astype, concatenate, where, whole_axis
 from ..indexed_update import update_in_place
 from ..numpy_or_dali_ufuncs import common, converted, loop_of

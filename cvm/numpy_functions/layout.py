@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
 from ..array_api import astype, concatenate, where, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail

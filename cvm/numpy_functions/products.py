@@ -6,7 +6,6 @@ from string import ascii_letters, ascii_uppercase
 from typing import Any
 
 import numpy as np
-
 from ..array_api import Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail

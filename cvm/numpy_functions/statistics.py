@@ -4,7 +4,6 @@ from functools import partial, wraps
 from typing import Any
 
 import numpy as np
-
 from ..array_api import Axes, astype, concatenate, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import TracedArray, apply, fail

@@ -7,13 +7,11 @@ from textwrap import dedent
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.dialect.program.function import Graph
 from cvm.dialect.spec.op import Operator
 from cvm.jit.targets import TARGETS
-
 from .lines import difference
 
 SEEDS = 8

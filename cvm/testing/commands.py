@@ -12,7 +12,6 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest as sha256
@@ -30,7 +29,6 @@ from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ra
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import context_of
 from cvm.lowering.processor import compiling_for
-
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
 from .lines import Call, as_array, check_text, difference, read_call
 

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from cvm.dialect.ir.types import kind_of
-
 from .filetest import Check, Failure
 
 SHOWN = 12  # lines of text where a check fails

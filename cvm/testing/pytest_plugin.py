@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from .filetest import Failure, Filetest, bless, coloured
 
 BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, I64, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum

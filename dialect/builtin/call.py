@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-
 from ..ir.attributes import Symbol
 from ..ir.types import Type
 from ..spec.op import Operator, T, operator

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.types import I1, TensorType, Type
 from ..notation.loops import Steps
 from ..spec.broadcasting import all_equal, all_of

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim, Shape
 from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType
 from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axes, cast, maximum, minimum, select

@@ -5,7 +5,6 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType
 from ..notation.expressions import Element, Expr, Tensor, Var, axes, both, cast, constant, maximum, minimum, when

@@ -10,7 +10,6 @@ from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.sizes import Dim, Shape, bounded, larger, product, same_size, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim, Shape
 from ..ir.types import MAX_SIZE, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, both, constant, when

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
 from ..notation.expressions import Bitcast as BitcastExpr, Element, Expr, Tensor, axes, cast
 from ..spec.broadcasting import same_shape

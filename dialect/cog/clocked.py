@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-
 from ..builtin import Elements
 from ..ir.diagnostics import Diagnostic, Note
 from ..ir.sizes import Undecided

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import C64, F32, FieldType, TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, apply, axes, constant
 from ..spec.broadcasting import same_shape

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
 from ..notation.scalar_functions import SCALARS

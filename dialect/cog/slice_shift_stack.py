@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import FieldType
 from ..notation import expressions as ex

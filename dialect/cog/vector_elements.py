@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import FieldType, TensorType
 from ..notation.expressions import Element, Tensor, as_index
 from ..spec.op import C, T, operator

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim, certainly
 from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.types import F32, F64, I32, ElementType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes
 from ..notation.scalar_functions import SCALARS

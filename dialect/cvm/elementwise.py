@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import I32, I64
 from ..notation.expressions import Expr, apply, cast, maximum, minimum
 from ..spec.broadcasting import same_shape

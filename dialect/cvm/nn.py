@@ -6,7 +6,6 @@ from operator import gt
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Index, Tensor, axes, reduce
 from ..notation.reference_functions import largest

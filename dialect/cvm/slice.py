@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim, Shape, bounded, larger, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Tensor, axes

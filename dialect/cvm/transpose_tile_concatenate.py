@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim, same_size
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, when

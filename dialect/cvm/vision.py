@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from ..ir.types import I1, I32, I64, TensorType
 from ..notation.expressions import Expr, Tensor, Var, apply, as_index, cast, constant, indices, maximum, minimum, select
 from ..notation.loops import Alloc, Block, For, If, Let, Statement, Store, accumulator, assign, update

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
 from ..notation.expressions import BY_ZERO, Expr, apply, divide_integers, integer_power, maximum, minimum, select
 from ..notation.scalar_functions import SCALARS

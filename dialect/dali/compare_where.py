@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE
 from ..notation.expressions import Expr, compare

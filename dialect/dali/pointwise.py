@@ -6,7 +6,6 @@ from itertools import combinations, groupby
 from typing import Any, ClassVar
 
 import numpy as np
-
 from ..ir.cast_arrays import converted
 from ..ir.sizes import Shape
 from ..ir.types import BY_DTYPE, ElementType, TensorType
@@ -129,9 +128,7 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
         found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
         text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
-        found.append(
-            C(4, text, lambda o: max(map(len, _shapes(o))) <= MOST_GROUPS or groups(*_shapes(o)) <= MOST_GROUPS)
-        )
+        found += [C(4, text, lambda o: max(map(len, _shapes(o))) <= MOST_GROUPS or groups(*_shapes(o)) <= MOST_GROUPS)]
     return tuple(found)
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from .types import BF16, BY_DTYPE, ElementType, kind_of
 
 

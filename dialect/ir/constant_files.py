@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from .attributes import quoted
 from .cast_arrays import from_file, with_plain_truths
 from .limits import LIMITS, excess

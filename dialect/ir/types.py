@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-
 from .diagnostics import Error
 from .sizes import Dim, Given, Shape, Size, product
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-
 from ..ir.diagnostics import NOWHERE, Span
 from .expressions import Expr, Index, Tensor
 from .interval import Interval

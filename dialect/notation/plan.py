@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-
 from ..ir.diagnostics import Span
 from ..ir.sizes import Dim
 from .expressions import Tensor

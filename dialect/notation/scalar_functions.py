@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import C64, C128, F32, F64, I1, ElementType
 from .math_tables import ROWS
 from .reference_functions import by_element, erfcx, precise

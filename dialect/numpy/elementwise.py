@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
 from ..spec.op import C, T, Unmet, operator
 from ..theano.dimensions import sizes_agree

@@ -1,7 +1,6 @@
 """Ufuncs of a float's parts: sign, exponent, fraction and neighbours. All are exact."""
 
 import numpy as np
-
 from ..ir.types import BF16, F16, F32, F64, I16, I32, I64
 from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
 from .ufunc_table import row, row_of_result

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-
 from ..ir.types import ELEMENT_TYPES, ElementType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import I1, ElementType, promoted
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal

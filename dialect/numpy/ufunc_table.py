@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import BY_DTYPE, ElementType, compute_type
 from ..notation.expressions import Expr
 from ..theano.complex_arithmetic import Z

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-
 from ..builtin import Const, Data, View
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.literal_types import literal_type

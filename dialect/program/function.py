@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from ..ir.cast_arrays import converted
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.types import TensorType, Type

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from ..builtin import Call, Const, Elements
 from ..ir.attributes import Symbol, attribute_text, quoted
 from ..ir.literal_types import literal_text, literal_type

@@ -1,7 +1,6 @@
 """Reciprocals in fixed point, as integer softmax takes them."""
 
 import numpy as np
-
 from ..ir.types import I32, I64
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, constant, maximum, minimum
 from ..spec.op import C, T, operator

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, ElementType, TensorType, element_of
 from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, constant, indices, total, when

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant
 from ..spec.broadcasting import aligned as aligned_sizes, all_of, broadcast, fits, source

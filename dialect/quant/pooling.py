@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..builtin.pad_slice_reshape import Padding
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, TensorType, element_of

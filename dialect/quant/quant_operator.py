@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import I32, ElementType
 from ..notation.expressions import Expr, cast, maximum, minimum
 from ..spec.op import C, Operator, T

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import F32, I8, I16, I32, I64, UI8, UI16, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes, cast
 from ..spec.op import C, T, operator

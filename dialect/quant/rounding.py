@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import F32, I32, I64
 from ..notation.expressions import Expr, apply, cast, constant, maximum, minimum, select
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ..notation.expressions import Expr, apply, select
 from ..notation.reference_functions import by_element
 from . import polynomial_coefficients as k

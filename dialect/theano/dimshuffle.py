@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 import numpy as np
-
 from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes
 from ..spec.op import C, Operator, T, operator

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
 from ..notation.reference_functions import by_element

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply, constant, select
 from ..notation.reference_functions import by_element

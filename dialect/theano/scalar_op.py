@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ..ir.types import C64, ElementType, compute_type
 from ..notation.expressions import Expr
 from ..spec.op import Unmet

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-
 from ..ir.types import C64, C128, F32, F64, I1, I8, ElementType, promoted
 
 Elements = tuple[ElementType, ...]

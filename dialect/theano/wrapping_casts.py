@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE, I64, UI64, ElementType
 from ..notation.expressions import Expr, cast, select

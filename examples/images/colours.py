@@ -8,7 +8,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-
 import cvm
 
 HERE = Path(__file__).parent

@@ -15,7 +15,6 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
-
 from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import Diagnostic, Note, Span, TargetError
 from ...dialect.ir.sizes import Dim, Size

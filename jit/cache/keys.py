@@ -11,7 +11,6 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
-
 from ...dialect.ir.extensions import PLACED
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module

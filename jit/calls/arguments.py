@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.cast_arrays import from_file
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError
 from ...dialect.ir.masked_array_error import masked

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.fork_safety import held_at_fork
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import Type

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-
 from . import vectorcall_ir as layout
 
 if TYPE_CHECKING:

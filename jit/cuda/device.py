@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import TargetError
 from . import nvrtc
 from .cuda_graph import Recorded, device_of, record, wait

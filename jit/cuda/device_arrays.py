@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import Type

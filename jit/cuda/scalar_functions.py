@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-
 from ...dialect.ir.types import F16, F32, F64, I1, ElementType
 from ...dialect.notation.math_tables import ROWS as LOOKED_UP, Rows
 

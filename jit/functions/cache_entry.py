@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.program.function import Function

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from zipfile import is_zipfile
 
 import numpy as np
-
 from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from ...dialect.ir.compilation_context import USER_TRACEBACK
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Span
 from ...dialect.ir.fp_environment import DefaultFpEnvironment

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import TargetError
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, View
@@ -74,8 +73,6 @@ class FormulaReference(FormulaFunction):
                 case View(tensor, of, _):
                     known[tensor] = known[of].reshape(evaluation.shape(tensor))
                 case _:
-                    raise TargetError(
-                        "the reference evaluates formulas; loops and nests of statements run on the target cpu"
-                    )
+                    raise TargetError("the reference evaluates formulas; loops and nests run on the target cpu")
         for output, result in zip(outputs, program.results, strict=True):
             output[...] = known[result]

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.sizes import Size, evaluate, product
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import TensorType, Type, as_given

@@ -11,7 +11,6 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-
 from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan

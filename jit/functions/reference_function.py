@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-
 from ...dialect.builtin import Calling
 from ...dialect.ir.cast_arrays import with_plain_truths
 from ...dialect.ir.diagnostics import CallError, Diagnostic

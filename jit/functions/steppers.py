@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.notation.expressions import Tensor
 from ...lowering.analysis.cost import estimated_work

@@ -9,7 +9,6 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
-
 from ...dialect.ir.fork_safety import held_at_fork, no_fork
 from ...dialect.ir.process_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, freestanding, processor

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
-
 from ...dialect.ir.compilation_context import check_time
 from ...lowering.processor import LEVELS, Processor, processor
 from ..cache import disk_cache

@@ -15,12 +15,10 @@ _WAYS = {"quadsum": ("quadsum", "quadsum_ss")}  # instructions that define a fun
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
     """The definition for vectors of so many words, by an instruction of the processor if it has one."""
     has = {(d.function, d.vector_bytes // 4): d for d in DOT_PRODUCTS if d.is_in(features)}
-    return _defined(declared.stem, declared.result.lanes, has, called)
+    return _define(declared.stem, declared.result.lanes, has, called)
 
 
-def _defined(
-    name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], calls: set[str], prefix: str = ""
-) -> str:
+def _define(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], calls: set[str], prefix: str = "") -> str:
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     before: list[str] = []
     b, wide, (operands, row) = ll.IRBuilder(), ll.STATUS.of(lanes), WORDS[name]
@@ -28,7 +26,7 @@ def _defined(
     product = has.get((name, lanes))
 
     def other(name: str, lanes: int, further: str) -> ll.Declaration:
-        before.append(_defined(name, lanes, has, calls, f"{prefix}{further}."))
+        before.append(_define(name, lanes, has, calls, f"{prefix}{further}."))
         return ll.Declaration(ll.STATUS.of(lanes), f"{prefix}{further}.{name}.v{lanes}i32", ())
 
     def number(n: int) -> ll.Constant:

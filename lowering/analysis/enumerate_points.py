@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 import numpy as np
-
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, conjunction
 from ...dialect.notation.traverse import walk
 from .evaluate_expressions import Evaluation

@@ -10,7 +10,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.cast_arrays import converted
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate

@@ -12,7 +12,6 @@ from math import prod
 from types import MappingProxyType
 
 import numpy as np
-
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I16, I64, ElementType
 from ...dialect.notation import expressions as ex

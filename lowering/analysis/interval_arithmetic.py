@@ -10,7 +10,6 @@ from operator import floordiv, lshift, rshift
 from typing import Any, TypeAlias
 
 import numpy as np
-
 from ...dialect.notation.interval import UNBOUNDED
 
 Bound: TypeAlias = Any  # an int, or an array of integers

@@ -17,7 +17,6 @@ Where channels come last, vectors go along these, and words are made for some li
 from math import prod
 
 import numpy as np
-
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I8, I16, I32, I64, UI8
 from ...dialect.notation import loops as ir

@@ -22,7 +22,6 @@ from itertools import groupby, product as combinations
 from math import inf, prod
 
 import numpy as np
-
 from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, Var, conjunction, unflatten

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from ...dialect.ir.types import I16, I32
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, accumulator, assign, nested, update

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import TRUE, Expr, Index, Read, Tensor, Var, as_index, both, constant, minimum

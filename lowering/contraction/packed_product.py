@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
-
 from ...dialect.ir.types import F32, F64, I8, I16, I32, UI8
 from ...dialect.notation.expressions import Expr, Index, apply, both, constant
 from ...dialect.notation.interval import Interval

@@ -7,7 +7,6 @@ from math import inf, prod
 from typing import TypeVar
 
 import numpy as np
-
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I32, ElementType
 from ...dialect.notation.expressions import Expr, Tensor, both

@@ -14,7 +14,6 @@ of direct convolutions, and a tile is read from the packed image as it is. Threa
 once. Zeros beyond the edge of the image are not multiplied: the loops over windows leave them out."""
 
 import numpy as np
-
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I32
 from ...dialect.notation import expressions as ex, loops as ir

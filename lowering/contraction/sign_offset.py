@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-
 from ...dialect.ir.types import I8, I32, UI8
 from ...dialect.notation.expressions import Expr, Tensor, both, constant, select
 from ..analysis.accesses import depends

@@ -14,7 +14,6 @@ from itertools import groupby, pairwise
 from math import gcd
 
 import numpy as np
-
 from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
 from ...dialect.notation import expressions as ex

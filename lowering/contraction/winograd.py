@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
-
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-
 from ...dialect.ir.sizes import certainly, larger, same_size, smaller
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation import expressions as ex, loops as ir

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ...dialect.ir.types import I16, I64
 from ...dialect.notation.expressions import Expr, apply, both, cast
 

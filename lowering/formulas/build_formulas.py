@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-
 from ...dialect.builtin import Calling, Const
 from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.ir.limits import LIMITS, excess

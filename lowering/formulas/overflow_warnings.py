@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked
 from ...dialect.ir.diagnostics import Diagnostic

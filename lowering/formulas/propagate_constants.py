@@ -6,7 +6,6 @@
 Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic stays as written."""
 
 import numpy as np
-
 from ...dialect.ir.cast_arrays import converted
 from ...dialect.ir.diagnostics import NOWHERE, Span
 from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Tensor, When, constant

@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
 from ...dialect.notation import expressions as ex

@@ -7,7 +7,6 @@ An operator may opt out (`constant_folding`). An operation whose check fails is 
 from dataclasses import replace
 
 import numpy as np
-
 from ...dialect.builtin import Calling, Const, Data
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.spec.op import Unmet

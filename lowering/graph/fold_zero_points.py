@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-
 from ...dialect.builtin import Const, Data
 from ...dialect.ir.types import BY_DTYPE, I8, I32, UI8, TensorType
 from ...dialect.program.builder import Builder

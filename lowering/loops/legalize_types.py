@@ -13,7 +13,6 @@ from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
-
 from ...dialect.ir.types import BF16, BY_DTYPE, C64, F32, F64, UI16, ElementType
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.plan import Plan

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-
 from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, TargetError
 from ...dialect.ir.sizes import Dim, Size, same_size
 from ...dialect.ir.types import I1, ElementType

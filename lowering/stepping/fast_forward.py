@@ -14,7 +14,6 @@ from functools import reduce
 from operator import and_, or_
 
 import numpy as np
-
 from ...dialect.ir.types import F32
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select

@@ -8,7 +8,6 @@ computed when they are read."""
 from dataclasses import dataclass
 
 import numpy as np
-
 from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
 from ...dialect.cog.slice_shift_stack import Subfield
 from ...dialect.ir.types import FieldType

@@ -14,7 +14,6 @@ import pytest
 from cvm.jit.aot.interfaces import HEADERS
 from cvm.jit.host_processor import host_features
 from cvm.lowering.processor import LEVELS, named
-
 import cvm
 from cvm import cli
 from cvm.commands import build

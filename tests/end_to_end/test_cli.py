@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from cvm.lowering.pipeline import PASSES, PIPELINES, TARGETS
 from cvm.lowering.step_plan import StepPlan
-
 import cvm
 from cvm import cli
 from cvm.diagnostic_output import SHOWN

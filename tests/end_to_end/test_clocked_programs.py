@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-
 import cvm
 
 TARGETS = ("reference", "cpu")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from available_targets import EVERY
 from conformance_cases import cases, failures
-
 from cvm.commands.ops import by_dialect
 
 FEW = 6  # cases of an operator on each target in the quick tier

@@ -10,7 +10,6 @@ from available_targets import EVERY
 from cvm.dialect.builtin.control_flow import While
 from cvm.dialect.notation.loops import Loop
 from cvm.lowering.pipeline import lower
-
 import cvm
 from cvm.commands.opt import text_after as opt_text
 

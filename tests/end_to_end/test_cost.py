@@ -7,7 +7,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
 from cvm import cli
 from cvm.commands.cost import Point, Roofline, svg
 

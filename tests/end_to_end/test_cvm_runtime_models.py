@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 from cvm import cli
 from cvm.importers.cvm_runtime import program_text, read_model, read_params

@@ -14,7 +14,6 @@ from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.spec.op import OPERATORS, violated
 from operator_checks import assert_same
 from samples_dali import DALI, values
-
 import cvm
 
 # operators that are exact on every target and cannot fail; integer powers only where they stay small

@@ -16,14 +16,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from tiers import examples
-
 import cvm
 from cvm import traced_function
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
-
 import cvm.dask  # noqa: E402
 from cvm.dask import graph  # noqa: E402
 

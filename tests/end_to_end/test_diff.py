@@ -12,7 +12,6 @@ from conformance_cases import cases, first_wrong
 from cvm.jit.functions.reference_function import ReferenceFunction
 from cvm.jit.targets import TARGETS, Target
 from cvm.lowering import pipeline
-
 import cvm
 from cvm import cli
 from cvm.commands.diff import distance

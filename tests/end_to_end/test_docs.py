@@ -28,7 +28,6 @@ from loop_interpreter import by_formula, execute
 from operator_checks import assert_same, references
 from pages import BLOCK, run_page
 from samples import SAMPLES
-
 import cvm
 from cvm import cli, extending
 from cvm.commands.ops import by_dialect

@@ -15,7 +15,6 @@ import pytest
 from available_targets import HERE
 from tflite_cases import FOLDER, digest, one
 from tflite_models import Operator, Tensor, model
-
 import cvm
 from cvm.cli import main
 from cvm.importers.exactness import Verdict, verdicts

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from cvm.dialect.spec.op import OPERATORS
 from targets_agree import agree
-
 import cvm
 from cvm.commands.ops import by_dialect, page, summary
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from example_projects import ROOT, environment, said
-
 import cvm.extending
 from cvm.commands.new import skeleton
 

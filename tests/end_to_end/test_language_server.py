@@ -192,7 +192,6 @@ def test_the_grammar_of_editors_knows_the_words() -> None:
 def test_pygments_gives_the_text_back() -> None:
     from pygments import lex
     from pygments.token import Error
-
     from cvm.commands.read_level import read_kernels, reader_of
     from cvm.highlight import CvmLexer
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.jit.targets import find_target
-
 import cvm
 from cvm import cli
 

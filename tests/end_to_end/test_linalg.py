@@ -23,7 +23,6 @@ from cvm.dialect.spec.op import OPERATORS
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
-
 import cvm
 
 compiler = pytest.importorskip("iree.compiler")

@@ -15,7 +15,6 @@ from cvm.dialect.spec.op import OPERATORS
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
-
 import cvm
 
 pytest.importorskip("xdsl")

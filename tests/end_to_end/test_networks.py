@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "networks" / "networks.py"

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 from cvm import cli
 

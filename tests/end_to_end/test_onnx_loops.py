@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 from cvm import cli
 
 onnx = pytest.importorskip("onnx")
 
 from onnx_node_tests import node_tests, results  # noqa: E402
-
 from cvm.importers.onnx import control_flow_and_recurrence as rules  # noqa: E402
 
 helper, numpy_helper = onnx.helper, onnx.numpy_helper

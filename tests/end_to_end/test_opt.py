@@ -11,7 +11,6 @@ import pytest
 from cvm.dialect.notation.loops import Kernel, statements
 from cvm.lowering import pipeline
 from cvm.lowering.passes import Pass
-
 from cvm import cli
 from cvm.commands import opt
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.lowering.processor import ARM, TRIPLES, named
-
 import cvm
 from cvm import cli
 

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import cvm
 from cvm import cli
 from cvm.commands.read_level import read_level

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.jit.targets import TARGETS, all_stages, register
-
 import cvm
 from cvm import cli
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from tflite_cases import CASES, EXPECTED, FOLDER, SAMPLES, Draw, digest, inputs, models, of_litert, one
 from tflite_models import Operator, Tensor, model
-
 import cvm
 from cvm.importers.tflite.rules import RULES
 from cvm.importers.tflite.schema import OPERATORS

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 torch = pytest.importorskip("torch")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tosa_graphs import CASES, MODEL, TEXTS, by_reference_model, make, spoiled, text_of
 from tosa_models import packed, write
-
 import cvm
 from cvm.importers.flatbuffer import Damaged
 from cvm.importers.tosa.flatbuffer import read

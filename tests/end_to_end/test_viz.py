@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from cvm.dialect.program.diagram import MARGIN, html, svg
 from cvm.dialect.program.layered_layout import GAP, Box, place
-
 import cvm
 from cvm import cli
 

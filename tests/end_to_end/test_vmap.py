@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from available_targets import EVERY
-
 import cvm
 
 R = np.random.default_rng(0)

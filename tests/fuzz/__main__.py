@@ -25,7 +25,6 @@ CHILD = 600  # seconds after which an attack goes on in a new process
 def main() -> int:
     options = parsed()
     import cvm
-
     from .attacks import ATTACKS
 
     names = options.attack or [n for n, a in ATTACKS.items() if a.corpus()]
@@ -82,7 +81,6 @@ def attack(name: str, seconds: float, options: argparse.Namespace) -> int:
 def inside(name: str, options: argparse.Namespace) -> int:
     """Mutates and runs inputs. How many, and the input at work, stand in a file, for the case that the process dies."""
     import cvm
-
     from .attacks import ATTACKS
 
     found = ATTACKS[name]

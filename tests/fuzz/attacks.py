@@ -16,11 +16,9 @@ import numpy as np
 from cvm.dialect.program.module import Module
 from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
-
 import cvm
 from cvm.commands.read_level import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
-
 from .mutate import mutate_bytes, mutate_text
 
 ROOT = Path(__file__).parents[2]

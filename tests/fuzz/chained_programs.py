@@ -24,7 +24,6 @@ from cvm.dialect.program.verify import type_operation, verify
 from cvm.dialect.theano.grad_lop_rop import LOp
 from finite_differences import declarable
 from samples import SAMPLES
-
 import cvm
 
 ATTEMPTS = 12  # to find an operator for the values of a program

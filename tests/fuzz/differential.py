@@ -15,9 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from outcomes import arguments, assert_same, outcome
 from random_graphs import Program, set_up
 from random_programs import modules
-
 import cvm
-
 from .chained_programs import ChainedProgram
 
 BUFFER = 1 << 14  # bytes that a program is made of

@@ -10,7 +10,6 @@ import pytest
 from available_targets import HERE
 from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F32, ElementType, compute_type
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, ScalarOp
-
 import cvm
 
 DTYPE = BF16.dtype

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from float_windows import PROCESSORS, same_bits, shaped, text, values
 from legal_and_equal import legal
-
 import cvm
 
 POOLS = {

@@ -10,7 +10,6 @@ from cvm.dialect.spec.op import OPERATORS, Operator
 from finite_differences import check
 from operator_checks import program
 from samples import SAMPLES
-
 import cvm
 
 INTEGERS = ("indices", "cond")  # operands that stay i32

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from cvm.dialect.ir.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
-
 import cvm
 
 REAL = (I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, BF16, F32, F64)

@@ -23,7 +23,6 @@ from cvm.jit.compile import compile_function
 from derivative_domains import DOMAINS
 from finite_differences import check, normal, program
 from samples import SAMPLES
-
 import cvm
 
 CHOICES = {"indices", "cond", "condition"}  # operands by which nothing is differentiated

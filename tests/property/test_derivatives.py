@@ -11,7 +11,6 @@ from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from derivative_domains import DOMAINS
 from finite_differences import check
-
 import cvm
 
 ROUGH = ("psi", "gamma", "gammaln", "j0", "j1", "i0", "i1", "erfcx", "erfinv", "erfcinv")  # f64 to about 1e-14 only

@@ -16,7 +16,6 @@ from cvm.dialect.spec.op import OPERATORS, Operator, violated
 from loop_interpreter import by_formula
 from operator_checks import assert_same
 from samples_cog import SAMPLED, sample
-
 import cvm
 
 SEEDS = range(40)

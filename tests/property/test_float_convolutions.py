@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from float_windows import ADDED, PROCESSORS, RELU, SCALED, same_bits, shaped, text, values
 from legal_and_equal import legal
-
 import cvm
 
 

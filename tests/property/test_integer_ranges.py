@@ -30,7 +30,6 @@ from native_kernels import tensor
 from samples import SAMPLES
 from tiers import examples
 from tuning import tuned
-
 import cvm
 
 

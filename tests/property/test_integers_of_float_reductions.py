@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from tiers import examples
-
 import cvm
 
 SHAPES = [  # with the axes to reduce, around the sizes from which on there are lanes and blocks

@@ -19,7 +19,6 @@ from loop_interpreter import execute
 from native_kernels import tensor
 from operator_checks import program
 from samples import SAMPLES
-
 import cvm
 
 

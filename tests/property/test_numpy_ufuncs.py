@@ -14,7 +14,6 @@ from available_targets import HERE
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType, kind_of
 from cvm.dialect.numpy import elementwise as elementwise
 from cvm.dialect.numpy.ufunc_table import UFUNCS, Ufunc
-
 import cvm
 
 COUNT = 211

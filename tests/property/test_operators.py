@@ -16,7 +16,6 @@ from cvm.dialect.spec.op import OPERATORS, violated
 from loop_interpreter import by_formula
 from operator_checks import assert_same, program, references, types, ulps
 from samples import SAMPLES
-
 import cvm
 
 SEEDS = range(40 if tiers.everything else 12)

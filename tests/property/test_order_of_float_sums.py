@@ -12,7 +12,6 @@ import pytest
 from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS
 from legal_and_equal import legal
 from tiers import some
-
 import cvm
 
 Shape = tuple[int, ...]

@@ -23,7 +23,6 @@ from operator_checks import program
 from program_equality import same_program
 from random_programs import modules
 from samples import SAMPLES
-
 import cvm
 
 ROOT = Path(__file__).parents[2]

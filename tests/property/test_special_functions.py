@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 pytestmark = pytest.mark.slow  # each function has a filetest and its sample in the quick tier

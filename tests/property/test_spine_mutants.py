@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-
 import cvm
 
 RANDOM = np.random.default_rng(0)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from legal_and_equal import legal
-
 import cvm
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 64, 100)

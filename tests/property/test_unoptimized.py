@@ -13,7 +13,6 @@ from hypothesis import given, settings, strategies as st
 from outcomes import arguments, assert_same, outcome
 from random_programs import modules
 from tiers import examples
-
 import cvm
 
 

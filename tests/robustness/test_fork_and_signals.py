@@ -5,7 +5,6 @@ import signal
 
 import pytest
 from child_process import run_script
-
 import cvm
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks or POSIX signals here")

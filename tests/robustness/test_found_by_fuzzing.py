@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
-
 import cvm
 from cvm.commands.read_level import read_level
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from cvm.jit.llvm.native_code import Library
 from cvm.jit.runtime.fp_environment import MXCSR, declarations, in_default_environment, register_of, set_default
-
 import cvm
 
 REGISTER = register_of()

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 import cvm
 
 HEAD = "func @main(%x: tensor<3xf64> {inplace}, %y: tensor<3xf64>) {\n"

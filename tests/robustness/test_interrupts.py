@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import pytest
-
 import cvm
 
 SOON = 0.1  # seconds of processor time, of all threads: other processes may hold the processors meanwhile

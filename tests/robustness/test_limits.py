@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.dialect.ir.limits import LIMITS, NAMES, Limits
-
 import cvm
 from cvm.cli import main
 

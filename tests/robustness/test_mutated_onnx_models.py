@@ -11,7 +11,6 @@ pytest.importorskip("onnx")
 
 import onnx
 from onnx_node_tests import node_tests
-
 import cvm
 
 NUMBERS = (-1, 0, 1, 2, 3, -2, 7, 1 << 31, 1 << 40, 1 << 62, -(1 << 62))

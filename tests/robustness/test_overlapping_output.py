@@ -6,7 +6,6 @@ from cvm.jit.calls.arguments import has_internal_overlap
 from hypothesis import given, strategies as st
 from numpy.lib.stride_tricks import as_strided
 from tiers import examples
-
 import cvm
 
 ADD = "func @main(%a: tensor<?N x ?M x i32>) { %y = cvm.elemwise_add %a, %a return %y }"

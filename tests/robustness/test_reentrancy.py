@@ -5,7 +5,6 @@ import signal
 import numpy as np
 import pytest
 from child_process import run_script
-
 import cvm
 
 TWO_PRODUCTS = """

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from child_process import run_script
 from cvm.jit.calls.dispatch_table import MOST
-
 import cvm
 
 PROGRAM = 'func @main() {{ %c = const file("{file}", "w") : tensor<3xi32>\nreturn %c }}'

@@ -24,7 +24,6 @@ from cvm.lowering.passes import Pass
 from cvm.lowering.processor import Processor, Tuning, compiling_for
 from cvm.lowering.storage import place_buffers
 from tiers import some
-
 import cvm
 
 PROGRAM = """func @main(%x: tensor<37x53xi32> {range = [-9, 9]}, %w: tensor<21x53xi32> {range = [-9, 9]}) -> tensor<37x21xi32> {

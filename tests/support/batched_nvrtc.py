@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc
-
 import cvm
 
 MANY = 50  # of one compilation

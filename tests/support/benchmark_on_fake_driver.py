@@ -13,7 +13,6 @@ sys.path[:0] = [str(HERE), *(str(HERE.parents[1] / part) for part in (".", "benc
 os.environ["CVM_CUDA_CODE"] = "ptx"
 
 import gpu  # noqa: E402
-
 import cvm  # noqa: E402
 
 gpu.SIDE, gpu.TICKS, gpu.IMAGES, gpu.CALLS, gpu.CHECKED = 64, 33, 20, 2, 1 << 12

@@ -17,7 +17,6 @@ import guard_pages
 import numpy as np
 from batched_nvrtc import compile_together
 from tiers import some
-
 import cvm
 from cvm.commands.diff import Side, explain
 

@@ -12,7 +12,6 @@ from conformance_cases import Case
 from cvm.dialect.cvm.nn import Conv2d, Dense
 from cvm.dialect.cvm.transpose_tile_concatenate import Transpose
 from cvm.dialect.program.function import Value
-
 import cvm
 
 ROWS, COLUMNS, TERMS, HEIGHT, WINDOW = 9, 17, 16, 9, 3  # at least; the height is that of an image

@@ -15,7 +15,6 @@ from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.grad_lop_rop import LOp, ROp
 from cvm.jit.compile import compile_function
-
 import cvm
 
 Arrays = list[np.ndarray]

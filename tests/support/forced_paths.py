@@ -26,7 +26,6 @@ from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
 from tuning import tuned
-
 import cvm
 
 Arrays = dict[str, np.ndarray]

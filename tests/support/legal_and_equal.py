@@ -8,7 +8,6 @@ from cvm.dialect.program.module import Module
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import Processor
-
 import cvm
 
 

@@ -18,7 +18,6 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from numpy_forms import FORMS, OF_STACKS  # noqa: E402
-
 import cvm  # noqa: E402
 
 TYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")

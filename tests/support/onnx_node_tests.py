@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import onnx
 import onnx.backend.test
-
 import cvm
 
 CONSTANTS = re.compile(r"given as constants: (.*)")

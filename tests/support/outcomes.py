@@ -9,7 +9,6 @@ from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import Type
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
-
 import cvm
 
 LARGEST = 3  # of the sizes that a program leaves open

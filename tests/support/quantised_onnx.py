@@ -17,7 +17,6 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 import cvm  # noqa: E402
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from cvm.jit.functions.clocked_program import CompiledGraph
-
 import cvm
 
 GRIDS = ((), (), (5,), (12,), (4, 9), (3, 2, 5))

@@ -14,7 +14,6 @@ os.environ["CVM_CUDA_CODE"] = "ptx"
 import fake_cuda_driver as stand_in  # noqa: E402
 import numpy as np  # noqa: E402
 from conformance_cases import cases, failures  # noqa: E402
-
 import cvm  # noqa: E402
 
 PROGRAM = """

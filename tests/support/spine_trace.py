@@ -10,7 +10,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import numpy as np
-
 import cvm
 
 ROOT = Path(cvm.__file__).parents[1]

@@ -10,7 +10,6 @@ import numpy as np
 from available_targets import HERE
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
-
 import cvm
 from cvm.commands.inputs import inputs
 

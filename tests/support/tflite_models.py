@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from cvm.importers.flatbuffer import NUMBERS, fields
 from cvm.importers.tflite.schema import OPERATORS, SCHEMA, TYPES
 

@@ -22,7 +22,6 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from tosa_models import write  # noqa: E402
-
 import cvm  # noqa: E402
 from cvm.importers.tosa.schema import ELEMENTS, Graph, Operator, Tensor  # noqa: E402
 

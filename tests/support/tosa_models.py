@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from tflite_models import Writer
-
 from cvm.importers.tosa.flatbuffer import IDENTIFIER
 from cvm.importers.tosa.schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
 

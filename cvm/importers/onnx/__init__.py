@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
@@ -17,7 +16,6 @@ from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.function import Value
 from cvm.importers import refuse
 from cvm.importers.exactness import Imported
-
 from .elements import element_of
 from .importer import Importer, read_initializers
 from .qdq import fuse_qdq

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
-
 from .elementwise import ACTIVATIONS, clipped, number
 from .importer import At
 from .loops import Step, scan, while_loop

@@ -3,9 +3,7 @@
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
-
 from .rules import Unsupported
 
 CODES = {

@@ -7,10 +7,8 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import F32, F64, I1, UI8, ElementType, compute_type
 from cvm.dialect.program.builder import Node
-
 from .elements import element_of
 from .importer import At
 from .rules import Array, Known, Unsupported, aligned, rule

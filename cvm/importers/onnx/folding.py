@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.types import BY_DTYPE, TensorType

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
-
 from .elements import I64, code_of
 from .rules import REFUSED, Because, Unsupported
 

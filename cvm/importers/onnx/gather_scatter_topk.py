@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.sizes import product
 from cvm.dialect.ir.types import I1
 from cvm.dialect.program.builder import Node
-
 from .elements import I64
 from .elementwise import number, where
 from .importer import At

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-
 import cvm
 from cvm.dialect.ir.diagnostics import Note, Span
 from cvm.dialect.ir.limits import LIMITS, excess
@@ -25,7 +24,6 @@ from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
-
 from . import elements
 from .exactness import of_operator
 from .folding import FoldingBuilder

@@ -12,7 +12,6 @@ from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Function, Literal, Operation, Value
 from cvm.lowering.graph.dce import live_operations
-
 from .importer import Importer
 from .rules import Unsupported
 

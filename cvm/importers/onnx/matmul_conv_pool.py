@@ -8,10 +8,8 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from cvm.dialect.ir.types import F32, F64, I32
 from cvm.dialect.program.builder import Node
-
 from .elementwise import combine
 from .importer import At
 from .movement import FAR, part, reshaped

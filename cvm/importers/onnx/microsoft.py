@@ -9,10 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
 from cvm.dialect.program.builder import Node
-
 from .elementwise import clipped
 from .importer import At
 from .quantized import dequantized, dot, quantized, requantize, whole

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
 from cvm.dialect.ir.types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.dialect.program.builder import Node
-
 from .elements import I64, element_of, to_array
 from .elementwise import number
 from .importer import At

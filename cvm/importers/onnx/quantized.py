@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import BY_DTYPE, F32, I32, UI8, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
-
 from .elements import element_of
 from .elementwise import clipped, combine, number
 from .importer import At

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.sizes import Size, product
 from cvm.dialect.ir.types import BF16, F16, F32, I1, compute_type
 from cvm.dialect.program.builder import Node
-
 from .elementwise import combine, number
 from .importer import At
 from .movement import flatten, reshaped

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.sizes import Dim, same_size
 from cvm.dialect.program.builder import Node
-
 from .elements import I64
 from .elementwise import clipped, number
 from .importer import At

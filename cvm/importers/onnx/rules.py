@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.program.builder import Node
-
 from .importer import At
 from .movement import at_step, joined, pieces, stacked
 from .rules import Array, Items, Known, rule, static

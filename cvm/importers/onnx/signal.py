@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cvm.dialect.program.builder import Node
-
 from .importer import At
 from .matmul_conv_pool import contract
 from .movement import MAX_CONSTANT, at_step, stacked

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.sizes import Size
@@ -21,7 +20,6 @@ from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, Table, contents, options, root
 from cvm.importers.onnx.importer import Importer
-
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported
 from .schema import OPERATORS, SCHEMA, TYPES

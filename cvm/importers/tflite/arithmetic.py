@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-
 from cvm.dialect.ir.types import F32, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import Exactness
 from cvm.importers.onnx.elementwise import choose, combine, converted
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import aligned
-
 from . import quantization as q
 from .fixed_point import high, leading_zeros, shifted
 from .rules import ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale

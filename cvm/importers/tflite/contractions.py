@@ -8,14 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import F64, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import SUMS, Exactness
 from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import known_size, real_axes, static
-
 from .arithmetic import activated
 from .fixed_point import inverse_square_root
 from .quantization import activation_range, at_i32, less_zero, quantized_multiplier, requantized, rounded

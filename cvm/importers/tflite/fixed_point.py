@@ -5,10 +5,8 @@ import math
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
-
 from .rules import At
 
 MAX = (1 << 31) - 1

@@ -8,14 +8,12 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx import movement as onnx
 from cvm.importers.onnx.gather_scatter_topk import taken
 from cvm.importers.onnx.rules import Array, known_size, real_axes, static
-
 from .arithmetic import activated
 from .quantization import at_i32, rescaled
 from .rules import ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale

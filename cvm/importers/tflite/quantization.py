@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import I32, I64, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.quant.rounding import ROUNDINGS
-
 from .rules import At, Tensor, Unsupported
 from .schema import ACTIVATIONS
 

@@ -16,13 +16,11 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
-
 from cvm.dialect.ir.types import ElementType
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, fields, options
 from cvm.importers.onnx import importer as onnx_importer
 from cvm.importers.onnx.rules import LATEST, Known, Rule, Unsupported, find_rule, table
-
 from .schema import ELEMENTS, SCHEMA
 
 RULES: dict[str, Rule] = {}

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
-
 from .fixed_point import divide_by_power, exponential, logarithm
 from .quantization import at_i32, clipped, quantized_multiplier, requantized, round_away, scaled
 from .rules import ROUNDED, At, Known, Unsupported, rule

@@ -6,14 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import I8, I16, I32, I64, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import SUMS
 from cvm.importers.onnx.control_flow_and_recurrence import iterated
 from cvm.importers.onnx.movement import FAR, cut
 from cvm.importers.onnx.rules import Items, static
-
 from .arithmetic import activated
 from .fixed_point import divide_by_power, logistic_16, tanh_16
 from .quantization import activation_range, clipped, requantized

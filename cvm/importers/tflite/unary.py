@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import I16
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
-
 from .fixed_point import divide_by_power, high, inverse_square_root
 from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
 from .rules import ROUNDED, At, Known, Unsupported, rule

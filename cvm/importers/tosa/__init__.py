@@ -10,7 +10,6 @@ from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx.importer import Importer
-
 from .flatbuffer import read
 from .rules import At
 from .schema import ELEMENTS, Graph

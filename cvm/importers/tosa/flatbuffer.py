@@ -3,9 +3,7 @@
 from typing import Any
 
 import numpy as np
-
 from cvm.importers.flatbuffer import Damaged, fields, options, root
-
 from .schema import ATTRIBUTES, ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Operator, Tensor, unpacked
 
 IDENTIFIER = b"TOSA"

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import ANY, EXACT, Exactness
 from cvm.importers.onnx.importer import OperatorAt
 from cvm.importers.onnx.rules import Array, Because, Ints, Known, Rule, Unsupported, table
-
 from .schema import ELEMENTS, Graph, Tensor
 
 UNSIGNED = {e: ELEMENT_TYPES[f"u{e.name}"] for e in (I8, I16, I32, I64)}
@@ -152,10 +150,8 @@ def clipped(x: Node, low: int, high: int) -> Node:
 
 @rule("CLAMP")
 def clamp(at: At, x: Node) -> Node:
-    limits = (at[n] for n in ("min_val", "max_val"))  # bytes in a flatbuffer
-    return clipped(
-        x, *(n if isinstance(n, int) else np.array(n, np.uint8).view(x.element.dtype).item() for n in limits)
-    )
+    ends = (at[n] for n in ("min_val", "max_val"))  # bytes in a flatbuffer
+    return clipped(x, *(n if isinstance(n, int) else np.array(n, np.uint8).view(x.element.dtype).item() for n in ends))
 
 
 def zero(point: Array, unsigned: bool = False) -> int:

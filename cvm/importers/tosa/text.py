@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from lark import Lark
 from lark.exceptions import UnexpectedInput
-
 import cvm
 from cvm import grammar
 from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
-
 from .schema import ELEMENTS, Graph, Operator, Tensor, unpacked
 
 KINDS = {"i1": "BOOL", **{f"i{n}": f"INT{n}" for n in (4, 8, 16, 32, 48)}, "index": "SHAPE", "f32": "FP32"}

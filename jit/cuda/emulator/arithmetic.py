@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-
 from . import bit_operations, float_operations
 from .ptx import Instruction, Unsupported
 from .ptx_types import TRUTH, TYPES, WORD, Array, Compute, Operation, dtype

@@ -1,7 +1,6 @@
 """PTX instructions on the bits of registers: shifts, fields, permutations."""
 
 import numpy as np
-
 from .ptx import Instruction
 from .ptx_types import WORD, Array, Operation, dtype
 

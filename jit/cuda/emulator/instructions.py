@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-
 from . import warp_operations
 from .arithmetic import operation
 from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, Local, Memory, Shared

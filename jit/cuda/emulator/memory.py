@@ -8,7 +8,6 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-
 from .ptx_types import Array
 
 SPACE = 40  # bits of an offset

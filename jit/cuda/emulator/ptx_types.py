@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from .ptx import Unsupported
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
-
 from .ptx import Entry, Unsupported
 from .ptx_types import Array, dtype
 

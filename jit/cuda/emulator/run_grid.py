@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from .instructions import Instructions, Step
 from .memory import Fault, Local, Memory, Shared
 from .ptx import Entry, Instruction, Unsupported, end_of

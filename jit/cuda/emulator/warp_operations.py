@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-
 from .memory import WARP, Fault
 from .ptx_types import Array
 

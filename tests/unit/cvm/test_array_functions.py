@@ -11,7 +11,6 @@ import numpy as np
 import numpy_expressions
 import numpy_forms
 import pytest
-
 import cvm
 from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 

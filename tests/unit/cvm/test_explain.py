@@ -12,7 +12,6 @@ from cvm.dialect.program.unused_values import unused_values
 from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import check
 from cvm.parser.error_examples import snippets
-
 from cvm import cli
 from cvm.commands.ops import GENERAL, rule_of, rules, violations
 

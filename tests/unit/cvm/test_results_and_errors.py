@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 PROGRAM = "func @main(%x: tensor<3xi32>) { %y = cvm.relu %x\n return %y }"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 X = np.arange(6.0).reshape(2, 3)

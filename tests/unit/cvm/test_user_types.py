@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from cvm.jit.options import Stage, TargetName
 from cvm.jit.targets import TARGETS, all_stages
-
 import cvm
 
 ROOT = Path(__file__).parents[3]

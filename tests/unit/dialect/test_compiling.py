@@ -6,7 +6,6 @@ import gc
 
 import pytest
 from cvm.dialect.ir.compilation_context import gc_paused
-
 import cvm
 
 PROGRAM = """

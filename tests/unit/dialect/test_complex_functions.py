@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import cvm
 
 TYPES = {"complex<f64>": np.dtype(np.complex128), "complex<f32>": np.dtype(np.complex64)}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from cvm.dialect.spec.op import OPERATORS
-
 from cvm.testing.commands import calls_of
 from cvm.testing.filetest import Filetest
 

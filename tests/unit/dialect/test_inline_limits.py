@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.program.inline_limits import DEEPEST
-
 import cvm
 
 X = np.array([1, -2], np.int32)

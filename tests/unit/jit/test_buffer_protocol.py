@@ -7,7 +7,6 @@ import ctypes
 
 import numpy as np
 import pytest
-
 import cvm
 
 

@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import pytest
 from cvm.jit.calls import fastcall
-
 import cvm
 
 pytestmark = pytest.mark.skipif(not fastcall.usable(), reason="this Python's objects lie in memory in another way")

@@ -16,7 +16,6 @@ from cvm.dialect.ir.process_setting import ScopedSetting
 from cvm.jit.functions import codegen_units
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering import pipeline
-
 import cvm
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.cvm"

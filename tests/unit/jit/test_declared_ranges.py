@@ -9,7 +9,6 @@ import pytest
 from available_targets import EVERY
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
 from cvm.jit.calls import arguments, fastcall
-
 import cvm
 
 NUMBERS = [e for e in ELEMENT_TYPES.values() if e.kind in ("int", "uint", "float")]

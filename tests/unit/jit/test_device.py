@@ -18,7 +18,6 @@ from cvm.jit.cuda.device import missing
 from cvm.jit.cuda.device_arrays import device_array, is_on_device, take_device_arguments
 from cvm.jit.functions import cuda_function
 from emulated_kernels import needs_nvrtc
-
 import cvm
 
 HERE = Path(__file__).parents[2] / "support"

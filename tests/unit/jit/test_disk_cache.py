@@ -10,7 +10,6 @@ from cvm.dialect.spec.op import OPERATORS
 from cvm.jit.cache import disk_cache, keys
 from cvm.jit.options import DEFAULT
 from cvm.lowering import pipeline
-
 import cvm
 
 PROGRAM = """

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from cvm.jit.targets import TARGETS
 from emulated_kernels import needs_nvrtc
-
 import cvm
 
 ELEMENTWISE = """

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from cvm.jit.host_processor import cache_sizes, host_features
 from cvm.lowering.processor import LEVELS, NAMED, Processor, named, processor
-
 import cvm
 
 PROGRAM = """func @main(%x: tensor<1x16x12x12xi32> {range = [0, 127]}) {

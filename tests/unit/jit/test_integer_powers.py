@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from cvm.dialect.ir.types import I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
-
 import cvm
 
 INTEGERS = (I8, I16, I32, I64, UI8, UI16, UI32, UI64)

@@ -29,7 +29,6 @@ from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
 from emission_operands import REAL, matrix_sum, values
 from loop_interpreter import execute
 from native_kernels import MachineCode, compiled, kernel, tensor
-
 import cvm
 
 LANES = [1, 2, 8, 16]

@@ -20,7 +20,6 @@ from cvm.dialect.program.find_deferred_checks import find_deferred_checks
 from cvm.dialect.program.verify import instantiate
 from cvm.jit.cache import disk_cache, keys
 from cvm.jit.options import DEFAULT
-
 import cvm
 
 FILES = sorted((Path(__file__).parents[2] / "filetests").rglob("*.cvm"))

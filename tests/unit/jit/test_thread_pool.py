@@ -16,7 +16,6 @@ from cvm.dialect.notation.loops import For, Store
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.runtime import thread_pool
 from cvm.lowering.loops.parallelize import adjoining
-
 import cvm
 
 pytestmark = pytest.mark.skipif(thread_pool.FUTEX is None, reason="loops run in parallel on Linux only")

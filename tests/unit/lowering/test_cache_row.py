@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from legal_and_equal import legal
-
 import cvm
 
 SOFTMAX = """  %m = theano.max %x {axis = [1]}

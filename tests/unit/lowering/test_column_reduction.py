@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from legal_and_equal import legal
-
 import cvm
 
 SHAPES = [(16, 16), (19, 17), (64, 1000), (33, 2049), (16, 5000), (100, 16), (1043, 20)]

@@ -15,7 +15,6 @@ from cvm.lowering.contraction import strategies
 from cvm.lowering.loops.build_loops import build_nest
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
-
 import cvm
 
 RANGES = {

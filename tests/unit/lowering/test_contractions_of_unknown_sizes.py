@@ -12,7 +12,6 @@ import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.expressions import Expr, Index
 from legal_and_equal import legal
-
 import cvm
 
 FOUR = "?x?x?x?"

@@ -13,7 +13,6 @@ from cvm.dialect.notation.expressions import Apply, Expr, Tensor
 from cvm.dialect.notation.loops import Kernel
 from cvm.jit.functions.reference_function import evaluate
 from loop_interpreter import Machine
-
 import cvm
 
 CONVOLUTION = """func @main(%x: tensor<1x3x8x8xi32> {range = [0, 127]}, %w: tensor<4x3x3x3xi32> {range = [-127, 127]}) {

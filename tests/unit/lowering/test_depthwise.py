@@ -10,7 +10,6 @@ from cvm.jit.host_processor import host_processor
 from cvm.lowering.processor import AVX2_PRODUCTS, named, processor
 from depthwise_programs import SHAPES, text
 from legal_and_equal import legal
-
 import cvm
 
 RANGES = {  # of the image and the weights, and how they are multiplied

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Tuning
-
 import cvm
 
 STARTS = [0.0, -0.0, 5.0, -2000.0, 0.25, 0.3, 1e-45, 2.0**24 - 1500, -(2.0**24), 2.0**24, 1e30, np.inf, np.nan]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from legal_and_equal import legal
-
 import cvm
 
 PROCESSORS = {

@@ -14,7 +14,6 @@ from cvm.lowering.pipeline import lower_step, to_formulas
 from cvm.lowering.step_plan import StateSlot
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from loop_interpreter import execute
-
 import cvm
 
 

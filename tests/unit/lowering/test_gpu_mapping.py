@@ -19,7 +19,6 @@ from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Gpu
 from emulated_kernels import needs_nvrtc, plan_of, run
 from native_kernels import kernel, tensor
-
 import cvm
 
 pytestmark = needs_nvrtc

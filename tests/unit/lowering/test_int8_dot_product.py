@@ -14,7 +14,6 @@ from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
 from depthwise_programs import SHAPES, text as windows
 from int8_programs import PROGRAMS
 from legal_and_equal import legal
-
 import cvm
 
 RANGES = {  # of the image

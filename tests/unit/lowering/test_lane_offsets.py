@@ -11,7 +11,6 @@ from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.notation.expressions import Index, Tensor, constant
 from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
 from legal_and_equal import legal
-
 import cvm
 
 TYPES = {"i32": np.int32, "f32": np.float32, "f64": np.float64}

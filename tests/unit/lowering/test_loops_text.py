@@ -28,7 +28,6 @@ from cvm.lowering.pipeline import lower
 from cvm.parser.kernels import read_kernels
 from operator_checks import program
 from samples import SAMPLES
-
 import cvm
 
 

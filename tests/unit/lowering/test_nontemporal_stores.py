@@ -11,7 +11,6 @@ from cvm.dialect.notation.expressions import Index
 from cvm.dialect.notation.loops import For, Store
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from native_kernels import compiled, kernel, tensor
-
 import cvm
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from available_targets import EVERY
 from legal_and_equal import legal
-
 import cvm
 
 

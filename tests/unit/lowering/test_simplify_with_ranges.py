@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-
 import cvm
 
 EDGES = [0, 1, -1, 2, 3, -3, (1 << 30) - 1, 1 << 30, -(1 << 30), (1 << 31) - 1, -(1 << 31), -(1 << 31) + 1]

@@ -7,7 +7,6 @@ import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from hypothesis import given, strategies as st
 from tiers import examples
-
 import cvm
 
 

@@ -12,7 +12,6 @@ from cvm.lowering.contraction.match import match_contraction
 from cvm.lowering.contraction.problem import Problem
 from cvm.lowering.contraction.strategies import STRATEGIES
 from cvm.lowering.loops.collapse import collapsed
-
 import cvm
 
 # channels, channels of the result, size, window, stride, groups, and the least value: the convolutions that are benchmarked

@@ -19,7 +19,6 @@ from cvm.lowering.contraction.micro_kernel import (
     Product,
 )
 from cvm.lowering.processor import Processor, named
-
 import cvm
 
 WIDTHS = {16: (16, 32), 32: (16, 32), 64: (32,)}  # bytes, and the numbers of registers that processors have of them

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from cvm.lowering.processor import Tuning
 from legal_and_equal import legal
-
 import cvm
 
 TYPES = {"i8": np.int8, "ui16": np.uint16, "f32": np.float32, "i64": np.int64, "i1": np.bool_}

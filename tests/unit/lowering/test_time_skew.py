@@ -11,7 +11,6 @@ from cvm.lowering.processor import Processor, Tuning, compiling_for
 from hypothesis import given, strategies as st
 from tiers import examples
 from tuning import tuned
-
 import cvm
 
 

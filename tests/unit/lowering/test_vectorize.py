@@ -11,7 +11,6 @@ from cvm.dialect.notation.expressions import Index, Tensor, apply
 from cvm.dialect.notation.loops import Alloc, If, Let, Store, Var, accumulator, assign
 from cvm.lowering.analysis.cost import chain
 from legal_and_equal import legal
-
 import cvm
 
 LONG = "  %a = dali.log %x\n  %y = dali.mul %a, %x\n"

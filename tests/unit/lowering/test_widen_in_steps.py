@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from legal_and_equal import legal
-
 import cvm
 
 DTYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "ui16": np.uint16}

@@ -10,7 +10,6 @@ import pytest
 from contraction_programs import preferred
 from cvm.lowering.contraction.winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3
 from legal_and_equal import legal
-
 import cvm
 
 SHAPES = {  # of the image, the weights, and what else is said

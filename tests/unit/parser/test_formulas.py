@@ -10,7 +10,6 @@ from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.lowering.formulas.printer import formulas_text
 from cvm.parser.formulas import parse_formulas
-
 import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.commands.read_level import compiled, read_formulas, read_level
@@ -108,7 +107,7 @@ def test_nests_and_checks() -> None:
     arrays = random_arrays(tail.function, 3)
     for a, b in zip(run(tail.lower("formulas"), "cpu", arrays), tail(*arrays), strict=True):
         assert np.array_equal(a, b)
-    with pytest.raises(cvm.TargetError, match="loops and nests of statements run on the target cpu"):
+    with pytest.raises(cvm.TargetError, match="loops and nests run on the target cpu"):
         run(tail.lower("formulas"), "reference", arrays)
     text = (
         "formulas @main(%x: tensor<3xi32>, %n: tensor<i32>) {\n"

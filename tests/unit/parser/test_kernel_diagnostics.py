@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 import cvm
 from cvm.commands.read_level import compiled, read_kernels
 

@@ -11,7 +11,6 @@ from cvm.parser.lalr import Parser, Stuck
 from cvm.parser.lalr_tables import END, PLACE, make, tables, text_of
 from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
-
 from cvm import grammar
 
 
