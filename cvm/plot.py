@@ -18,8 +18,7 @@ Readings = Mapping[str, Sequence[np.ndarray]]  # maps a name to its array at eve
 
 
 def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
-    """Write a picture of the readings: a .gif is animated; any other format shows the last reading of arrays, and
-    curves of numbers."""
+    """Write a picture of the readings: animated as a .gif, else the last reading of arrays, and curves of numbers."""
     try:
         import matplotlib
     except ImportError:

@@ -65,9 +65,7 @@ class Tree:
     applied = _of(lambda name, callee, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types, callee))
     constant = _of(lambda word, body, type: syntax.ConstantNode(word, type, body=body))
     stored = _of(lambda word, _, path, entry, type: syntax.ConstantNode(word, type, path=path, entry=entry))
-    labelled = _of(
-        lambda name, label, xs, _, init, t: syntax.OperationNode(name, xs, label=label, initial=init, type=t)
-    )
+    labelled = _of(lambda op, label, xs, _, init, t: syntax.OperationNode(op, xs, label=label, initial=init, type=t))
     infix = _of(lambda name, expression: syntax.OperationNode(name, expression=expression))
     binary = _of(lambda left, mark, right: syntax.ExpressionNode(mark, [left, right], left.start, right.end))
 

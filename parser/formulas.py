@@ -68,9 +68,7 @@ class _Reader(KernelReader):
         if self.mistakes:
             raise ParseError(self.mistakes)
         checks = tuple(r for m in made for r in _requirements(m))
-        return Formulas(
-            str(name)[1:], (*given, *self.constants), returned, self.data, tuple(made), checks, slices=slices
-        )
+        return Formulas(name[1:], (*given, *self.constants), returned, self.data, tuple(made), checks, slices=slices)
 
     def step(self, tree: Any) -> Sequence[Step]:
         """One definition. After a mistake in it what it defines is known, so that those who read it go on."""

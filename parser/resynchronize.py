@@ -90,9 +90,7 @@ SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
     "BROKEN_ARGUMENT": skip_argument,
     "BROKEN_TYPES": skip_head,
     "BROKEN_HEADER": skip_head,
-    "BROKEN_ITEM": lambda a, taken: next(
-        n for n in count() if a[n].type == END or ((n or taken) and a[n].type in HEADS)
-    ),
+    "BROKEN_ITEM": lambda a, past: next(n for n in count() if a[n].type == END or ((n or past) and a[n].type in HEADS)),
     "BROKEN_REST": lambda ahead, taken: next(n for n in count() if ahead[n].type == END),
 }
 

@@ -157,8 +157,8 @@ FUNCTIONS = {  # of NumPy; operations on integers end with i, those that read th
                                 "log2", "sin", "sinh", "sqrt", "tan", "tanh", "trunc")},
 }  # fmt: skip
 PREDICATES = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-REDUCTIONS = {"multiply": "mul", "bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor"}
-REDUCTIONS |= {name: name for name in ("add", "maximum", "minimum")}
+REDUCTIONS = {n: n for n in ("add", "maximum", "minimum")} | {"multiply": "mul"}
+REDUCTIONS |= {"bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor"}
 
 
 def ufunc(name: str, *xs: Node) -> Node:

@@ -60,7 +60,7 @@ def _timed(
     plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool, rounds: int
 ) -> list[Spent]:
     plans = [replace(plan, kernels=(k,)) for k in plan.kernels]
-    runs = [_runner(one, pointers, workspace, sizes, passes) for one in plans]
+    runs = [_run(one, pointers, workspace, sizes, passes) for one in plans]
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times, strict=True):
@@ -70,9 +70,7 @@ def _timed(
     return [_spent(one, statistics.median(found), sizes) for one, found in zip(plans, times, strict=True)]
 
 
-def _runner(
-    plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
-) -> Callable[[], int]:
+def _run(plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool) -> Callable[[], int]:
     """One kernel, in the places that the whole plan gives its arrays."""
     text = emit_plans(plan, optimize=passes)
     code, wanted = object_code(text.module, passes=passes), imports(stops=False) if text.module.is_parallel else {}

@@ -328,11 +328,9 @@ def _axis(e: ex.Expr, size: Dim, n: int, words: Words) -> _Axis | None:
         high += factor * (most if factor > 0 else least)
     if (second - first).terms or not isinstance(low, int):
         return None
-    moving = {
-        k: (a, f) for k, (a, f) in first.terms.items() if not (isinstance(a, ex.Index) and same_size(a.extent, 1))
-    }
-    apart = reduce(gcd, (abs(f) for _, f in moving.values()), 0) or 1
-    place = Affine({k: (a, f // apart) for k, (a, f) in moving.items()}, (first.constant - low) // apart)
+    moves = {k: (a, f) for k, (a, f) in first.terms.items() if not (isinstance(a, ex.Index) and same_size(a.extent, 1))}
+    apart = reduce(gcd, (abs(f) for _, f in moves.values()), 0) or 1
+    place = Affine({k: (a, f // apart) for k, (a, f) in moves.items()}, (first.constant - low) // apart)
     index = ex.Index(f"i{n}", (high - low) // apart + 1)
     return _Axis(index, low, apart, (second - first).constant, place.expression(), size)
 

@@ -21,14 +21,12 @@ def dce(function: Function, simplified: bool = False) -> Function:
     return replace(function, operations=tuple(live_operations(function.operations, function.results, simplified)))
 
 
-def live_operations(
-    operations: Sequence[Operation], results: Iterable[Value], simplified: bool = False
-) -> list[Operation]:
-    """The operations on which results depend, and with `simplified` those that may fail."""
+def live_operations(operations: Sequence[Operation], results: Iterable[Value], folded: bool = False) -> list[Operation]:
+    """The operations on which results depend, and with `folded` those that may fail."""
     needed = set(results)
     live: list[Operation] = []
     for operation in reversed(operations):
-        if not needed.isdisjoint(operation.results) or (simplified and _may_fail(operation)):
+        if not needed.isdisjoint(operation.results) or (folded and _may_fail(operation)):
             live.append(operation)
             needed.update(v for _, v in operation.operator.operands())
     return live[::-1]

@@ -70,6 +70,7 @@ class Signal(int):
     arrives = property(_thread.interrupt_main)
 
 SIGINT = Signal(signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored, as in jobs of a shell
 SETTINGS = {"ScopedSetting.__call__", "ScopedSetting._leave", "no_fork", "_leave", "compiling", "_end", "toolchain"}
 
 class Interrupt:

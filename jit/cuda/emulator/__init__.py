@@ -1,2 +1,1 @@
-"""A GPU emulator in NumPy: PTX executed in lockstep, all threads of many blocks at once, with checked memory. Read
-`run_grid` first."""
+"""A GPU emulator in NumPy: PTX in lockstep, all threads of many blocks at once, checked memory. Read `run_grid` first."""
