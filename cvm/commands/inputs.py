@@ -170,8 +170,7 @@ def _literal(text: str) -> np.ndarray:
 def _table(path: str, type: Type | None) -> np.ndarray:
     """The numbers of a file with commas between columns; a single row or column for an argument of rank 1."""
     with _reading(path, "expected rows of equally many numbers with commas between them"):
-        with open(path, encoding="utf-8") as file:
-            rows = [line.split(",") for line in file.read().splitlines() if line.strip()]
+        rows = [line.split(",") for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
         found = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
         if found.dtype.kind not in "biufc":
             raise ValueError
@@ -226,8 +225,7 @@ def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:
 def _save_table(file: io.BytesIO, array: np.ndarray, path: str) -> None:
     if array.ndim > 2:
         raise Usage(f"--output {path}: .csv holds at most 2 dimensions, got {array.ndim}")
-    for row in np.atleast_2d(array).tolist():
-        file.write((",".join(map(repr, row)) + "\n").encode())
+    file.writelines((",".join(map(repr, row)) + "\n").encode() for row in np.atleast_2d(array).tolist())
 
 
 def _save_picture(file: io.BytesIO, array: np.ndarray, path: str) -> None:

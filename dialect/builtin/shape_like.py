@@ -142,8 +142,7 @@ class StridedScatterLike(Apart[T]):
         for j, (b, s) in self.steps(y.shape).items():
             past = d[j] - b if s > 0 else as_index(b) - d[j]
             at[j] = past // abs(s) if abs(s) > 1 else past
-            conditions.append(inside(at[j], self.x.shape[j]))
-            conditions.append((past % abs(s)).eq(0) if abs(s) > 1 else True)
+            conditions += [inside(at[j], self.x.shape[j]), (past % abs(s)).eq(0) if abs(s) > 1 else True]
         return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
 
 

@@ -30,8 +30,7 @@ def read_text(data: bytes, filename: str) -> Graph:
     """The graph of a text; raises ParseError where it is none."""
     source, graph = Source(filename, data.decode("utf-8", "replace")), Graph()
     try:
-        parts: list[Any] = _parser().parse(source.text).children
-        for part in parts:
+        for part in list[Any](_parser().parse(source.text).children):
             match getattr(part, "data", ""):
                 case "argument":
                     define(graph, *part.children[:2])
