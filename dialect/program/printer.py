@@ -225,12 +225,10 @@ def _generic_name(name: str) -> str:
 
 
 def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
-    return (
-        f"{name} = {_generic_name('const')}() {{value = {_generic_dense(array, splat, type)}}} : () -> {_plain(type)}"
-    )
+    return f"{name} = {_generic_name('const')}() {{value = {_dense_attr(array, splat, type)}}} : () -> {_plain(type)}"
 
 
-def _generic_dense(array: np.ndarray, splat: bool, type: Type) -> str:
+def _dense_attr(array: np.ndarray, splat: bool, type: Type) -> str:
     """The elements, and the tensor type of the array."""
     held = f"tensor<{'x'.join([*map(str, type.array_shape), type.element.name])}>"
     if array.size == 0:
@@ -278,7 +276,7 @@ def _generic_attribute(value: Any) -> str:
         case dict():
             return f"{{{', '.join(f'{_quoted(str(k))} = {_generic_attribute(v)}' for k, v in value.items())}}}"
         case Elements(data, type):
-            return _generic_dense(data.array, data.splat, type)
+            return _dense_attr(data.array, data.splat, type)
     return attribute_text(value)
 
 
