@@ -6,7 +6,6 @@ y.compute()"""
 from collections.abc import Callable
 from typing import Any
 
-import dask.array as da  # pyright: ignore[reportMissingImports]
 import numpy as np
 from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol
@@ -23,7 +22,7 @@ from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import FORMULAS, GRAPH, LOOPS, TO_FORMULAS, context_of
 from cvm.lowering.processor import compiling_for
 from ..traced_function import TracedFunction, flatten, unflatten
-from .graph import Arrays
+from .graph import Array, Arrays, da
 
 __all__ = ["apply"]
 
@@ -34,7 +33,7 @@ def apply(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Nothing is computed: types and sizes are those of the program, and chunks follow those of the largest arguments. Halos of stencils
     follow from the program, too. An axis that an operation takes as a whole, as a sort does, becomes one chunk."""
-    arrays: dict[int, da.Array] = {}
+    arrays: dict[int, Array] = {}
 
     def leaf(value: Any, _: str) -> Any:
         if isinstance(value, da.Array):
@@ -60,7 +59,7 @@ def apply(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return unflatten(form, iter(_results(compiled, found)))
 
 
-def _results(f: NativeFunction, arrays: list[da.Array]) -> list[da.Array]:
+def _results(f: NativeFunction, arrays: list[Array]) -> list[Array]:
     """The results of a function, which is verified and lowered for arguments of these sizes."""
     if len(arrays) != len(f.function.arguments):
         raise CallError(f"@{f.function.name} takes {len(f.function.arguments)} arguments, got {len(arrays)}")
@@ -86,7 +85,7 @@ def _checked(chunk: np.ndarray, argument: Value) -> np.ndarray:
     return chunk
 
 
-def _suited(array: da.Array, argument: Value) -> da.Array:
+def _suited(array: Array, argument: Value) -> Array:
     """The array in the element type of an argument, with checks of the range that it declares."""
     try:
         array = array.astype(argument.known_type.element.dtype, casting="safe")

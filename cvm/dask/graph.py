@@ -5,13 +5,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from importlib import import_module
 from itertools import accumulate, pairwise, product
 from math import prod
 from operator import getitem
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
-import dask.array as da  # pyright: ignore[reportMissingImports]
 import numpy as np
 from dask import config  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
 from dask._task_spec import DataNode, Task, TaskRef  # pyright: ignore[reportMissingImports]
@@ -19,6 +19,7 @@ from dask.highlevelgraph import HighLevelGraph  # pyright: ignore[reportMissingI
 from dask.utils import parse_bytes  # pyright: ignore[reportMissingImports]
 from cvm.dialect.notation import expressions as ex, loops as ir
 from cvm.dialect.notation.plan import Plan
+from cvm.dialect.notation.reduce_in_order import MIN_TERMS
 from cvm.jit.functions.kernel_function import KernelFunction
 from cvm.jit.host_processor import host_processor
 from cvm.jit.options import CompileOptions
@@ -28,19 +29,14 @@ from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import CPU_LOOPS, CPU_SCHEDULE, LOOPS
 from cvm.lowering.processor import compiling_for
-from cvm.lowering.reductions.blocked_sums import (
-    MIN_TERMS,
-    has_order,
-    keeps_order,
-    length,
-    reduction_accumulators,
-    terms,
-)
+from cvm.lowering.reductions.blocked_sums import has_order, keeps_order, length, reduction_accumulators, terms
 from cvm.lowering.reductions.split_reduction import separate_reductions, split_in_blocks
 from .blocks import LEAST, Blocks, Range, cuts, from_zero, order_of, split_axes
 
 COMBINED = 16  # partial results that one task combines
-Operands = dict[ex.Tensor, da.Array]
+da: Any = import_module("dask.array")  # whose types differ from what it takes
+Array: TypeAlias = Any
+Operands = dict[ex.Tensor, Array]
 _programs: dict[str, KernelFunction] = {}  # of this process, by digest
 _lock = Lock()
 
@@ -70,14 +66,14 @@ def compiled(plan: Plan, options: CompileOptions) -> KernelFunction:
 class Arrays:
     """The arrays of a program's tensors. The names of tasks, which Dask shows, begin with that of the function."""
 
-    def __init__(self, name: str, options: CompileOptions, plan: Plan, arrays: Sequence[da.Array]) -> None:
+    def __init__(self, name: str, options: CompileOptions, plan: Plan, arrays: Sequence[Array]) -> None:
         self.name, self.options, self.plan = name, options, plan
         self.known: Operands = {t: da.from_array(a, chunks=-1) for t, a in plan.constants.items()}
         self.known |= zip(plan.arguments, arrays, strict=True)
         for kernel in plan.kernels:
             self._add(inline_lets(replace(kernel, spans=())))
 
-    def of(self, tensor: ex.Tensor) -> da.Array:
+    def of(self, tensor: ex.Tensor) -> Array:
         """The array of a tensor, which may be a view."""
         if tensor not in self.known:
             self.known[tensor] = self.of(self.plan.views[tensor]).reshape(tensor.shape)
@@ -149,7 +145,7 @@ class Arrays:
         return (replace(parts, sum_order="terms"), replace(joined, scheduled=True)) if ordered else (parts, joined)
 
     def _pieces(
-        self, array: da.Array, ends: Iterable[Sequence[int]], region: Sequence[Range], graph: dict[Any, Any]
+        self, array: Array, ends: Iterable[Sequence[int]], region: Sequence[Range], graph: dict[Any, Any]
     ) -> tuple[Any, list[TaskRef]]:
         """The parts of chunks that make up a region. A part of a chunk is a task of its own, so that no more is sent."""
         found: list[TaskRef] = []
@@ -192,7 +188,7 @@ def _ranges(
     return {i: [*pairwise([0, *accumulate(s)])] for i, s in zip(sizes, chunks, strict=True)}
 
 
-def _gathered(array: da.Array, axes: Sequence[int]) -> da.Array:
+def _gathered(array: Array, axes: Sequence[int]) -> Array:
     """An array with one chunk along each of these axes, and with shorter ones along others where that is too large."""
     if all(len(array.chunks[a]) == 1 for a in axes):
         return array
