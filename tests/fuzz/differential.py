@@ -40,7 +40,7 @@ def compare(number: int, target: str) -> None:
 
 
 def open_sizes(module: Module, arrays: list[np.ndarray], number: int) -> None:
-    """Where sizes are not known the bits are the same, or it is an error, too; a program that needs them is left out."""
+    """Compare results where sizes are not known: the same bits, or an error, too; a program that needs them is left out."""
     text = opened(str(Module({"main": module.functions["main"]})))
     try:
         other = None if text is None else cvm.parse(text)
