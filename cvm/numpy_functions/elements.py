@@ -95,6 +95,11 @@ def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Any:
 @numpy_function
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     *choices, found = common((*choicelist, default))
+    for choice in choicelist:
+        if type(choice) is int and found.dtype.kind == "u":  # a default is taken by its value, a choice as int64
+            fail(
+                f"np.select gives {found.dtype} here, and no choice is int64: instead of {choice}, np.{found.dtype}({choice})"
+            )
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         found = np.where(condition, choice, found)
     return found

@@ -14,7 +14,7 @@ from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType
 from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axes, cast, maximum, minimum, select
 from ..notation.loops import Assert, Block, Let, Statement, Store
 from ..notation.scalar_functions import SCALARS
-from ..spec.broadcasting import all_of, same_shape
+from ..spec.broadcasting import all_of, any_of, same_shape
 from ..spec.op import C, Operator, T, Unmet, operator
 from .pad_slice_reshape import distinct_axes, nested
 
@@ -64,7 +64,8 @@ class Indexing(Operator[T]):
         C(4, "shape(indices[i]) = shape(indices[0]) for all i", same_shapes),
         C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, "mode", MODES),
         C(6, "n[a] >= 1 for a in axes, where elements are chosen",
-            lambda o: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes)),
+            lambda o: any_of([lambda: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes),
+                *((lambda n=n: n == 0) for n in o.indices[0].array_shape)])),
     )  # fmt: skip
 
     def chosen_shape(self: Any, shape: Shape, chosen: Shape) -> Shape:

@@ -1,6 +1,6 @@
 """Expressions of NumPy, and whether a traced function gives the same type and values: same, different or refused.
 
-python tests/support/numpy_expressions.py [--plain] [--show different|refused]    counts of the whole list
+python tests/support/numpy_expressions.py [--plain] [PART OF A NAME...]    counts, and all that is not the same
 """
 
 from __future__ import annotations

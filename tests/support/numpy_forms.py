@@ -40,7 +40,7 @@ np.concatenate((x[0], x[1], [1, 2]))  np.concatenate([x, x], axis=None)  np.conc
 np.hstack((x[0], x[1]))  np.dstack((x, x))  np.append(x, 5)  np.append(x, x[:1], axis=0)  np.append(x[0], [1, 2])  np.where(x > 1, x, -x)
 np.where(x > 1, x, 0)  np.where(x > 1, 1.5, x)  np.where(x > 1, x, x.astype('f4'))  np.where(x, 1, 0)  np.where(x > 1, True, False)
 np.where(x[:, :1] > 1, x, x[0])  np.where(True, x, 0)  np.select([x > 3, x > 1], [x, x * 2])  np.select([x > 3, x > 1], [x, x * 2], default=-1)
-np.select([x > 3, x > 1], [1, 2], 0)  np.select([x[0] > 3, x[1] > 3], [x, 0])  np.choose([0, 1, 0, 1, 0, 1], [x[0], x[1]])
+np.select([x > 3, x > 1], [1, 2], 0)  np.select([x[0] > 3, x[1] > 3], [x, 0])  x[:0][np.zeros(0, int)]  np.take(x[:0], np.zeros((0, 3), int), axis=0)  np.choose([0, 1, 0, 1, 0, 1], [x[0], x[1]])
 np.choose((x > 1).astype(int), [x, -x])  np.choose(x[0].astype(int) % 9, [x[0], x[1]], mode='clip')  np.clip(x, 0, 5)  np.clip(x, None, 3)
 np.clip(x, 1, None)  np.clip(x, 0.5, 3.5)  x.clip(1, 3)  x.clip(min=1)  x.clip(0, x.max())  np.clip(x, x.min(), x.mean())
 np.clip(x, a_min=0, a_max=4)  np.clip(x, min=0, max=4)  np.clip(x, np.arange(6), 5)  np.clip(x, 5, 1)  np.clip(x, np.float32(0), np.float64(4))
@@ -104,7 +104,7 @@ np.logical_not(x)  np.logical_xor(x, 1)  np.bitwise_and(x, 1)  np.invert(x)  np.
 np.greater(x, x[0])  np.less_equal(x, 2.5)  np.positive(x)  np.negative(x)  np.absolute(x)  np.fabs(x)  np.count_nonzero(x)  np.count_nonzero(x > 1)
 np.count_nonzero(x, axis=0, keepdims=True)  np.count_nonzero(x, axis=(0, 1))  np.lib.stride_tricks.sliding_window_view(x, (2, 3))
 np.lib.stride_tricks.sliding_window_view(x[0], 3).mean(axis=-1)  np.tri(4, 6) * x  x[np.triu_indices(4)]  x[np.tril_indices(4, -1)]
-x[np.diag_indices(4)]  x[np.unravel_index(5, (4, 6))]  np.cumsum(x)[-1]  np.mean(x - np.mean(x)) ** 2  (x - x.mean(axis=0)) / (x.std(axis=0) + 1)
+x[np.diag_indices(4)]  x[np.unravel_index(5, (4, 6))]  np.cumsum(x)[-1]  np.mean(x - x[0]) ** 2  (x - x.mean(axis=0)) / (x.std(axis=0) + 1)
 np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
 np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1))  np.maximum(x, 0) @ np.ones((6, 3), x.dtype)  np.log(np.sum(np.exp(x)))  np.where(x > 0, x, 0.01 * x)
 x[1:] - x[:-1]  x[:, 1:] * x[:, :-1]  np.sum(x * np.arange(6))  1 / (1 + np.exp(-x))  x * (x > 0)  (x > 0).sum()  (x > 0).mean()  (x > 0) * 2
@@ -143,7 +143,7 @@ x[2, 3].std()  x[2, 3].max()  np.max(x[1, 1], axis=None)  np.amax(a=x, axis=-2, 
 np.any(x[:0])  np.all(x[:0], axis=0)  np.any(x, axis=-2, keepdims=True)  np.all(x, axis=(), keepdims=True)  np.any(x, axis=())  np.sum(x, axis=())
 np.mean(x[:0], axis=1)  np.mean(x, axis=-2, dtype=np.complex128)  np.mean(x, keepdims=True)  np.var(x, axis=-1, ddof=2, keepdims=True)
 np.var(x[0], ddof=0.5)  np.std(x, axis=(-1,), dtype='f8')  np.std(x, correction=2)  np.average(x, axis=-1, weights=x[0] * 0 + 2)
-np.average(x, axis=1, keepdims=True)  np.average(x, weights=abs(x) + 1)  np.average(x, axis=1, weights=abs(x) + 1)
+np.average(x, axis=1, keepdims=True)  np.average(x, weights=abs(x) + 1)  np.average(x, axis=1, weights=(x > 1) * 2 + 1)
 np.median(x, axis=-2, keepdims=True)  np.median(x[:3])  np.median(x[0, 0])  np.ptp(x, axis=-2)  np.ptp(x[0, 0])  np.ptp(x, axis=(0, 1))
 np.argmax(x, axis=-2)  np.argmax(x, keepdims=True)  np.argmin(x[::-1], axis=-1, keepdims=True)  np.argmin(x[0, 0])  np.argmax(x[1:2], 0)
 np.sort(x, -2)  np.sort(a=x, axis=-1, kind='heapsort')  np.sort(x[0, 0], axis=None)  np.sort(x, stable=True)  np.sort(x[..., None], axis=1)
