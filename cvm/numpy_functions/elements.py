@@ -97,9 +97,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     *choices, found = common((*choicelist, default))
     for choice in choicelist:
         if type(choice) is int and found.dtype.kind == "u":  # a default is taken by its value, a choice as int64
-            fail(
-                f"np.select gives {found.dtype} here, and no choice is int64: instead of {choice}, np.{found.dtype}({choice})"
-            )
+            fail(f"np.select to {found.dtype} takes no int64 choice: write np.{found.dtype}({choice}) for {choice}")
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         found = np.where(condition, choice, found)
     return found
