@@ -336,16 +336,23 @@ def _say(message: str, status: int) -> int:
 class _Parser(argparse.ArgumentParser):
     """Suggests the command, flag or value that a wrong word may mean."""
 
+    given: Sequence[str] = ()
+
     def parse_known_args(self, *args: Any, **named: Any) -> Any:
+        self.given = sys.argv[1:] if not args or args[0] is None else args[0]
         found, more = super().parse_known_args(*args, **named)
         return (found, more) if not more else self.error(f"unrecognized arguments: {' '.join(more)}")
 
     def error(self, message: str) -> NoReturn:
         from cvm.dialect.ir.suggest import did_you_mean
 
+        known = [s for a in self._actions for s in a.option_strings]
+        flags = [f for f in self.given if f[:2] == "--" and not any(s.startswith(f.partition("=")[0]) for s in known)]
+        if flags and "required:" in message and did_you_mean(flags[0], known):
+            message = f"unrecognized arguments: {flags[0]}"
         if (word := re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message)) is not None:
-            known = (a.option_strings if word[1] is None else a.choices or () for a in self._actions)
-            message += did_you_mean(word[word.lastindex or 0], [str(n) for names in known for n in names])
+            known = known if word[1] is None else [str(c) for a in self._actions for c in a.choices or ()]
+            message += did_you_mean(word[word.lastindex or 0], known)
         super().error(message)
 
 

@@ -44,7 +44,7 @@ class Tree:
     def headless(self, parts: list[Any]) -> syntax.FunctionNode | syntax.GraphNode:
         word, head, body = parts
         if word.type == "GRAPH":
-            return syntax.GraphNode(word, None, body)
+            return syntax.GraphNode(word, None, [syntax.BrokenNode(head), *body])
         return syntax.FunctionNode(word, None, [syntax.BrokenNode(head)], None, body)
 
     quoted_function = _of(lambda word, _, given, body, attrs, end: syntax.QuotedNode(word, given or [], body, attrs))

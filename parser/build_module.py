@@ -94,9 +94,13 @@ def build_graph(scope: Scope, node: syntax.GraphNode) -> Graph:
 
 def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[Statement]:
     """The statements that can be built; one that a broken one follows on its line is broken, too."""
-    for statement, after in zip(body, [*body[1:], None], strict=False):
+    for n, (statement, after) in enumerate(zip(body, [*body[1:], None], strict=False)):
         if scope.report.is_full:
             break
+        if isinstance(after, syntax.OperationNode) and not after.results and is_operand(statement, after, scope.report):
+            message = f"an operand is a value or a number: name the result of {after.name.text} in a statement before"
+            scope.report.at(after.name, "parse.operand", message)
+            body[n + 1] = after = syntax.BrokenNode(after.name)
         if isinstance(statement, syntax.BrokenNode):
             scope.forgive(statement.token)
         elif isinstance(after, syntax.BrokenNode) and not scope.report.source.on_new_line(after.token.start, "{"):
@@ -104,6 +108,13 @@ def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[State
                 scope.forgive(result)
         else:
             yield statement
+
+
+def is_operand(outer: syntax.StatementNode, inner: syntax.OperationNode, report: Report) -> bool:
+    """Test whether an operation stands where the operands of the one before it do, as in `cvm.relu cvm.abs %x`."""
+    word = getattr(outer, "name", getattr(outer, "word", inner.name))
+    between = report.source.text[word.end : inner.name.start]
+    return between.isspace() and "\n" not in between
 
 
 def build_statement(scope: Scope, node: syntax.OperationNode | syntax.ConstantNode) -> list[Operation]:

@@ -10,7 +10,8 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 WIDE = {  # encodings of several bytes a character by the first bytes; the longer ones first
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
-MARKS = re.compile(r"^(<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)  # lines that a merge leaves
+MARK = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*|\r)?$", re.MULTILINE)  # a line that a merge leaves
+CONFLICT = re.compile(r"(?m)^(<{7}.*\n)((?:(?!<{7}|\|{7}|={7}|>{7}).*\n)*+)([|=]{7}.*\n(?:(?![<>]{7}).*\n)*+>{7}.*)")
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
@@ -22,33 +23,26 @@ def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
         text, at, message = _from_text(data)
     if "\r" in text:
         text = re.sub(r"\r(?!\n)", "\n", text)
-    left, conflicts = _resolved(text) if "<<<<<<<" in text else (text, [])
+    left, conflicts = _resolved(text) if any(mark * 7 in text for mark in "<=>") else (text, [])
     source = Source(filename, left)
     shown = source if left is text else Source(filename, text)
     found = [] if at is None else [Diagnostic(message, Span(shown, at, at + 1), "parse.encoding")]
     for start, end in conflicts:
-        note = Note("it ends here", Span(shown, text.rindex("\n", start, end) + 1, end))
+        last = text.rfind("\n", start, end) + 1
+        notes = (Note("it ends here", Span(shown, last, end)),) if last else ()
         message = "a conflict of a merge is not resolved"
-        found.append(Diagnostic(message, Span(shown, start, start + 7), "parse.conflict", (note,)))
+        found.append(Diagnostic(message, Span(shown, start, start + 7), "parse.conflict", notes))
     return source, found
 
 
 def _resolved(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text with blanks for the marks and the second side of each conflict of a merge, and where conflicts are."""
-    parts, conflicts = [], list[tuple[int, int]]()
-    done, begin, after, middle = 0, -1, -1, -1
-    for mark in MARKS.finditer(text):
-        kind = mark[0][0]
-        if kind == "<":
-            begin, after, middle = mark.start(), mark.end(), -1
-        elif begin >= 0 and kind in "|=" and middle < 0:
-            middle = mark.start()
-        elif begin >= 0 and kind == ">" and middle >= 0:
-            parts += [text[done:begin], " " * (after - begin), text[after:middle]]
-            parts.append(re.sub(r"[^\n]", " ", text[middle : mark.end()]))
-            conflicts.append((begin, mark.end()))
-            done, begin = mark.end(), -1
-    return ("".join([*parts, text[done:]]), conflicts) if conflicts else (text, [])
+    """The text with blanks for the marks and the second side of each conflict of a merge, and where conflicts are.
+
+    Beside a mark without the others nothing is left of the text, since nobody knows which lines are the program's."""
+    conflicts = [m.span() for m in CONFLICT.finditer(text)]
+    left = CONFLICT.sub(lambda m: re.sub(".", " ", m[1]) + m[2] + re.sub(".", " ", m[3]), text)
+    alone = MARK.search(left)
+    return (left, conflicts) if alone is None else ("", [alone.span()])
 
 
 def _from_text(text: str) -> tuple[str, int | None, str]:

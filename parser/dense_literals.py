@@ -10,6 +10,7 @@ import numpy as np
 from ..dialect.builtin import Data
 from ..dialect.ir.cast_arrays import array_of
 from ..dialect.ir.literal_types import fit
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ElementType
 from ..dialect.spec.op import size_text
 from .syntax_tree import Mistake, Token
@@ -188,8 +189,9 @@ class Elements:
         """A float written as its bits, as MLIR does."""
         width = self.element.bits // (2 if self.element.kind == "complex" else 1)
         if self.element.kind not in ("float", "complex") or len(self.text) != 2 + width // 4:
-            message = f"the bits of a float are {width // 4} hexadecimal digits, got {self.text[:40]}"
-            raise self.wrong("const.element", message)
+            bits = f"the bits of a float are {width // 4} hexadecimal digits"
+            bits = "an integer is decimal" if self.element.is_integer else bits
+            raise self.wrong("const.element", f"{bits}, got {self.text[:40]}")
         return float(np.frombuffer(bytes.fromhex(self.text[2:])[::-1], f"<f{width // 8}")[0])
 
     def number(self, advance: bool = True) -> Any:
@@ -201,7 +203,7 @@ class Elements:
         elif text in _WORDS:
             value = _WORDS[text]
         else:
-            raise self.wrong("const.syntax", f"expected a number, got {self.got}")
+            raise self.wrong("const.syntax", f"expected a number, got {self.got}{did_you_mean(text, _WORDS)}")
         if isinstance(value, float) and np.isinf(value) and text not in _WORDS and "x" not in text:
             raise self.wrong("const.range", f"{self.element} does not hold {text[:40]}; write inf")
         if advance:

@@ -98,13 +98,17 @@ class Reader:
             opened = next(v for v in reversed(self.parser.values) if isinstance(v, Token) and v.type == "LBRACE")
             notes = (Note("the brace that is not closed", self.span(opened)),)
             self.say(Diagnostic(f"expected '}}', got {shown(token)}", self.span(token), "parse.brace", notes))
+            if self.parser.accepts("BROKEN_STATEMENT") and self.source.on_new_line(token.start):
+                self.feed("BROKEN_STATEMENT", token.start, token.start)  # the return may be what is missing
             self.insert("RBRACE", token)
         elif past_head and token.type in STARTS and self.source.on_new_line(token.start):
             message = f"expected '{{' before the first statement, got {token.text}"
             self.say(Diagnostic(message, self.span(token), "parse.brace"))
             self.insert("LBRACE", token)
         else:
-            self.say(explain(self.source, self.parser, token, friendly()))
+            outside = token.type in STARTS and self.parser.accepts("FUNC")  # of a function, to which it may belong
+            if not outside or all(d.code != "parse.brace" for d in self.diagnostics):
+                self.say(explain(self.source, self.parser, token, friendly()))
             self.skip(token)
 
     def insert(self, kind: str, token: Token) -> None:

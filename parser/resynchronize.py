@@ -43,7 +43,17 @@ class Ahead:
     def begins_body(self, n: int) -> bool:
         """Test whether the brace opens the body of a function, not a dictionary."""
         after = self[n + 1].type
-        return after in ("VALUE", "RBRACE", *STARTS) and not (after in STARTS and self[n + 2].type == "EQUAL")
+        return after in ("VALUE", "RBRACE", "RESULT") or (after in STARTS and self[n + 2].type != "EQUAL")
+
+    def block_end(self, n: int) -> int:
+        """The token after the block of statements that begins here, or n where no block is followed by more of the body."""
+        depth = 0
+        for end in range(n, n + 1000 * (self[n].type == "LBRACE" and self.begins_body(n))):
+            kind = self[end].type
+            depth += (kind == "LBRACE") - (kind == "RBRACE")
+            if not depth or kind in (END, *HEADS):
+                return n if depth or self[end + 1].type in (END, "RBRACE", *HEADS) else end + 1
+        return n
 
 
 def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
@@ -51,6 +61,7 @@ def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
     braces = sum(DEPTH[t.type] for t in taken if t.type in ("LBRACE", "RBRACE"))
     n = 0
     while True:
+        n = ahead.block_end(n)  # as of a loop or a condition, which the language lacks
         token = ahead[n]
         if token.type == END or (token.type in HEADS and ahead.on_new_line(n)):
             return n

@@ -14,7 +14,7 @@ from .resynchronize import STARTS
 from .syntax_tree import Token
 
 KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
-ELEMENTS = re.compile(r"[^<>:{}%@=\"\n]*(?:\n[^<>:{}%@=\"a-z\n]*)*")  # of a dense constant, as far as they may go
+ELEMENTS = re.compile(r"(?:[^<>:{}%@=\"\n/]|//.*)*+(?:\n(?:[^<>:{}%@=\"a-z\n/]|//.*)*+)*+")  # of dense
 CLOSING = {"LPAR": ")", "LBRACE": "}", "LSQB": "]"}
 OUTSIDE_BRACKETS = ("ARROW", "LBRACE", "RBRACE", "RETURN", END)
 BODY = re.compile(r"\{\s*(?:%|return\b)")  # a brace before a statement, not an attribute
@@ -42,15 +42,23 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     if follows and before is not None and before.type == "VALUE" and not source.on_new_line(before.start, "{"):
         span = Span(source, before.start, before.end)
         return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
+    if token.type == "NAME" and (number := re.search(r"[0-9.]+$", source.text[max(0, token.start - 40) : token.start])):
+        message = f"a number is of digits and a point, with no other marks, got {number[0]}{token.text[:40]}"
+        return Diagnostic(message, Span(source, token.start - len(number[0]), token.end), "parse.number")
+    behind = before and re.search(r"[^={}\s][ \t]*$", source.text[max(0, before.start - 100) : before.start])
+    if before and behind and said is not None and said.code == "parse.generic":
+        token, said = before, Said("parse.operand", "a name in quotes stands before the operands, got {got}")
+        span = Span(source, token.start, token.end)
     brackets = [v for v in parser.values if isinstance(v, Token) and v.text in ("(", ")", "{")]
     if [v.text for v in brackets if v.text != "{"] == ["("] and BODY.match(source.text, brackets[-1].start):
         token, said = brackets[-1], Said("parse.argument", "expected ',' or ')' after an argument, got {got}")
         span = Span(source, token.start, token.end)
     if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
-        named = re.compile(r"\s*=(?!=)").match(source.text, token.end)
+        named = re.compile(r"(?:\s*,\s*%?\w+)*+\s*=(?!=)").match(source.text, token.end)
         said = Said("parse.statement", "the name of a result begins with %, got {got}") if named else STATEMENT
     if said is not None:
-        message = said.message.replace("{got}", shown(token)) + meant(said, token)
+        close = "" if said.message.startswith("expected ',' or ')'") and not open_bracket(parser, token) else " or ')'"
+        message = said.message.replace(" or ')'", close).replace("{got}", shown(token)) + meant(said, token)
         return Diagnostic(message, span, said.code, opening(source, parser, token))
     expected = {k for k in parser.row if k.isupper() or k == END}
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
@@ -99,7 +107,8 @@ def word(token: Token) -> str:
 def meant(said: Said, token: Token) -> str:
     """A suggestion for a misspelt word."""
     if said.code == "parse.operator":
-        return did_you_mean(token.text, [n for n in OPERATORS if n.endswith(f".{token.text}")] or OPERATORS)
+        known = [n for n in OPERATORS if n.endswith(f".{token.text}")] or OPERATORS
+        return did_you_mean(token.text, [n for n in known if not n.startswith(f"{token.text}.")])
     if token.type != "NAME":
         return ""
     words = {"parse.item": "func graph module", "parse.statement": "return const call"}
@@ -113,7 +122,9 @@ def unknown_character(text: str) -> str:
     if character in "/#":
         return f"a comment begins with //, got {character}"
     if character == ";":
-        return "a statement ends without a mark, got ;"
+        return "a statement ends without a mark, and ',' separates, got ;"
+    if character in "'‘’“”":
+        return f'a string stands between "quotes", got {character}'
     name = unicodedata.name(character, "a control character" if ord(character) < 32 else "").lower()
     code = f"U+{ord(character):04X}"
     if not character.isprintable():

@@ -148,7 +148,7 @@ def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
         _refuse_dim(cursor)
     assert found is not None
     if (name := "".join(found[0].split())) not in ELEMENT_TYPES:
-        if name.rpartition("x")[2] in ELEMENT_TYPES:
+        if name.rpartition("x")[2] in ELEMENT_TYPES or re.match(r"\s+x", cursor.text[found.end() :]):
             raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
         raise Wrong(unknown_element(name), found.start(), found.end())
     return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())
@@ -167,12 +167,12 @@ def _refuse_dim(cursor: Cursor) -> None:
     start, end = cursor.at, cursor.at + max(1, len(word))
     if start >= len(cursor.text):
         raise Wrong("expected '>' at the end of the type", start - 1)
-    if word.startswith("?") and len(word) > 1:
+    if re.match(r"\?\s*[^\sA-Z]", word):
         raise Wrong(f"the name of a size is upper case, as in ?N, got {word[:80]}", start, end)
     if word.startswith("-"):
         raise Wrong(f"a size is not negative (an unknown one is written ?), got {word[:80]}", start, end)
     if word.startswith("*"):
         raise Wrong("a tensor has a known rank (an unknown size is written ?), got *", start, end)
-    if word and word[0].isdigit():
+    if word[:1] == "?" or word[:1].isdigit():
         raise Wrong(f"expected 'x' after a size, got {word[:80]}", start, end)
     raise Wrong("expected a size or an element type, as in tensor<2x3xf32>", start, end)

@@ -30,11 +30,8 @@ def lower(options: Namespace) -> int:
         raise Usage("--ranges shows the ranges of a program's values, and this program is below them")
     f = compiled(program, options.entry, None, CompileOptions(options.optimize))
     if options.constants:
-        if (
-            not isinstance(program, Module)
-            or isinstance(f, CompiledGraph)
-            or options.to not in ("formulas", "loops", "schedule")
-        ):
+        holding = ("formulas", "loops", "schedule")
+        if not isinstance(program, Module) or isinstance(f, CompiledGraph) or options.to not in holding:
             raise Usage("--constants are of a function, and go with --to formulas, loops or schedule")
         with compiling_for(f.compiled_for), DefaultFpEnvironment():
             write_arrays(options.constants, left_out(at_stage(f.module, f.computed, options.to, options.optimize)))

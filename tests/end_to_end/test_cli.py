@@ -546,6 +546,8 @@ def test_colours(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run x.cvm --inptu x=x.npy", "--input"),
         ("lower x.cvm --tto llvm", "--to"),
         ("check x.cvm --format jsn", "json"),
+        ("--verison", "--version"),
+        ("run --inptu=3", "--input"),
     ],
 )
 def test_misspelt_commands_and_flags(command: Command, line: str, meant: str) -> None:

@@ -126,8 +126,14 @@ def test_conflicts_of_a_merge() -> None:
         "2:1 parse.conflict: a conflict of a merge is not resolved",
         "9:10 value.undefined: there is no value %z",
     ]
-    left_open = said(CONFLICT.replace(">>>>>>> theirs\n", ""))
-    assert left_open[0].startswith("2:1 parse.syntax")
+    assert said(CONFLICT.replace("\n", "\r\n")) == said(CONFLICT)
+    other = "func @g() {\n  %a = cvm.rleu 1\n  return %a\n}\n"
+    for line, place in (("<<<<<<< ours", "3:1"), (">>>>>>> theirs", "2:1")):
+        assert said(CONFLICT.replace(f"{line}\n", "") + other) == [
+            f"{place} parse.conflict: a conflict of a merge is not resolved"
+        ]
+    twice = CONFLICT.replace(">>>>>>> theirs\n", "") + CONFLICT
+    assert said(twice) == ["2:1 parse.conflict: a conflict of a merge is not resolved"]
 
 
 def notes(program: str) -> list[str]:
