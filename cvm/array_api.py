@@ -206,8 +206,7 @@ def moveaxis(x: Any, source: Axes, destination: Axes) -> Any:
 
 
 def expand_dims(x: Any, axis: Axes) -> Any:
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    for a in sorted(whole_axes(axis, x.ndim + count)):
+    for a in sorted(whole_axes(axis, x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1))):
         x = apply("cvm.expand_dims", x, axis=a)
     return x
 

@@ -144,8 +144,7 @@ def _after(passes: list[Pass[..., Any]], plan: Plan) -> tuple[set[str], float]:
         if after is not before:
             changed.add(done.name)
 
-    scheduled = run_passes(passes, plan, Context(), watch=watch)
-    return changed, sum(_instructions(k.body) for k in scheduled.kernels)
+    return changed, sum(_instructions(k.body) for k in run_passes(passes, plan, Context(), watch=watch).kernels)
 
 
 def _instructions(block: Block) -> float:

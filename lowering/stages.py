@@ -24,8 +24,7 @@ STAGES = ("graph", "mlir", "linalg", "formulas", "loops", "strategies", "schedul
 def show(module: Module, function: Function, stage: str, optimize: int = 2) -> str:
     """The text of one stage of STAGES."""
     lowered = at_stage(module, function, stage, optimize)
-    printers = {Formulas: formulas_text, Plan: plan_text}
-    return printers.get(type(lowered), str)(lowered)
+    return {Formulas: formulas_text, Plan: plan_text}.get(type(lowered), str)(lowered)
 
 
 def at_stage(module: Module, function: Function, stage: str, optimize: int = 2) -> Any:

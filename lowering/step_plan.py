@@ -30,8 +30,7 @@ class Group:
 
     def row(self, j: int) -> list[int | None]:
         """The scalars of a row, lane by lane."""
-        at = [lane * self.rows + j for lane in range(self.lanes)]
-        return [n if n < self.size else None for n in at]
+        return [n if n < self.size else None for n in [lane * self.rows + j for lane in range(self.lanes)]]
 
 
 @dataclass(frozen=True)

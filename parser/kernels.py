@@ -40,8 +40,7 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], 
     """The kernels of a text, not yet verified, the place of each statement, and the parameters that are views of others;
     raises ParseError with a mistake of each kernel."""
     source = Source(filename, text)
-    starts = [m.start() for m in _HEAD.finditer(text)]
-    bounds = [0, *starts[1:], len(text)]
+    bounds = [0, *[m.start() for m in _HEAD.finditer(text)][1:], len(text)]
     kernels: list[Kernel] = []
     places: Places = {}
     views: Views = {}

@@ -35,8 +35,7 @@ def lower(options: Namespace) -> int:
             raise Usage("--constants are of a function, and go with --to formulas, loops or schedule")
         with compiling_for(f.compiled_for), DefaultFpEnvironment():
             write_arrays(options.constants, left_out(at_stage(f.module, f.computed, options.to, options.optimize)))
-    text = print_ranges(f.module) if options.ranges else f.lower(options.to)
-    write(options.output, text.encode())
+    write(options.output, (print_ranges(f.module) if options.ranges else f.lower(options.to)).encode())
     return 0
 
 

@@ -84,8 +84,7 @@ class Watch:
             self.failed = ""
             if {one.name, "all"} & self.after:
                 text = text_of(after, self.generic)
-                same = text == text_of(item, self.generic)
-                shown = f": no change of @{item.name}" if same else f"\n{text}"
+                shown = f": no change of @{item.name}" if text == text_of(item, self.generic) else f"\n{text}"
                 print(f"// after {one.name}{shown}", file=sys.stderr)
             if self.changed and after is not item:
                 old, new = (text_of(x, self.generic).splitlines() for x in (item, after))

@@ -64,8 +64,7 @@ def read_model(path: Path) -> Model:
     """The model of a folder with `symbol` and `params`, or of a graph with its params beside it."""
     symbol = path / "symbol" if path.is_dir() else path
     params = symbol.with_name("params" if symbol.name == "symbol" else f"{symbol.stem}.params")
-    text = _bytes(symbol)
-    return _Graph(str(symbol), text).model(read_params(_bytes(params), str(params)))
+    return _Graph(str(symbol), _bytes(symbol)).model(read_params(_bytes(params), str(params)))
 
 
 def _bytes(path: Path) -> bytes:
@@ -299,8 +298,7 @@ def _operator(function: str, given: Mapping[str, str], shape: Sequence[int]) -> 
     """The operator of a runtime function, and its attributes as text."""
     if function in ("flatten", "reshape"):
         return "reshape", f"target_shape = {list(shape)}"
-    own = {**DEFAULTS.get(function, {}), **given}
-    kept = {k: v for k, v in own.items() if k not in DROPPED.get(function, ())}
+    kept = {k: v for k, v in {**DEFAULTS.get(function, {}), **given}.items() if k not in DROPPED.get(function, ())}
     renamed = ATTRIBUTES.get(function, {})
     return OPERATORS.get(function, function), ", ".join(f"{renamed.get(k, k)} = {_value(v)}" for k, v in kept.items())
 

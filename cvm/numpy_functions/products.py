@@ -142,8 +142,7 @@ def _without_dots(terms: list[str], ranks: list[int]) -> list[str]:
     if len(terms) != len(ranks) + 1 or min(missing) < 0 or max(missing) > len(free):
         return terms
     whole = "".join(free[: max(missing)])
-    widths = [*missing, len(whole)]
-    return [t.replace("...", whole[len(whole) - n :]) for t, n in zip(terms, widths, strict=True)]
+    return [t.replace("...", whole[len(whole) - n :]) for t, n in zip(terms, [*missing, len(whole)], strict=True)]
 
 
 def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:

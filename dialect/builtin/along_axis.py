@@ -78,8 +78,7 @@ class Argsort(Along[T]):
         merge = For(pairs, self._merge(y, merged, d, pairs, width), stop=self._pairs(width, n))
         back = For(k, (Store(y, self.at(d, k), merged[self.at(d, k)]),))
         sort = (Let(width, as_index(1) << passes), If(width < n, (merge, back)))
-        start = For(k, (Store(y, self.at(d, k), k),))
-        return (Alloc(merged), *nested(d, (start, For(passes, sort))))
+        return (Alloc(merged), *nested(d, (For(k, (Store(y, self.at(d, k), k),)), For(passes, sort))))
 
     def _pairs(self, width: Expr, n: Dim) -> Expr:
         return (as_index(n) + width * 2 - 1) // (width * 2)

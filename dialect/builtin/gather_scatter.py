@@ -124,8 +124,7 @@ class Gather(Indexing[T]):
         y = np.zeros(self.chosen_shape(self.x.shape, self.indices[0].shape), self.x.dtype)
         whole = (slice(None),) * (self.x.ndim - len(self.axes))
         for u in np.ndindex(self.indices[0].shape) if y.size else ():  # an index is checked where an element is chosen
-            first = (slice(None),) * self.axes[0]
-            y[first + u] = self.x[self.with_axes(self.numbers(u), whole)]
+            y[(slice(None),) * self.axes[0] + u] = self.x[self.with_axes(self.numbers(u), whole)]
         return y
 
     def element(self: Gather[Tensor], y: Tensor) -> Element:

@@ -155,8 +155,7 @@ class Part(Operator[T]):
         return TensorType((*n[: self.axis], self.sizes()[self.index], *n[self.axis + 1 :]), self.x.element)
 
     def reference(self: "Part[np.ndarray]") -> np.ndarray:
-        ends = np.cumsum([x.shape[self.axis] for x in self.xs])
-        return np.split(self.x, ends[:-1], self.axis)[self.index].copy()
+        return np.split(self.x, np.cumsum([x.shape[self.axis] for x in self.xs])[:-1], self.axis)[self.index].copy()
 
     def element(self: "Part[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
@@ -166,8 +165,7 @@ class Part(Operator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """The cotangent between zeros."""
         (g,) = cotangents
-        none = g.scalar("second", 0.0)
-        zeros = partial(none.apply, "builtin.strided_slice_like", axes=(self.axis,))
+        zeros = partial(g.scalar("second", 0.0).apply, "builtin.strided_slice_like", axes=(self.axis,))
         parts = [g if k == self.index else zeros(x) for k, x in enumerate(self.xs)]
         return [g.builder.apply("cvm.concatenate", *parts, axis=self.axis), *(None for _ in self.xs)]
 

@@ -26,8 +26,7 @@ class CogOperator(Operator[T]):
         grid = max(t.rank for t in given.values())
         tensor = y.rank - grid
         points = range(own.rank) if own.rank else ["x"] * grid
-        places = range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor
-        return operand.dimshuffle([*points, *places])
+        return operand.dimshuffle([*points, *(range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor)])
 
     def gathered(self: Any, name: str, d: Any) -> Any:
         """The cotangent of a pointwise operator's operand: summed over the axes it lacks."""

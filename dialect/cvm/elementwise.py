@@ -28,8 +28,7 @@ class CvmPrecision(Elementwise[T]):
     example = "%x", "%x: 2x3xi32", "2x3xi32"
 
     def reference(self: "CvmPrecision[np.ndarray]") -> np.ndarray:
-        bits = [max(abs(int(x)).bit_length(), 1) for x in self.x.flat]
-        return np.array(bits, np.int32).reshape(self.x.shape)
+        return np.array([max(abs(int(x)).bit_length(), 1) for x in self.x.flat], np.int32).reshape(self.x.shape)
 
     def formula(self: Any, x: Expr) -> Expr:
         return maximum(32 - apply("clz", apply("abs", x)), 1)
@@ -113,8 +112,7 @@ class CvmRightShift(ToPrecision[T]):
 
     def formula(self: Any, x: Expr) -> Expr:
         # ⌊(h + 1) / 2⌋ = ⌊h / 2⌋ + (h mod 2), which stays within i32; shifts beyond 31 leave the sign, as 31 does
-        half = x >> (self.shift_bit - 1)
-        return self.clipped((x >> min(self.shift_bit, 31)) + (half & 1))
+        return self.clipped((x >> min(self.shift_bit, 31)) + ((x >> (self.shift_bit - 1)) & 1))
 
 
 @operator

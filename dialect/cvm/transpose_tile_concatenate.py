@@ -69,8 +69,7 @@ class Tile(CvmOperator[T]):
     def infer(self: Tile[TensorType]) -> TensorType:
         n, m = self.x.shape, self.reps
         sx = (1,) * (len(m) - len(n)) + n
-        sr = (1,) * (len(n) - len(m)) + m
-        return self.x.with_shape(*(a * b for a, b in zip(sx, sr, strict=True)))
+        return self.x.with_shape(*(a * b for a, b in zip(sx, (1,) * (len(n) - len(m)) + m, strict=True)))
 
     def reference(self: Tile[np.ndarray]) -> np.ndarray:
         return np.tile(self.x, self.reps)

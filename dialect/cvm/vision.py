@@ -174,11 +174,9 @@ def overlap_ratio(p: list[int], q: list[int]) -> int:
         return wrap(a - b, 32)
 
     area_p = difference(p[RIGHT], p[LEFT]) * difference(p[BOTTOM], p[TOP])
-    area_q = difference(q[RIGHT], q[LEFT]) * difference(q[BOTTOM], q[TOP])
-    areas = wrap(area_p + area_q, 64)
+    areas = wrap(area_p + difference(q[RIGHT], q[LEFT]) * difference(q[BOTTOM], q[TOP]), 64)
     width = max(0, difference(min(p[RIGHT], q[RIGHT]), max(p[LEFT], q[LEFT])))
-    height = max(0, difference(min(p[BOTTOM], q[BOTTOM]), max(p[TOP], q[TOP])))
-    o = width * height
+    o = width * max(0, difference(min(p[BOTTOM], q[BOTTOM]), max(p[TOP], q[TOP])))
     u = areas - o
     if areas <= 0 or u <= 0:
         return 0

@@ -94,8 +94,7 @@ def _root_of_four_over_pi() -> int:
             k += 1
         return total
 
-    pi = 4 * (4 * inverse_tangent(5) - inverse_tangent(239))
-    return math.isqrt((4 << (3 * BITS + 32)) // pi)
+    return math.isqrt((4 << (3 * BITS + 32)) // (4 * (4 * inverse_tangent(5) - inverse_tangent(239))))
 
 
 def _errors() -> Iterator[tuple[int, int]]:

@@ -29,8 +29,7 @@ def _nextafter(x: Expr, y: Expr) -> Expr:
 def _spacing(x: Expr) -> Expr:
     if x.type is F16:
         return _spacing_of_f16(x)
-    outward = _copysign(constant(np.inf, x.type), x)
-    found = _nextafter(x, outward) - x
+    found = _nextafter(x, _copysign(constant(np.inf, x.type), x)) - x
     if x.type is not BF16:  # of which that of -0.0 is negative
         found = select(x.eq(0), Bitcast(constant(1, _BITS[x.type]), x.type), found)
     return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), found)
@@ -87,8 +86,7 @@ def _frexp_exponent(x: Expr) -> Expr:
 
 
 def _modf_fraction(x: Expr) -> Expr:
-    rest = x - apply("trunc", x)
-    return _copysign(select(apply("abs", x).eq(np.inf), constant(0.0, x.type), rest), x)
+    return _copysign(select(apply("abs", x).eq(np.inf), constant(0.0, x.type), x - apply("trunc", x)), x)
 
 
 row("signbit", lambda x: _bits(x) < 0)

@@ -52,8 +52,7 @@ class Reciprocal(FixedPoint[T]):
     def element(self: "Reciprocal[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         x = self.x[at]
-        fraction = cast((x << (apply("clz", x) & 31)) ^ I32_LOW, I64)
-        half = (fraction + I32_HIGH + 1) >> 1
+        half = (cast((x << (apply("clz", x) & 31)) ^ I32_LOW, I64) + I32_HIGH + 1) >> 1
         found = high(half, constant(SLOPE, I64)) + START
         for _ in range(ITERATIONS):
             found = found + saturated(high(found, saturated((1 << 29) - high(half, found))) << 2)

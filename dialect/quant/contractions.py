@@ -300,8 +300,7 @@ class Dense(Weighted[T]):
 
     def reference(self: Dense[np.ndarray]) -> np.ndarray:
         x = self.x.astype(np.int64) - along_axis(self.x_zero_point, 2, 0)
-        w = self.w.astype(np.int64) - along_axis(self.w_zero_point, 2, 0)
-        return self.wrapped(x @ w.T)
+        return self.wrapped(x @ (self.w.astype(np.int64) - along_axis(self.w_zero_point, 2, 0)).T)
 
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         m, n, k = indices("m n k", (*y.shape, self.x.shape[1]))

@@ -47,8 +47,7 @@ def _tflite_double(x: Expr, multiplier: Expr, shift: Expr, positive: bool = Fals
     shifted = cast(x, I32) << cast(maximum(31 - s, 0), I32)
     high = minimum((cast(shifted, I64) * cast(multiplier, I64) + (1 << 30)) >> 31, HIGH)
     right = maximum(s - 31, 0)
-    down = constant(0, I64) if positive else select(right > 0, high >> 63, 0)
-    return (high + half(right) + down) >> right
+    return (high + half(right) + (constant(0, I64) if positive else select(right > 0, high >> 63, 0))) >> right
 
 
 def _half_up(x: Expr, multiplier: Expr, shift: Expr) -> Expr:

@@ -316,8 +316,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     if hint is T:
         return Field(field.name, "operand")
     if T in typing.get_args(hint):
-        kind = "variadic" if typing.get_origin(hint) is tuple else "optional"
-        return Field(field.name, kind, default=default)
+        return Field(field.name, "variadic" if typing.get_origin(hint) is tuple else "optional", default=default)
     return Field(field.name, "attribute", hint, default)
 
 

@@ -101,8 +101,7 @@ def _clip(x: Expr, low: Expr, high: Expr) -> Expr:
 def _clip_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any, Any]:
     x, low, high = xs
     below, above = x.scalar("lt", low), x.scalar("gt", high)
-    outside = below.scalar("or_", above)
-    return outside.scalar("switch", 0, g), below.scalar("switch", g, 0), above.scalar("switch", g, 0)
+    return below.scalar("or_", above).scalar("switch", 0, g), below.scalar("switch", g, 0), above.scalar("switch", g, 0)
 
 
 row("identity", 1, "same", np.asarray, lambda x: x, "x", on_complex="same", gradient=lambda g, xs, y: (g,))

@@ -50,8 +50,7 @@ class Dimshuffle(Operator[T]):
         return self.x.with_shape(*(1 if j == "x" else self.x.shape[j] for j in self.new_order))
 
     def reference(self: "Dimshuffle[np.ndarray]") -> np.ndarray:
-        dropped = [j for j in range(self.x.ndim) if j not in self.new_order]
-        y = np.transpose(self.x, (*self.kept(), *dropped))
+        y = np.transpose(self.x, (*self.kept(), *[j for j in range(self.x.ndim) if j not in self.new_order]))
         return y.reshape(tuple(1 if j == "x" else self.x.shape[j] for j in self.new_order)).copy()
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:

@@ -97,8 +97,7 @@ class Elemwise(Broadcasting[T]):
 
     def reference(self: "Elemwise[np.ndarray]") -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
-        result = self.op.rule.result(*elements)
-        return np.asarray(self.op.evaluate(np.broadcast_arrays(*self.xs), elements, result))
+        return np.asarray(self.op.evaluate(np.broadcast_arrays(*self.xs), elements, self.op.rule.result(*elements)))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents

@@ -49,15 +49,13 @@ def erfinv(x: Expr) -> Expr:
 
 def _minus_log(x: Expr) -> Expr:
     """-log(1 - x²)"""
-    close = apply("abs", x) > 0.5
-    return select(close, -apply("log", (1.0 - x) * (1.0 + x)), -apply("log1p", -(x * x)))
+    return select(apply("abs", x) > 0.5, -apply("log", (1.0 - x) * (1.0 + x)), -apply("log1p", -(x * x)))
 
 
 def erfcinv(x: Expr) -> Expr:
     inside = (x > 0.0) & (x < 2.0)
     c = select(inside, x, 1.0)
-    w = select(c < 0.5, -apply("log", c * (2.0 - c)), _minus_log(1.0 - c))
-    found = _inverse(w, 1.0 - c)
+    found = _inverse(select(c < 0.5, -apply("log", c * (2.0 - c)), _minus_log(1.0 - c)), 1.0 - c)
     edge = select(x.eq(0), constant(INF, F64), select(x.eq(2.0), constant(-INF, F64), math.nan))
     return select(inside, found, edge)
 
@@ -115,8 +113,7 @@ def _solve(c: float, x: float) -> float:
         low, high = (middle, high) if math.erfc(middle) > c else (low, middle)
     y = (low + high) / 2
     for _ in range(3):
-        miss = math.erf(y) - x if x < 0.5 else c - math.erfc(y)
-        y -= miss / (TWO_OVER_ROOT_PI * math.exp(-y * y))
+        y -= (math.erf(y) - x if x < 0.5 else c - math.erfc(y)) / (TWO_OVER_ROOT_PI * math.exp(-y * y))
     return y
 
 

@@ -99,8 +99,7 @@ def complex_gamma(z: Z) -> Z:
     for n in range(1, SHIFT):
         factors = factors * w.plus(float(n))
     found = found / factors
-    sine = complex_functions.sin(z.times(math.pi))
-    reflected = Z(constant(math.pi, F64), constant(0, F64)) / (sine * found)
+    reflected = Z(constant(math.pi, F64), constant(0, F64)) / (complex_functions.sin(z.times(math.pi)) * found)
     return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
 
 

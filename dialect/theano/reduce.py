@@ -93,16 +93,14 @@ class Reduction(Operator[T]):
     def simplified(self: Any, definition: Any) -> Any:
         """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of it."""
         typed = self.map(lambda x: x.known_type)
-        exact = typed.x.element.is_discrete == typed.accumulator().is_discrete
-        return self.x if exact and not typed.over() else None
+        return self.x if typed.x.element.is_discrete == typed.accumulator().is_discrete and not typed.over() else None
 
     def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
         with np.errstate(all="ignore"):
             reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function, NUMPY_REDUCTIONS[self.function])
-            reduced = reduce(self.prepared(self.x, to_element), self.over())
-            return to_element(np.asarray(reduced), typed.result())
+            return to_element(np.asarray(reduce(self.prepared(self.x, to_element), self.over())), typed.result())
 
     def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = iter(at := axes(y.shape))

@@ -65,8 +65,7 @@ def masks(described: Processor) -> dict[Word, int]:
     """The bits that a processor must have to run code for this one."""
     features = {*LEVELS[described.cpu], *described.features} - ALWAYS
     found = {word: reduce(or_, (bits[f] for f in features & bits.keys()), 0) for word, bits in WORDS.items()}
-    unknown = features.difference(*WORDS.values())
-    if unknown:
+    if features.difference(*WORDS.values()):
         raise TargetError(f"code for {described.cpu} cannot be chosen when it is loaded; built alone it can")
     return {word: mask for word, mask in found.items() if mask}
 

@@ -46,8 +46,7 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
     if PLACED or any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations):
         return None
-    texts = {f.span.source.text: None for f in functions}
-    parts = [function.name, options.key, *environment(), *texts]
+    parts = [function.name, options.key, *environment(), *{f.span.source.text: None for f in functions}]
     for f in functions:
         stated = [str(o.declared) for o in f.operations]
         places = [f"{o.span.start} {o.span.end}" for o in f.operations]

@@ -124,8 +124,7 @@ def library_of(given: Any) -> Any:
 
 def like_arguments(results: Sequence[np.ndarray], given: Any, like: str | None) -> list[Any]:
     """The results as arrays of the library that arguments come from, without a copy; `like` keeps NumPy's."""
-    library = None if like == "numpy" else library_of(given)
-    made = getattr(library, "from_dlpack", None)
+    made = getattr(None if like == "numpy" else library_of(given), "from_dlpack", None)
     return [*results] if made is None else [made(r) for r in results]
 
 

@@ -45,8 +45,7 @@ def number(value: object, element: ElementType) -> str:
         return "true" if value else "false"
     found = int(value)  # type: ignore[call-overload]
     if element.bits < 64:
-        least = found == -(2**31)
-        return "(-2147483647 - 1)" if least else f"{found}{'u' if element.name == 'ui32' else ''}"
+        return "(-2147483647 - 1)" if found == -(2**31) else f"{found}{'u' if element.name == 'ui32' else ''}"
     if element.kind == "uint":
         return f"{found}ull"
     return "(-9223372036854775807ll - 1)" if found == -(2**63) else f"{found}ll"

@@ -24,11 +24,10 @@ def described(head: Signature) -> dict[str, Any] | None:
     function = head.function
     types = (*function.argument_types, *function.result_types)
     others = () if head.left_open is None else head.left_open.others
-    values = (*function.arguments, *function.results)
     if (
         (head.left_open is None and not all(t.is_static for t in types))
         or not all(isinstance(t, TensorType) for t in (*types, *others))
-        or any(v.span.source is not function.span.source for v in values)
+        or any(v.span.source is not function.span.source for v in (*function.arguments, *function.results))
     ):
         return None
     atoms: dict[Any, int] = {}

@@ -149,8 +149,7 @@ def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:
     for n, given in pieces.items():
         b.start(blocks[n])
         at = [b.add(ll.element_pointer(ll.WORD, context, ll.index(k))) for k in range(1, len(given) + 1)]
-        values = [b.add(ll.load(v.type, a)) for v, a in zip(given, at, strict=True)]
-        b.do(_call_of(n, [*values, BEGIN, END]))
+        b.do(_call_of(n, [*[b.add(ll.load(v.type, a)) for v, a in zip(given, at, strict=True)], BEGIN, END]))
         b.do(ll.branch(last))
     b.start(last)
     b.do(ll.returned())

@@ -311,8 +311,7 @@ class KernelEmitter:
         b.start(ask)
         stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS), *LEAVE)
         if self.parallel is not None:  # other threads write the status, though it is noalias
-            status = ll.Instruction("load volatile", ll.STATUS, (STATUS_POINTER,))
-            stop_if(b, "eq", b.add(status), STOPPED, *LEAVE)
+            stop_if(b, "eq", b.add(ll.Instruction("load volatile", ll.STATUS, (STATUS_POINTER,))), STOPPED, *LEAVE)
         b.do(ll.branch(go_on))
         b.start(go_on)
         b.pure = outer

@@ -364,8 +364,7 @@ def _default() -> int:
 
 def imports(stops: bool = True) -> dict[str, int]:
     """The addresses that a module with parallel loops asks for; not all of its code can stop for a signal handler that raises."""
-    addresses = _running().library.addresses
-    return {"parallel": addresses["parallel" if stops or FUTEX is None else "steady"]}
+    return {"parallel": _running().library.addresses["parallel" if stops or FUTEX is None else "steady"]}
 
 
 def _running() -> Pool:

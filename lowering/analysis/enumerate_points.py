@@ -35,8 +35,7 @@ def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...])
     plain = all(isinstance(n, (Index, Const, Apply)) for t in tests for n in walk(t))
     if not plain or len(extents) < len(order) or prod(extents.values()) > MAX_POINTS or 0 in extents.values():
         return False
-    holds = points_where(tests, extents)
-    return bool(holds.any(tuple(n for n, i in enumerate(order) if i in over)).all())
+    return bool(points_where(tests, extents).any(tuple(n for n, i in enumerate(order) if i in over)).all())
 
 
 def points_where(tests: Iterable[Expr], extents: Mapping[Index, int]) -> np.ndarray:

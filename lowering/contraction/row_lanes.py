@@ -82,8 +82,7 @@ class _RowLanes(DirectConvolution):
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         words = self.image.words[tuple(substitute(e, at) for e in self.image.at)]
-        factors = (self.weight, words) if self.swapped else (words, self.weight)
-        return sum + ex.apply("quaddot_us", *factors)
+        return sum + ex.apply("quaddot_us", *((self.weight, words) if self.swapped else (words, self.weight)))
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The loops over words, the innermost one unrolled where the columns of a tile differ in what is outside."""

@@ -83,8 +83,7 @@ class WinogradKernels:
         if isinstance(self.count, int) and self.count < self.narrow:
             self.room, self.lines = self.narrow, max(int(self.high), -(-self.narrow // int(self.wide)))
         sure = prod(n for n in (*self.outer, self.panels) if isinstance(n, int))
-        few = isinstance(self.panels, int) and sure < FEW
-        self.groups = min(self.tiles, -(-GROUPS // sure)) if few else 1
+        self.groups = min(self.tiles, -(-GROUPS // sure)) if isinstance(self.panels, int) and sure < FEW else 1
         steps = self.pairs.steps + 1  # one more, so that points do not all want the same places of a near cache
         shape, space = (self.transform.points, steps, self.width), "stack"
         if self.groups > 1:

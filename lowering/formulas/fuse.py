@@ -209,8 +209,7 @@ def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
     """Test whether no reduction runs over indices that the read lacks; where it may be broadcast it has them."""
-    plain = {p for i in read.indices if (p := _plain(unrepeated(i))) is not None}
-    return bool(scope) and scope[-1] in plain
+    return bool(scope) and scope[-1] in {p for i in read.indices if (p := _plain(unrepeated(i))) is not None}
 
 
 def _plain(index: Expr) -> Index | None:

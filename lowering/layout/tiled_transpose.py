@@ -151,8 +151,7 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
     lines = max(line, lanes)  # of a row: a tile owns whole cache lines and overlaps the next tile by one
     whole = None if short or _below(inner.index.extent, tuning.tile_write_bytes // out) else _skew(store, inner.index)
     if whole is None:
-        side = -(-max(tuning.tile_write_bytes // out, 1) // lines) * lines + lines
-        j = _Axis(inner.index, lanes, side, lines)
+        j = _Axis(inner.index, lanes, -(-max(tuning.tile_write_bytes // out, 1) // lines) * lines + lines, lines)
         copied = tuning.tile_copy_bytes if many and skew is None else tuning.tile_read_bytes
         across = copied if j.overlap else line_bytes
     else:
@@ -208,8 +207,7 @@ def _copy(store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block
 def _prefetches(far: list[ex.Read], i: _Axis, j: _Axis) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:
     """The tile to prefetch, and the prefetches of its cache lines per row written."""
     ends, strips = i.tile.extent, j.tile.extent
-    size = i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)
-    ahead = max(AHEAD // size, 2)
+    ahead = max(AHEAD // (i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)), 2)
     if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= ahead or not far:
         return (), lambda r: ()
     later, tiles = i.tile + ahead, ex.as_index(ends) if i.tiles is None else i.tiles

@@ -35,8 +35,7 @@ def legalize_types(plan: Plan) -> Plan:
     split = _Legalizing()
     arguments, results = tuple(map(split.tensor, plan.arguments)), tuple(map(split.tensor, plan.results))
     constants = {split.tensor(t): _legal_array(a) for t, a in plan.constants.items()}
-    parameters = (tuple(map(split.tensor, k.parameters)) for k in plan.kernels)
-    pairs = zip(plan.kernels, parameters, strict=True)
+    pairs = zip(plan.kernels, (tuple(map(split.tensor, k.parameters)) for k in plan.kernels), strict=True)
     kernels = [replace(k, parameters=p, body=split.block(k.body)) for k, p in pairs]
     views = {split.tensor(t): split.tensor(h) for t, h in plan.views.items()}
     return replace(plan, arguments=arguments, results=results, constants=constants, kernels=tuple(kernels), views=views)

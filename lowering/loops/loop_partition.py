@@ -74,8 +74,7 @@ def _pieces(loop: ir.For, most: int) -> list[ir.Statement]:
         condition, at, below = cut
         first = _part(loop, loop.start, _clamp(at, loop), condition, below)
         second = _part(loop, _clamp(at, loop), loop.end, condition, not below)
-        found = [p for part in (first, second) if part is not None for p in _pieces(part, most // 2)]
-        return found or [loop]
+        return [p for part in (first, second) if part is not None for p in _pieces(part, most // 2)] or [loop]
     return _interior(loop)
 
 

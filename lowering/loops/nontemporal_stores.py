@@ -120,8 +120,7 @@ def can_peel_to_align(s: Store, lane: For) -> bool:
 def writes_lines(s: For, store: Store) -> bool:
     """Test whether a loop writes whole cache lines only."""
     length, line = s.length, processor().line_bytes // store.tensor.element.bytes
-    whole = not length.terms and not length.constant % line and not line % s.width
-    return whole and begins_lines(s, store)
+    return not length.terms and not length.constant % line and not line % s.width and begins_lines(s, store)
 
 
 def _aligned(s: Store, lane: For) -> bool:

@@ -92,8 +92,7 @@ def _root(a: Expr) -> Expr:
     width, shift = fp.MANTISSA[t], 32 if t is F64 else 8
     one = (1023 << 20) if t is F64 else (127 << 15)
     start = fp.as_float(fp.shift_right(fp.bits(a), shift) | ((width + (1023 if t is F64 else 127)) << width))
-    unit = 2.0 ** (width - shift)
-    offset = 2.0**width + round(2.0**width / 3 + one * 4 / 3 - 0.06805 * unit)
+    offset = 2.0**width + round(2.0**width / 3 + one * 4 / 3 - 0.06805 * 2.0 ** (width - shift))
     q = fp.as_float(fp.bits(fp.fma(start, -1 / 3, offset)) << shift)
     d = fp.fma(-(a * q * q), q, 1.0)
     q = q * fp.polynomial(d, RECIPROCAL_CBRT)

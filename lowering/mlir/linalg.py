@@ -114,8 +114,7 @@ class _Writer:
                 value = self.sizes[Size.of_atom(atom).key]
             else:
                 a, b = (self.size(d) for d in atom[1:])
-                name = _SIZES[atom[0]]
-                value = self.emit(f"arith.{name} {a}, {b} : index", "index")
+                value = self.emit(f"arith.{_SIZES[atom[0]]} {a}, {b} : index", "index")
             times = self.emit(f"arith.constant {factor} : index", "index")
             part = self.emit(f"arith.muli {value}, {times} : index", "index")
             total = self.emit(f"arith.addi {total}, {part} : index", "index")

@@ -76,8 +76,7 @@ def _alike(a: ir.Statement, b: ir.Statement, between: ir.Block) -> tuple[int, Va
         return None
     if len(first) != 1 or len(second) != 1 or pairs.get(value := first.pop()) is not (other := second.pop()):
         return None
-    known = isinstance(a.index.extent, int)
-    return None if known and a.index.extent > _longest(value) else (count, value, other)
+    return None if isinstance(a.index.extent, int) and a.index.extent > _longest(value) else (count, value, other)
 
 
 def _same(a: ir.Statement, b: ir.Statement, pairs: dict[object, object]) -> bool:

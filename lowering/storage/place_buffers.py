@@ -45,8 +45,7 @@ def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tenso
     for size, t in sorted(known, key=lambda pair: -pair[0]):
         at = 0
         for start, end, other in sorted(placed, key=lambda p: p[0]):
-            alive = first[other] <= last[t] and first[t] <= last[other]
-            if alive and start < at + size and at < end:
+            if first[other] <= last[t] and first[t] <= last[other] and start < at + size and at < end:
                 at = end
         offsets[t] = at
         placed.append((at, at + size, t))

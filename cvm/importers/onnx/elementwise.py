@@ -128,8 +128,7 @@ def stretched(at: At, a: Node, b: Node) -> Node:
     """The second operand of an operator that, before opset 7, says at which axis it is repeated."""
     if at.opset >= 7 or not at["broadcast"] or at["axis"] is None:
         return b
-    axis = at["axis"] % a.rank
-    return b.dimshuffle([*range(b.rank), *["x"] * (a.rank - axis - b.rank)])
+    return b.dimshuffle([*range(b.rank), *["x"] * (a.rank - at["axis"] % a.rank - b.rank)])
 
 
 @rule("Div", symbolic=on_sizes)

@@ -219,8 +219,7 @@ class Importer:
         if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
                 found = at.run()
-                several = isinstance(found, (tuple, list)) and not isinstance(found, Items)
-                results = found if several else [found]
+                results = found if isinstance(found, (tuple, list)) and not isinstance(found, Items) else [found]
                 if any(node.output[len(results) :]):
                     raise Unsupported(f"output {node.output[len(results)]!r}")
                 if (count := len(self.builder.operations)) > LIMITS.get().operations:

@@ -200,8 +200,7 @@ def general_convolution(at: At, x: Node, w: Node, b: Node | None, window: Window
     if channels % groups or known_size(w.shape[0], "channels") % groups or channels // groups != w.shape[1]:
         raise ValueError(f"{channels} channels in {groups} groups, kernels of {w.shape[1]}")
     y = windows(at, x, kernel, window)
-    plain = [(-1,)] * (y.rank - 2)
-    y = at.apply("builtin.reshape", y, split=((-1,), (groups, channels // groups), *plain))
+    y = at.apply("builtin.reshape", y, split=((-1,), (groups, channels // groups), *([(-1,)] * (y.rank - 2))))
     kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
     out, inside = "pqrstu"[:rank], "klmjih"[:rank]
     found = contract(y, kernels, f"ngc{out}{inside}", f"goc{inside}", f"ngo{out}")

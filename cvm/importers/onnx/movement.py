@@ -98,8 +98,7 @@ def reshaped(at: At, x: Node, target: Sequence[Dim]) -> Node:
     rest = [n for n in target if not same_size(n, -1)]
     if len(rest) < len(target) and (missing := quotient(x.shape, rest)) is not None:
         target = [missing if same_size(n, -1) else n for n in target]
-    unknown = [n for n in target if isinstance(n, Size) or n == -1]
-    if len(unknown) <= 1:
+    if len([n for n in target if isinstance(n, Size) or n == -1]) <= 1:
         return at.apply("cvm.reshape", x, target_shape=tuple(-1 if isinstance(n, Size) else n for n in target))
     if any(same_size(n, -1) for n in target):
         raise Unsupported("a size of -1 beside others that are not known")

@@ -93,8 +93,7 @@ def integer_product(at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero
     """NumPy's product of quantised matrices, in i32."""
     zeros = parameter(a_zero, a), parameter(b_zero, b)
     if a.rank >= 2 and b.rank == 2 and (a.rank == 2 or zeros[0].rank == 0):
-        flat = a if a.rank == 2 else reshaped(at, a, (-1, *a.shape[-1:]))
-        y = dot(at, flat, b.dimshuffle((1, 0)), *zeros)
+        y = dot(at, a if a.rank == 2 else reshaped(at, a, (-1, *a.shape[-1:])), b.dimshuffle((1, 0)), *zeros)
         return y if a.rank == 2 else reshaped(at, y, (*a.shape[:-1], b.shape[1]))
     if a.rank == b.rank >= 2 and same_shape(a.shape[:-2], b.shape[:-2]):
         return at.apply("quant.batch_matmul", a, b, *zeros)

@@ -38,8 +38,7 @@ def read_model(model: Any) -> tuple[str, Any]:
     except OSError as e:
         unreadable(filename, e)
     except Exception as e:  # whatever the package finds wrong with a file
-        said = str(e).strip().splitlines() or [type(e).__name__]
-        unreadable(filename, said[0])
+        unreadable(filename, (str(e).strip().splitlines() or [type(e).__name__])[0])
     return filename, proto
 
 

@@ -114,8 +114,7 @@ class Sampling:
             return ROUNDED[self.rounding](places)[:, None].astype(np.int64), np.ones((len(places), 1))
         stretch = min(scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil((1 if self.mode == "linear" else 2) / stretch))
-        first = np.floor(places).astype(np.int64)
-        near = first[:, None] + np.arange(1 - reach, reach + 1)
+        near = np.floor(places).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
         away = np.abs(near - places[:, None]) * stretch
         found = np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
         if self.exclude:
@@ -127,8 +126,7 @@ class Sampling:
 
 def cubic(x: np.ndarray, a: float) -> np.ndarray:
     inner = (a + 2) * x**3 - (a + 3) * x**2 + 1
-    outer = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
-    return np.where(x <= 1, inner, np.where(x < 2, outer, 0))
+    return np.where(x <= 1, inner, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0))
 
 
 def along(at: At, x: Node, axis: int, m: int, scale: float, how: Sampling, part: tuple[float, float] = (0, 1)) -> Node:

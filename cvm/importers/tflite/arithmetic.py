@@ -37,8 +37,7 @@ def add(at: At, a: Node, b: Node) -> Known:
     scales = [float(t.scale) for t in (x, z, at.y)]
     low, high = q.activation_range(at, at.y)
     powers = all(math.frexp(s)[0] == 0.5 for s in scales)
-    symmetric = not any(t.zero_point for t in (x, z, at.y))
-    if at.y.element is I16 and at["pot_scale_int16"] and powers and symmetric:
+    if at.y.element is I16 and at["pot_scale_int16"] and powers and not any(t.zero_point for t in (x, z, at.y)):
         a, b = power_shifted(at, a, x), power_shifted(at, b, z)
         return q.clipped(combine(at.op.lower(), a, b), low, high, I16)
     left = 15 if at.y.element is I16 else 20

@@ -198,8 +198,7 @@ def l2_normalization(at: At, x: Node) -> Known:
     m, s = inverse_square_root((rows * rows).sum((1,), dtype=I32, acc_dtype=I32).cast(I64))
     how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point, "axis": 0}
     rows, s = (rows, s - at_i32(s, 7)) if at.y.type == "INT8" else (rows * at_i32(s, 1 << 7), s)
-    found = at.apply("quant.requantize", rows, m, s, **how)
-    return reshaped(at, found, x.shape)
+    return reshaped(at, at.apply("quant.requantize", rows, m, s, **how), x.shape)
 
 
 @rule("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")

@@ -108,8 +108,7 @@ def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
     m, s = quantized_multiplier(1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale)))
     x = q - at.x.zero_point
     root, shift = (at.importer.builder.known[n.value] for n in inverse_square_root(at.node(x)))
-    data = scaled(1, (root, shift - 20), at.rounding)
-    found = scaled(data, (m, s + 20), at.rounding) + at.y.zero_point
+    found = scaled(scaled(1, (root, shift - 20), at.rounding), (m, s + 20), at.rounding) + at.y.zero_point
     return np.where(x > 0, found, at.y.element.limits[1])
 
 
@@ -138,8 +137,7 @@ def fixed_point_input(at: At, q: np.ndarray) -> np.ndarray:
 def interpolated(x: np.ndarray, bits: int) -> np.ndarray:
     """The logistic function of |x|, whose low bits interpolate between the table's entries, with as many bits more."""
     place = np.minimum(np.abs(x) >> bits, 255)
-    between = np.abs(x) & ((1 << bits) - 1)
-    return (SIGMOID[place] << bits) + between * (SIGMOID[place + 1] - SIGMOID[place])
+    return (SIGMOID[place] << bits) + (np.abs(x) & ((1 << bits) - 1)) * (SIGMOID[place + 1] - SIGMOID[place])
 
 
 def logistic_16(at: At, q: np.ndarray) -> np.ndarray:

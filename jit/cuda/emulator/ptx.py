@@ -101,8 +101,7 @@ def _body(text: str, start: int) -> tuple[str, int]:
 def _variables(text: str, space: str, variables: dict[str, tuple[int, int]]) -> None:
     for where, align, bits, name, count in _VARIABLE.findall(text):
         if where == space:
-            at = -(-end_of(variables) // int(align)) * int(align)
-            variables[name] = (at, _BYTES[bits] * int(count or 1))
+            variables[name] = (-(-end_of(variables) // int(align)) * int(align), _BYTES[bits] * int(count or 1))
 
 
 def _fill(entry: Entry, body: str) -> None:
