@@ -88,18 +88,19 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     places = [[n for n, e in enumerate(read.indices) if depends(e, {i})] for i in indices]
     if [len(axes) for axes in places] != [1, 1, 1] or not all(is_edge(g, read) for g in nest.guard):
         return None
-    row, axes = rows[-1], (places[0][0], places[1][0], places[2][0])
+    row, line, axes = rows[-1], last.loops[-1], (places[0][0], places[1][0], places[2][0])
     sizes = [*(i.extent for i in (*indices, *nest.reduction_axes)), *(read.tensor.shape[n] for n in axes)]
     forward = all(_moves(read.indices[n], i, nest) for n, i in zip(axes[1:], indices[1:], strict=True))
     moving: set[ex.Expr] = {window, column, *nest.reduction_axes}
     elsewhere = any(depends(e, moving) for n, e in enumerate(read.indices) if n not in axes[1:])
     if elsewhere or not forward or depends(weights, {window, column}) or not all(isinstance(d, int) for d in sizes):
         return None
-    if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, last.loops[-1]):
+    if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, line):
         return None
-    around, ends = tuple(i for i in outer if i is not row), (nest.accumulator, nest.epilogue)
-    c = Contraction(around, row, window, column, nest.reduction_axes, nest.guard, weights, values, *ends)
-    joined = replace(c, window=None, column=last.loops[-1], accumulator=last.accumulator, epilogue=last.epilogue)
+    ends = (nest.accumulator, nest.epilogue, row)
+    c = Contraction(nest.loops, nest.reduction_axes, nest.guard, weights, values, *ends, window, column)
+    joined = replace(c, loops=(*outer, line), window=None, column=line)
+    joined = replace(joined, accumulator=last.accumulator, epilogue=last.epilogue)
     return ChannelLanes(Pixels(kernel, c, flat, joined), read, axes, nest.start, function)
 
 

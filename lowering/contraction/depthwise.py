@@ -14,6 +14,7 @@ computed from it: their weights stand in other places of a word, with zeros in t
 Where channels come last, vectors go along these, and words are made for some lines of results at a time.
 """
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -95,7 +96,7 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
     (*outer, first, column, lane), (k, *inner) = nest.loops, nest.reduction_axes
     values = interval(nest.b, problem.ranges, problem.constants)
     sign = min(values.low, 0) * (values.high - values.low <= UI8.limits[1])
-    nest = nest._replace(b=nest.b - sign)
+    nest = replace(nest, b=nest.b - sign)
     known = vp.known_terms(nest.a, problem.constants, (*nest.reduction_axes, lane))
     read, many = vp.only_read(nest.b), _terms_of_a_word(nest, problem)
     channels, lanes = vp.extent_of(lane), processor().line_bytes // I32.bytes

@@ -74,7 +74,7 @@ def pixels_of(problem: Problem) -> Pixels:
     if joined is not None and joined.kernel is not problem.kernel:
         return Pixels(problem.kernel, c, joined.kernel, joined.contraction)
     if c.window is not None:
-        c = replace(c, outer=(*c.outer, c.window), window=None)
+        c = replace(c, loops=(*c.outer, c.window, c.row, c.column), window=None)
     return Pixels(problem.kernel, c, problem.kernel, c)
 
 

@@ -11,7 +11,7 @@ Constant weights are packed at compile time, so that a panel lies in one piece o
 where they are if columns lie side by side; if terms do, some of them are transposed at once into a buffer. Each sum goes in the order of
 its terms. The last vectors of columns move back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -117,14 +117,14 @@ def few_rows_cost(few: FewRows) -> float:
 
 def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     """The kernels of a direct convolution whose pixels are the rows, one by one where their number is unknown."""
-    _, axes, guard, values, weights, accumulator, epilogue = few.nest
-    count = few.count or 1
+    nest, count = few.nest, few.count or 1
     together = few.rows if few.count else ()
     row = ex.Index("r", count)
     at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(row, tuple(map(extent_of, together))), strict=True))
-    values, epilogue = substitute(values, at), substitute_block(epilogue, at)
-    outer = few.rows[len(together) :]
-    c = Contraction(outer, few.column, None, row, axes, guard, weights, values, accumulator, epilogue)
+    values, epilogue = substitute(nest.a, at), substitute_block(nest.epilogue, at)
+    loops = (*few.rows[len(together) :], few.column, row)
+    sums = replace(nest, loops=loops, a=nest.b, b=values, epilogue=epilogue)
+    c = Contraction(**vars(sums), row=few.column, window=None, column=row)
     vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
     form = DirectConvolution if few.known is not None else _InPlace if few.along is few.column else _ByBlocks
     tile = Tile(count, min(vectors, -(-extent_of(few.column) // lanes_of(c))))

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from ...dialect.ir.sizes import Dim, product
@@ -27,19 +26,39 @@ from .vnni_packing import is_edge
 
 
 @dataclass(frozen=True, eq=False)
-class Contraction:
-    """A nest taken apart. `outer` are its other loops, from the outside in; `windows` is p, if there is one."""
+class SumOfProducts:
+    """A nest of loops around a sum of products of two factors."""
 
-    outer: tuple[Index, ...]
-    row: Index
-    window: Index | None
-    column: Index
+    loops: tuple[Index, ...]
     reduction_axes: tuple[Index, ...]
     guard: tuple[Expr, ...]
     a: Expr
     b: Expr
     accumulator: Tensor
     epilogue: ir.Block
+
+    def with_b_along(self, indices: set[Expr]) -> SumOfProducts:
+        """The same, its factors swapped unless b depends on the indices."""
+        return self if depends(self.b, indices) else replace(self, a=self.b, b=self.a)
+
+    def guards_b(self, indices: set[Expr]) -> bool:
+        """Test whether the guard protects the read of b alone: it depends on these indices of b, or is an edge of its array."""
+        reads_of_b = [r for r in walk(self.b) if isinstance(r, Read)]
+        return all(depends(g, indices) or any(is_edge(g, r) for r in reads_of_b) for g in self.guard)
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction(SumOfProducts):
+    """A sum of products whose rows depend on `a` alone, and whose columns, in `window` lines if there are any, on `b`."""
+
+    row: Index
+    window: Index | None
+    column: Index
+
+    @property
+    def outer(self) -> tuple[Index, ...]:
+        """The other loops, from the outside in."""
+        return tuple(i for i in self.loops if i not in (self.row, self.window, self.column))
 
     @property
     def columns(self) -> tuple[Index, ...]:
@@ -105,27 +124,6 @@ def kernel_from_body(kernel: ir.Kernel, name: str, body: ir.Block, result: Seque
     return ir.Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
 
-class SumOfProducts(NamedTuple):
-    """A nest of loops around a sum of products of two factors."""
-
-    loops: tuple[Index, ...]
-    reduction_axes: tuple[Index, ...]
-    guard: tuple[Expr, ...]
-    a: Expr
-    b: Expr
-    accumulator: Tensor
-    epilogue: ir.Block
-
-    def with_b_along(self, indices: set[Expr]) -> SumOfProducts:
-        """The same, its factors swapped unless b depends on the indices."""
-        return self if depends(self.b, indices) else self._replace(a=self.b, b=self.a)
-
-    def guards_b(self, indices: set[Expr]) -> bool:
-        """Test whether the guard protects the read of b alone: it depends on these indices of b, or is an edge of its array."""
-        reads_of_b = [r for r in walk(self.b) if isinstance(r, Read)]
-        return all(depends(g, indices) or any(is_edge(g, r) for r in reads_of_b) for g in self.guard)
-
-
 @lru_cache(maxsize=8)
 def match_contraction(kernel: ir.Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
@@ -134,17 +132,16 @@ def match_contraction(kernel: ir.Kernel) -> Contraction | None:
         return None
     column = nest.loops[-1]
     nest = nest.with_b_along({column})
-    loops, _, guard, a, b, _, epilogue = nest
+    loops, a, b = nest.loops, nest.a, nest.b
     if depends(a, {column}) or not depends(b, {column}):
         return None
     if not nest.guards_b({i for i in loops if not depends(a, {i})}):
         return None
-    only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in (b, *guard))]
+    only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in (b, *nest.guard))]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
-    if not only_a or not stores_columns(epilogue, column):
+    if not only_a or not stores_columns(nest.epilogue, column):
         return None
-    row, window = only_a[-1], only_b[-1] if only_b else None
-    return Contraction(tuple(i for i in loops if i not in (row, window, column)), row, window, column, *nest[1:])
+    return Contraction(**vars(nest), row=only_a[-1], window=only_b[-1] if only_b else None, column=column)
 
 
 def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
@@ -161,13 +158,13 @@ def windowed(kernel: ir.Kernel, channels_last: bool = False) -> SumOfProducts | 
         return None
     places: set[Expr] = {*(nest.loops[-3:-1] if channels_last else nest.loops[-2:])}
     nest = nest.with_b_along(places)
-    loops, reduction_axes, guard, weights, values, _, epilogue = nest
+    loops, reduction_axes = nest.loops, nest.reduction_axes
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *reduction_axes)):
         return None
-    if depends(weights, places) or any(depends(g, {i}) for g in guard for i in loops if i not in places):
+    if depends(nest.a, places) or any(depends(g, {i}) for g in nest.guard for i in loops if i not in places):
         return None
-    moves = all(depends(values, {i}) for i in (*places, *reduction_axes)) and nest.guards_b(places)
-    return nest if moves and stores_columns(epilogue, loops[-1]) else None
+    moves = all(depends(nest.b, {i}) for i in (*places, *reduction_axes)) and nest.guards_b(places)
+    return nest if moves and stores_columns(nest.epilogue, loops[-1]) else None
 
 
 @dataclass(frozen=True, eq=False)
