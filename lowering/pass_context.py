@@ -7,7 +7,6 @@ from types import MappingProxyType
 import numpy as np
 from ..dialect.notation.expressions import Tensor
 from ..dialect.notation.interval import Interval
-from ..dialect.notation.plan import Plan
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 
@@ -26,11 +25,6 @@ class Context:
     constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
     ranges: dict[Tensor, Interval] = field(default_factory=dict)
     views: dict[Tensor, Tensor] = field(default_factory=dict)
-
-    def of_plan(self, plan: Plan) -> "Context":
-        """The context of the passes over the kernels of a plan."""
-        constants, ranges, views = dict(plan.constants), dict(plan.ranges), dict(plan.views)
-        return Context(self.module, self.function, self.overwritten, constants, ranges, views)
 
     def seen(self, views: Mapping[Tensor, Tensor]) -> tuple[dict[Tensor, np.ndarray], dict[Tensor, Interval]]:
         """The constants and the ranges, those of these views included."""

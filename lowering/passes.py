@@ -147,7 +147,7 @@ def _on_kernels(
     passes: Sequence[Pass[..., Any]], plan: Plan, context: Context, ready: Callable[[Kernel], None], watch: Watch
 ) -> Plan:
     """The plan with each of its kernels through all of the passes before the next one."""
-    context = context.of_plan(plan)
+    context = replace(context, constants=dict(plan.constants), ranges=dict(plan.ranges), views=dict(plan.views))
     kernels: list[Kernel] = []
     waiting = [(kernel, 0) for kernel in reversed(plan.kernels)]  # and the number of its next pass
     while waiting:

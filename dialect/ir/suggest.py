@@ -14,10 +14,6 @@ def did_you_mean(word: str, known: Iterable[str], sigil: str = "") -> str:
     folded = {c.casefold(): c for c in reversed(candidates)}
     letters = sorted(word.casefold())
     close = [k for k in folded if sorted(k) == letters]
-    close = close or get_close_matches(word.casefold(), folded, n=1, cutoff=0.6) or _with_it(word.casefold(), folded)
+    close = close or get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    close = close or sorted((k for k in folded if len(word) > 2 and word.casefold() in k.split("_")), key=len)
     return f"; did you mean {sigil}{folded[close[0]]}" if close else ""
-
-
-def _with_it(word: str, known: Iterable[str]) -> list[str]:
-    """The shortest of the words that have this one between their underscores."""
-    return sorted((k for k in known if len(word) > 2 and word in k.split("_")), key=len)[:1]

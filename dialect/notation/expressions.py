@@ -216,15 +216,13 @@ def as_index(value: Any) -> Expr:
     return Extent(value) if isinstance(value, Size) else Const(int(value), I64)
 
 
-def _operands(operands: tuple[Operand, ...]) -> tuple[Expr, ...]:
-    own = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
-    return tuple(o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own) for o in operands)
-
-
 def apply(function: str, *operands: Operand) -> Expr:
     """A scalar function applied, its operands' types checked, trivial index arithmetic simplified."""
     row = SCALARS[function]
-    exprs = _operands(operands)
+    own = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
+    exprs = tuple(
+        o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own) for o in operands
+    )
     compared = exprs[1:] if function in ("select", "rarely") else exprs
     fits = len(exprs) == row.arity and compared[-1].type.kind in row.kinds
     if not fits or any(e.type is not compared[0].type for e in compared):

@@ -16,13 +16,8 @@ STEPS = 3000  # affine forms that a proof examines before it gives up
 def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
     """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to eliminate first."""
     plain_goal, known = _plain(goal), tuple(_plain(f) for f in facts)
-    return any(_follows(plain_goal, f) for f in known) or _Proof(order).holds(plain_goal, known)
-
-
-def _follows(goal: Affine, fact: Affine) -> bool:
-    """Test whether a goal is a fact plus a constant that is not negative."""
-    rest = goal - fact
-    return rest.constant >= 0 and not rest.terms
+    follows = any((rest := plain_goal - f).constant >= 0 and not rest.terms for f in known)
+    return follows or _Proof(order).holds(plain_goal, known)
 
 
 class _Proof:

@@ -189,7 +189,10 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
             reduction_axes, inner = ir.outer_loops((loop,))
         case _:
             return None
-    guard, inner = _guard(inner)
+    guard: tuple[Expr, ...] = ()
+    match inner:
+        case (ir.If(condition, then, ()),):
+            guard, inner = tuple(conjunction(condition)), then
     if len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
     return Reduction(tuple(loops), tuple(reduction_axes), guard, acc, start, inner, tuple(epilogue))
@@ -204,13 +207,6 @@ def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | 
     return SumOfProducts(
         reduction.loops, reduction.reduction_axes, reduction.guard, *factors, reduction.accumulator, reduction.epilogue
     )
-
-
-def _guard(block: ir.Block) -> tuple[tuple[Expr, ...], ir.Block]:
-    match block:
-        case (ir.If(condition, then, ()),):
-            return tuple(conjunction(condition)), then
-    return (), block
 
 
 def factors_of_update(block: ir.Block, acc: Tensor) -> tuple[Expr, Expr] | None:

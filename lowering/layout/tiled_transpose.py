@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
@@ -169,7 +170,9 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
         value = substitute(far[0], {i.index: i.first + c, j.index: j.begin + k})
         piece = ir.For(c, (ir.Store(near, (k, c), value),))
         first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
-        body = _read_from(near[j.index - j.begin, i.index - i.first], key(far[0]), body)
+        place, copy = key(far[0]), near[j.index - j.begin, i.index - i.first]
+        copied = partial(rewrite, change=lambda n: copy if isinstance(n, ex.Read) and key(n) == place else None)
+        body = ir.map_expressions(body, copied)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
     later, fetch = _prefetches([] if j.overlap else large, i, j)
     block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, _copy(store, tile, fetch, i, j))
@@ -228,13 +231,6 @@ def _prefetches(far: list[ex.Read], i: _Axis, j: _Axis) -> tuple[ir.Block, Calla
         return ir.For(each, (prefetch,), kind="unrolled")
 
     return lets, lambda r: tuple(lines_of(read, r) for read in far)
-
-
-def _read_from(there: ex.Read, place: object, body: ir.Block) -> ir.Block:
-    """The body with reads of one place replaced."""
-    return ir.map_expressions(
-        body, lambda e: rewrite(e, lambda n: there if isinstance(n, ex.Read) and key(n) == place else None)
-    )
 
 
 class _Axis:

@@ -28,7 +28,8 @@ UNKNOWN = 64  # assumed extent of an unknown size
 @kernel_pass
 def parallelize(kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, if that is legal and pays."""
-    body = rejoined(without_unit_loops(kernel.body))
+    single, inner = outer_loops(kernel.body, lambda s: same_size(s.index.extent, 1) and s.stop is None)
+    body = rejoined(substitute_block(inner, {i: ZERO for i in single}) if single else kernel.body)
     if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
         return kernel
     if not _own_places(loop) or (isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop)):
@@ -68,12 +69,6 @@ def adjoining(loop: For) -> For | None:
             goes_on = step > 0 and not length.terms and length.constant == step
             return inner if goes_on and not any(n is loop.index for n in nodes(body)) else None
     return None
-
-
-def without_unit_loops(block: Block) -> Block:
-    """The block without outermost loops of one iteration."""
-    indices, inner = outer_loops(block, lambda s: same_size(s.index.extent, 1) and s.stop is None)
-    return substitute_block(inner, {i: ZERO for i in indices}) if indices else block
 
 
 def rejoined(block: Block) -> Block:

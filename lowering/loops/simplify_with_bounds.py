@@ -9,28 +9,17 @@ always taken is replaced by its statements, and an accumulator that is assigned 
 from dataclasses import replace
 from functools import lru_cache
 
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Let,
-    Statement,
-    Store,
-    map_expressions,
-    replace_reads,
-)
 from ...dialect.notation.simplify import fold_constants, simplify_index
 from ...dialect.notation.traverse import children, over, rebuild
 from ..analysis.accesses import accumulators, stores
 
 
-def simplify_with_bounds(block: Block) -> Block:
+def simplify_with_bounds(block: ir.Block) -> ir.Block:
     """The block with known conditions and index arithmetic simplified."""
     done: dict[int, Expr] = {}
-    return _block(map_expressions(block, lambda e: rebuild(e, _simplified, done)))
+    return _block(ir.map_expressions(block, lambda e: rebuild(e, _simplified, done)))
 
 
 def _simplified(e: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -44,24 +33,24 @@ def _is_index(e: Expr) -> bool:
     return not isinstance(e, (Read, Var, Cast, Bitcast)) and all(map(_is_index, children(e)))
 
 
-def _block(block: Block) -> Block:
-    live: list[Statement] = []
+def _block(block: ir.Block) -> ir.Block:
+    live: list[ir.Statement] = []
     for s in block:
         match s:
-            case For(_, body):
+            case ir.For(_, body):
                 live.append(replace(s, body=_block(body)))
-            case If(Const(chosen), then, otherwise):
+            case ir.If(Const(chosen), then, otherwise):
                 live += _block(then if chosen else otherwise)
-            case If(condition, then, otherwise):
-                live.append(If(condition, _block(then), _block(otherwise)))
-            case Assert(Const(True), _, _):
+            case ir.If(condition, then, otherwise):
+                live.append(ir.If(condition, _block(then), _block(otherwise)))
+            case ir.Assert(Const(True), _, _):
                 pass
             case _:
                 live.append(s)
     return _named(tuple(live))
 
 
-def _named(block: Block) -> Block:
+def _named(block: ir.Block) -> ir.Block:
     """Replace accumulators that are assigned once, in the block itself, by variables."""
     values: dict[Tensor, Var] = {}
     for tensor in accumulators(block):
@@ -70,6 +59,8 @@ def _named(block: Block) -> Block:
             values[tensor] = Var(tensor.name, tensor.element)
     if not values:
         return block
-    block = tuple(s for s in block if not (isinstance(s, Alloc) and s.tensor in values))
-    block = replace_reads(block, values)
-    return tuple(Let(values[s.tensor], s.value) if isinstance(s, Store) and s.tensor in values else s for s in block)
+    block = tuple(s for s in block if not (isinstance(s, ir.Alloc) and s.tensor in values))
+    block = ir.replace_reads(block, values)
+    return tuple(
+        ir.Let(values[s.tensor], s.value) if isinstance(s, ir.Store) and s.tensor in values else s for s in block
+    )
