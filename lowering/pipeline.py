@@ -133,12 +133,10 @@ TARGETS = {"cpu": CPU, "cuda": GPU}
 PIPELINES = {"canonicalize": CANONICAL, "schedule": (*CPU_LOOPS, *CPU_SCHEDULE), "gpu": GPU_SCHEDULE, "step": STEP}
 PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP, sanitize))}  # of passes with options, those of the CPU
 PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, sanitize)}  # in order
-DOWN = {  # what takes a program down from a form, where passes below it are chosen by name
-    "graph": (differentiate, inline, BUILD_FORMULAS),
-    "formulas": (*FORMULAS, *LOOPS),
-}
+# what takes a program down from a form, where passes below it are chosen by name
+DOWN = {"graph": (differentiate, inline, BUILD_FORMULAS), "formulas": (*FORMULAS, *LOOPS)}
 DOWN_TO_TICK = {
-    "graph": (*GRAPH, *TO_FORMULAS),
+    "graph": GRAPH + TO_FORMULAS,
     "formulas": STEP_LOOPS[: [p.name for p in STEP_LOOPS].index("pack_state")],
 }
 

@@ -20,6 +20,8 @@ EXTRAS = {  # what each is for, and the modules that it needs
     "cuda": ("NVIDIA GPUs", ("pycuda",)),
     "cuda-sim": ("kernels for GPUs, emulated", ("nvidia.cu13",)),
     "bfloat16": ("arrays of bf16", ("ml_dtypes",)),
+    "dask": ("arrays in chunks, on several machines", ("dask", "distributed", "joblib", "tqdm", "zarr")),
+    "interop": ("MLIR, compilers of others", ("xdsl", "iree.compiler", "iree.runtime", "ziglang", "wasmtime")),
     "images": ("pictures as inputs and outputs", ("PIL",)),
     "plot": ("run --plot", ("matplotlib",)),
     "progress": ("bars of progress", ("tqdm",)),

@@ -73,8 +73,9 @@ def _results(f: NativeFunction, arrays: list[Array]) -> list[Array]:
     function = module.functions[entry.name]
     with compiling_for(f.compiled_for):
         plan = run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS[:2]), function, context_of(module, function))
-    if found := {t.element.name for k in plan.kernels for t in k.parameters if t.element.dtype.kind not in "biuf"}:
-        raise CallError(f"blocks hold integers, truth values, f16, f32 and f64; @{f.function.name} has {found}")
+    if other := {t.element.name for k in plan.kernels for t in k.parameters if t.element.dtype.kind not in "biuf"}:
+        held = "integers, truth values, f16, f32 and f64"
+        raise CallError(f"blocks hold {held}; @{f.function.name} has {', '.join(sorted(other))}")
     found = Arrays(f.function.name, f.options, plan, arguments)
     return [found.of(r) for r in plan.results]
 

@@ -21,15 +21,16 @@ import numpy as np
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
+from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, same_size
-from cvm.dialect.ir.types import ELEMENT_TYPES, I1, TensorType
+from cvm.dialect.ir.types import ELEMENT_TYPES, I1, I32, I64, TensorType
 from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.program.builder import Node
 from cvm.importers import refuse
 from cvm.importers.exactness import EXACT, Exactness, Imported
 from cvm.importers.flatbuffer import contents
-from cvm.importers.onnx.importer import MISSING, Importer, OperatorAt
-from cvm.importers.onnx.rules import Because, Known, Rule, Unsupported, known_size, table
+from cvm.importers.onnx.importer import MAX_DEPTH, MISSING, Importer, OperatorAt
+from cvm.importers.onnx.rules import Array, Because, Known, Rule, Unsupported, known_size, table
 from cvm.importers.tosa import from_tosa
 
 # what an axis is read at: a dimension, or a sum of some, each times a factor, and a number
@@ -40,61 +41,85 @@ rule = table(RULES)
 
 @USER_TRACEBACK
 def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
-    """The function of an MLIR module, of a path or the text in bytes, as a verified module, whose function is `main`.
+    """The function @main of an MLIR module, or its public one, as a verified module, of a path or the text in bytes.
 
-    Text with operators of `tosa` is for `from_tosa`. Raises ParseError, which names every operation that cannot be imported.
-    Needs the package xdsl."""
+    Functions that it calls become part of it. Text with operators of `tosa` is for `from_tosa`. Raises ParseError, which names every
+    operation that cannot be imported. Needs the package xdsl."""
     filename, data = contents(model, "<mlir>")
     if b"tosa." in data:
         return from_tosa(model)
-    module = parsed(data.decode("utf-8", "replace"), filename)
-    if [o.name for o in module.ops] != ["func.func"] or not module.ops.first.body.blocks:
-        refuse(filename, f"expected a module of one function, got {', '.join(map(name_of, module.ops)) or 'none'}")
-    body, numbers = module.ops.first.body.block, {o: f"{n}" for n, o in enumerate(module.walk())}
-    to = Reader("MLIR", "operation", numbers=numbers)
+    module, lines = parsed(data.decode("utf-8", "replace"), filename)
+    functions = {("func", o.sym_name.data): o for o in module.ops if o.name == "func.func" and o.body.blocks}
+    public = [f for f in functions.values() if "private" not in str(f.sym_visibility)]
+    main = functions.get(("func", "main"), public[0] if len(public) == 1 else None)
+    if main is None or any(o.name != "func.func" for o in module.ops):
+        found = ", ".join(map(name_of, module.ops)) or "none"
+        refuse(filename, f"expected a module of functions, one of them @main or the only public one, got {found}")
+    to = Reader("MLIR", "line", functions=functions, lines=lines)
     try:
-        given = [to.argument(a.name_hint or f"arg{n}", typed(a.type)) for n, a in enumerate(body.args)]
+        given = [to.argument(a.name_hint or f"arg{n}", typed(a.type)) for n, a in enumerate(main.body.blocks[0].args)]
+        results = to.block(main.body, given)
     except Unsupported as e:
         refuse(filename, f"the function cannot be imported: {e}")
-    results = to.block(body, given)
     to.check(filename)
     to.names.clear()
     return to.imported(filename, [to.result(filename, f"{n}", v) for n, v in enumerate(results)], "")[0]
 
 
-def parsed(text: str, filename: str) -> Any:
-    """The module in a text, as xDSL's operations."""
+def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
+    """The module in a text, as xDSL's operations, and the line of each."""
+    source, lines = Source(filename, text), dict[Any, int]()
     try:
         context, parser = import_module("xdsl.context").Context(True), import_module("xdsl.parser").Parser
-        for name in ("affine", "arith", "builtin", "func", "linalg", "math", "scf", "tensor"):
-            context.load_dialect(getattr(import_module(f"xdsl.dialects.{name}"), name.capitalize()))
+        for name, dialect in import_module("xdsl.dialects").get_all_dialects().items():
+            context.register_dialect(name, dialect)
     except ImportError:
         raise cvm.Error("MLIR needs the xdsl package: pip install 'cvm-lang[interop]'") from None
+
+    class WithLines(parser):
+        def parse_operation(self) -> Any:
+            start = self._current_token.span.start
+            lines[operation := super().parse_operation()], _ = source.place(start)
+            return operation
+
+    for found in re.finditer(r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f]{2})*+("?)', text):
+        if found[1] == "":  # for which xDSL would search exponentially long
+            raise cvm.ParseError(Diagnostic("a string that does not end", Span(source, *found.span()), "import"))
     try:
         flags = re.compile(r'(?<="arith\.trunci")(\([^)]*\)) <{overflowFlags = [^}]*}>')  # xDSL has none of trunci
-        module = parser(context, flags.sub(lambda m: m[1].ljust(len(m[0])), text), filename).parse_module()
+        module = WithLines(context, flags.sub(lambda m: m[1].ljust(len(m[0])), text), filename).parse_module()
         module.verify()
     except Exception as e:  # of xDSL's kinds, and what its parser lets through
         at, said = getattr(e, "span", None), getattr(e, "msg", "") or str(e) or type(e).__name__
-        span = Span(Source(filename, text), at.start, at.end) if at else Span(Source(filename, ""), 0, 0)
+        span = Span(source, at.start, at.end) if at else Span(Source(filename, ""), 0, 0)
         raise cvm.ParseError(Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}", span, "import")) from None
-    return module
+    return module, lines
 
 
 @dataclass
 class Reader(Importer):
     """The program so far."""
 
-    numbers: Mapping[Any, str] = field(default_factory=dict)  # of the operations in the text
+    lines: Mapping[Any, int] = field(default_factory=dict)  # of the operations in the text
     values: dict[Any, Any] = field(default_factory=dict)  # by those of xDSL
+    count: int = 0  # of operations, those of a body once for each time that it is taken
 
-    def block(self, block: Any, given: Sequence[Any], extents: Sequence[Dim] | None = None) -> list[Any]:
-        """The operands of a block's last operation; `extents` are the sizes of the loops of which it is the body."""
-        self.values |= zip(block.args, given, strict=False)
-        *operations, last = block.ops
-        for o in operations:
+    def block(self, region: Any, given: Sequence[Any], extents: Sequence[Dim] | None = None) -> list[Any]:
+        """The operands of a region's last operation; `extents` are the sizes of the loops of which it is the body."""
+        last = region.block.last_op if len(region.blocks) == 1 else None
+        if last is None or name_of(last).rpartition(".")[2] not in ("return", "yield"):
+            raise Unsupported("a region that is not one block, which returns or yields")
+        if self.depth > MAX_DEPTH:
+            raise Unsupported(f"a region or call more than {MAX_DEPTH} deep in others")
+        self.count += len(region.block.ops)
+        if self.count > LIMITS.get().operations:
+            raise Because(excess("operations", self.count))
+        self.values |= zip(region.block.args, given, strict=False)
+        self.depth += 1
+        for o in [*region.block.ops][:-1]:
             proto = SimpleNamespace(op_type=name_of(o), domain="", input=o.operands, output=o.results, attribute=())
-            self.add(At(self, proto, self.values, {}, self.numbers[o], o, extents))
+            self.add(At(self, proto, self.values, {}, str(self.lines[o]), o, extents))
+        self.depth -= 1
         return [self.values[v] for v in last.operands]
 
 
@@ -127,7 +152,7 @@ class At(OperatorAt):
         return typed(self.operation.results[0].type)
 
     def region(self, number: int, given: Sequence[Any] = (), extents: Sequence[Dim] | None = None) -> list[Any]:
-        return self.importer.block(self.operation.regions[number].block, given, extents)
+        return self.importer.block(self.operation.regions[number], given, extents)
 
 
 def name_of(operation: Any) -> str:
@@ -206,6 +231,16 @@ def cast(at: At, x: Node) -> Node:
     if I1 in (x.element, at.type.element):
         raise Unsupported("i1 as a number with a sign")
     return x.cast(at.type.element)
+
+
+@rule("math.ctlz")
+def leading_zeros(at: At, x: Node) -> Node:
+    """Those of i32; of i64 they are those of two words, and what is narrower has zeros before it."""
+    if x.element is not I64:
+        return (unsigned(x).cast(I32).apply("quant.leading_zeros") - (32 - x.element.bits)).cast(x.element)
+    words = (ufunc("right_shift", x, at.node(np.array(32))), x)
+    high, low = (n.cast(I32).apply("quant.leading_zeros") for n in words)
+    return ufunc("where", high.scalar("eq", 32), high + low, high).cast(I64)
 
 
 @rule("arith.constant")
@@ -291,7 +326,25 @@ def extract(at: At, x: Node, *places: Node) -> Node:
 def branches(at: At, condition: Node) -> list[Any]:
     """Both are computed, since no operation here fails where the other one would be taken."""
     pairs = zip(*(at.region(n, (), at.extents) for n in range(2)), strict=True)
-    return [MISSING if MISSING in p else ufunc("where", condition, *map(at.node, p)) for p in pairs]
+    return [MISSING if any(v is MISSING for v in p) else ufunc("where", condition, *map(at.node, p)) for p in pairs]
+
+
+@rule("scf.for")
+def turns(at: At, start: Array, stop: Array, step: Array, *carried: Known) -> Sequence[Any]:
+    """As often as it is taken, which is to be known."""
+    for n in range(start.item(), stop.item(), step.item()):
+        carried = (*at.region(0, [np.array(n), *carried], at.extents),)
+        if any(v is MISSING for v in carried):
+            break
+    return [*carried]
+
+
+@rule("func.call")
+def call(at: At, *xs: Known) -> Sequence[Any]:
+    name = at.attributes["callee"].root_reference.data
+    if (function := at.importer.functions.get(("func", name))) is None:
+        raise Because(f"@{name} is no function with a body")
+    return at.importer.block(function.body, xs, at.extents)
 
 
 @rule("linalg.index")
@@ -409,7 +462,6 @@ SINGLE: dict[str, Callable[..., Any]] = {
     "arith.bitcast": lambda at, x: x.apply("builtin.bitcast", dtype=at.type.element),
     "arith.fptoui": lambda at, x: x.cast(ELEMENT_TYPES[f"u{at.type.element}"]).cast(at.type.element),
     **{f"arith.{n}": lambda at, x: unsigned(x).cast(at.type.element) for n in ("extui", "index_castui", "uitofp")},
-    "math.ctlz": lambda at, x: x.apply("quant.leading_zeros"),
     "math.erf": lambda at, x: x.scalar("erf"),
     "tensor.cast": lambda at, x: x,
     "tensor.concat": lambda at, *xs: at.apply("cvm.concatenate", *xs, axis=at.attributes["dim"].value.data),

@@ -51,11 +51,9 @@ class Elementwise(Broadcasting[T]):
         in_f32 = BF16 in elements and not self.op.keeps_f16
         try:
             with np.errstate(all="ignore"):
-                xs = (
-                    [x.astype(compute_type(e).dtype) for x, e in zip(self.xs, elements, strict=True)]
-                    if in_f32
-                    else self.xs
-                )
+                xs = self.xs
+                if in_f32:
+                    xs = [x.astype(compute_type(e).dtype) for x, e in zip(xs, elements, strict=True)]
                 return np.asarray(self.op.numpy(*xs), types[-1].dtype)
         except OverflowError as e:
             raise Unmet(str(e)) from None

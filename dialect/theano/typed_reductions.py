@@ -35,9 +35,8 @@ class TypedReduction(Reduction[T]):
     )  # fmt: skip
 
     def accumulator(self: Any) -> ElementType:
-        return self.acc_dtype or {F16: F32, BF16: F32, F32: F64, C64: C128}.get(
-            self.x.element, default_dtype(self.x.element)
-        )
+        element = self.x.element
+        return self.acc_dtype or {F16: F32, BF16: F32, F32: F64, C64: C128}.get(element, default_dtype(element))
 
     def result(self: Any) -> ElementType:
         return self.dtype or default_dtype(self.x.element)

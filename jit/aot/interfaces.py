@@ -45,16 +45,10 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
     values = [*function.arguments, *function.results]
     given = [True] * len(function.arguments) + [False] * len(function.results)
     names = distinct(f"{'in' if g else 'out'}_{identifier(v.name)}" for g, v in zip(given, values, strict=True))
-    return tuple(
-        Parameter(
-            name,
-            *ELEMENTS[v.known_type.element.name],
-            int(product(v.known_type.array_shape)) * (1 + (v.known_type.element.kind == "complex")),
-            g,
-            _described(v),
-        )
-        for name, g, v in zip(names, given, values, strict=True)
-    )
+    types = [v.known_type for v in values]
+    numbers = [int(product(t.array_shape)) * (1 + (t.element.kind == "complex")) for t in types]
+    arrays = zip(names, types, numbers, given, map(_described, values), strict=True)
+    return tuple(Parameter(name, *ELEMENTS[t.element.name], *array) for name, t, *array in arrays)
 
 
 def identifier(name: str) -> str:
@@ -85,15 +79,11 @@ def _described(value: Value) -> str:
 def c_header(library: Interface) -> str:
     """Declarations for C, which C++ takes, too."""
     guard = f"{library.prefix}_H".upper()
-    who = (
-        "takes, at a multiple of 64, from its caller"
-        if library.freestanding
-        else "allocates while it runs, and nothing else"
-    )
+    users = "allocates while it runs, and nothing else", "takes, at a multiple of 64, from its caller"
     lines = [
         f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last index fastest; results do not overlap",
         "   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time.",
-        f"   WORKSPACE is the number of bytes that a function {who}. */\n#ifndef {guard}\n#define {guard}",
+        f"   WORKSPACE is the number of bytes that a function {users[library.freestanding]}. */\n#ifndef {guard}\n#define {guard}",
         '#include <stdint.h>\n#ifdef __cplusplus\nextern "C" {\n#endif',
     ]
     for symbol, arrays, workspace in library.functions:

@@ -3,9 +3,9 @@
 A key of machine code depends on the compiler, LLVM, the processor and the program. A key of a program's text, before
 parsing, leads to the former."""
 
-import hashlib
 import os
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 import llvmlite
@@ -36,7 +36,7 @@ def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileO
     if disk_cache.folder() is None or PLACED:
         return None
     where = "" if folder is None else os.path.abspath(folder)
-    return disk_cache.key("text", entry, where, options.key, *environment(), hashlib.sha256(text).hexdigest())
+    return disk_cache.key("text", entry, where, options.key, *environment(), sha256(text).hexdigest())
 
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
@@ -72,6 +72,4 @@ def _constant(operator: object) -> str:
         return ""
     whole = operator.data.array
     array = np.ascontiguousarray(whole.flat[:1] if operator.data.splat else whole)
-    return (
-        f"const {operator.type} {array.dtype.str} {whole.shape} {hashlib.sha256(array.view(np.uint8).data).hexdigest()}"
-    )
+    return f"const {operator.type} {array.dtype.str} {whole.shape} {sha256(array.view(np.uint8).data).hexdigest()}"

@@ -9,19 +9,21 @@ An element that is read at plain indices becomes an input of the operation; any 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
-from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, TargetError
+from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, TargetError
 from ...dialect.ir.sizes import Dim, Size, same_size
 from ...dialect.ir.types import I1, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.formulas import Formula, Formulas, View
-from ...dialect.notation.math_tables import ROWS, Rows
+from ...dialect.notation.math_tables import ROWS
 from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import children, rewrite
 from ..math import FUNCTIONS, in_primitives
 from .scalars import Unsupported, computed, constant, converted, literal, mlir_type
 
+Indices: TypeAlias = tuple[ex.Index, ...]
 COLUMNS = {name: rows for rows in ROWS for name in rows.columns}
 LISTED = 64  # elements of a constant up to which each is written by itself: the others are bytes
 _SIZES = {"//": "floordivsi", "max": "maxsi", "min": "minsi", "*": "muli"}  # the operations of computed sizes
@@ -29,7 +31,12 @@ _SIZES = {"//": "floordivsi", "max": "maxsi", "min": "minsi", "*": "muli"}  # th
 
 def linalg_text(program: Formulas) -> str:
     """The module of one function; raises TargetError for an operation that has no formula, or complex numbers."""
-    return _Writer(program).text()
+    writer = _Writer(program)
+    try:
+        return writer.module()
+    except Unsupported as e:
+        message = f"an operation of {program.name} is not lowered to linalg: {e}"
+        raise TargetError(Diagnostic(message, writer.span)) from None
 
 
 class _Writer:
@@ -42,29 +49,19 @@ class _Writer:
         self.count = 0
         self.names: dict[object, str] = {}  # of tensors, and of scalars in the body at work
         self.sizes: dict[object, str] = {}
-        self.span: Span | None = None
-
-    def text(self) -> str:
-        try:
-            return self.module()
-        except Unsupported as e:
-            message = f"an operation of {self.program.name} is not lowered to linalg: {e}"
-            raise TargetError(Diagnostic(message, self.span or NOWHERE)) from None
+        self.span = NOWHERE
 
     def module(self) -> str:
         program = self.program
-        heads = []
-        for n, tensor in enumerate(program.arguments):
-            self.names[tensor] = f"%arg{n}"
-            heads.append(f"%arg{n}: {self.type(tensor)}")
+        self.names |= {t: f"%arg{n}" for n, t in enumerate(program.arguments)}
         for tensor in program.arguments:
             for axis, size in enumerate(tensor.shape):
                 if isinstance(size, Size) and size.is_atom and size.key not in self.sizes:
-                    at = self.emit(f"arith.constant {axis} : index", "index")
+                    at = self.emit(f"arith.constant {axis} : index")
                     dim = f"tensor.dim {self.names[tensor]}, {at} : {self.type(tensor)}"
-                    self.sizes[size.key] = self.emit(dim, "index")
+                    self.sizes[size.key] = self.emit(dim)
         for tensor, array in program.constants.items():
-            self.names[tensor] = self.emit(f"arith.constant {_dense(array, tensor)} : {self.type(tensor)}", "")
+            self.names[tensor] = self.emit(f"arith.constant {_dense(array, tensor)} : {self.type(tensor)}")
         for step in program.steps:
             formula = step.formula if isinstance(step, View) else step
             self.span = formula.span
@@ -74,13 +71,12 @@ class _Writer:
         results = ", ".join(self.names[t] for t in program.results)
         types = ", ".join(self.type(t) for t in program.results)
         ret = f"    return {results} : {types}" if results else "    return"
-        head = f"  func.func @{program.name}({', '.join(heads)}) -> ({types}) {{"
+        heads = ", ".join(f"{self.names[t]}: {self.type(t)}" for t in program.arguments)
+        head = f"  func.func @{program.name}({heads}) -> ({types}) {{"
         return "\n".join(["module {", head, *self.lines, ret, "  }", "}", ""])
 
-    # names and types
-
-    def emit(self, operation: str, type: str) -> str:
-        """A line with a result; its name. `type` is for the reader of this code."""
+    def emit(self, operation: str) -> str:
+        """A line with a result; its name."""
         self.count += 1
         self.line(f"%{self.count} = {operation}")
         return f"%{self.count}"
@@ -105,19 +101,19 @@ class _Writer:
     def size(self, dim: Dim) -> str:
         """A size as an index value, computed from those of the arguments."""
         if isinstance(dim, int):
-            return self.emit(f"arith.constant {dim} : index", "index")
+            return self.emit(f"arith.constant {dim} : index")
         if dim.key in self.sizes:
             return self.sizes[dim.key]
-        total = self.emit(f"arith.constant {dim.constant} : index", "index")
+        total = self.emit(f"arith.constant {dim.constant} : index")
         for atom, factor in dim.terms:
             if len(atom) < 3:
                 value = self.sizes[Size.of_atom(atom).key]
             else:
                 a, b = (self.size(d) for d in atom[1:])
-                value = self.emit(f"arith.{_SIZES[atom[0]]} {a}, {b} : index", "index")
-            times = self.emit(f"arith.constant {factor} : index", "index")
-            part = self.emit(f"arith.muli {value}, {times} : index", "index")
-            total = self.emit(f"arith.addi {total}, {part} : index", "index")
+                value = self.emit(f"arith.{_SIZES[atom[0]]} {a}, {b} : index")
+            times = self.emit(f"arith.constant {factor} : index")
+            part = self.emit(f"arith.muli {value}, {times} : index")
+            total = self.emit(f"arith.addi {total}, {part} : index")
         if self.depth == 2:
             self.sizes[dim.key] = total
         return total
@@ -126,9 +122,7 @@ class _Writer:
         """A tensor without values: its name and type."""
         dynamic = [self.size(d) for d in shape if not isinstance(d, int)]
         type = self.type(ex.Tensor("", shape, element))
-        return self.emit(f"tensor.empty({', '.join(dynamic)}) : {type}", type), type
-
-    # formulas
+        return self.emit(f"tensor.empty({', '.join(dynamic)}) : {type}"), type
 
     def formula(self, formula: Formula) -> None:
         value = self.lifted(formula.value, formula.indices)
@@ -137,7 +131,7 @@ class _Writer:
         else:
             self.names[formula.tensor] = self.generic(formula.tensor, formula.indices, value)
 
-    def lifted(self, e: ex.Expr, over: tuple[ex.Index, ...]) -> ex.Expr:
+    def lifted(self, e: ex.Expr, over: Indices) -> ex.Expr:
         """The value with each reduction that can stand by itself read from a tensor."""
 
         def change(node: ex.Expr) -> ex.Expr | None:
@@ -151,9 +145,7 @@ class _Writer:
 
         return rewrite(e, change)
 
-    def generic(
-        self, tensor: ex.Tensor, over: tuple[ex.Index, ...], value: ex.Expr, reduce: ex.Reduce | None = None
-    ) -> str:
+    def generic(self, tensor: ex.Tensor, over: Indices, value: ex.Expr, reduce: ex.Reduce | None = None) -> str:
         """One linalg.generic: the tensor's elements, or a reduction's."""
         inner = () if reduce is None else reduce.indices
         every = (*over, *inner)
@@ -167,8 +159,8 @@ class _Writer:
         out, out_type = self.empty(tensor.shape, tensor.element)
         element = mlir_type(tensor.element)
         if reduce is not None:
-            first = self.constant(SCALARS[reduce.function].identity(reduce.type), reduce.type)  # type: ignore[misc]
-            out = self.emit(f"linalg.fill ins({first} : {element}) outs({out} : {out_type}) -> {out_type}", out_type)
+            first = self.emit(constant(SCALARS[reduce.function].identity(reduce.type), reduce.type))  # type: ignore[misc]
+            out = self.emit(f"linalg.fill ins({first} : {element}) outs({out} : {out_type}) -> {out_type}")
         dims = ", ".join(f"d{n}" for n in range(len(every)))
         maps = [*(at for _, _, at in operands), list(range(len(over)))]
         shown = ", ".join(f"affine_map<({dims}) -> ({', '.join(f'd{n}' for n in at)})>" for at in maps)
@@ -181,25 +173,18 @@ class _Writer:
         with self.block(head, f"}} -> {out_type}"):
             names = [f"%e{result[1:]}_{n}" for n in range(len(maps))]
             types = [t.rpartition("x")[2].rpartition("<")[2].rstrip(">") for _, t, _ in operands]
-            self.depth -= 1
-            self.line(f"^bb0({', '.join(f'{n}: {t}' for n, t in zip(names, [*types, element], strict=True))}):")
-            self.depth += 1
-            for read, name in zip(inputs, names, strict=False):
-                self.names[read.tensor, read.indices] = name
+            given = ", ".join(f"{n}: {t}" for n, t in zip(names, [*types, element], strict=True))
+            self.lines.append(f"{'  ' * (self.depth - 1)}^bb0({given}):")
+            self.names |= zip(((r.tensor, r.indices) for r in inputs), names, strict=False)
             for i in _indices(value, {(r.tensor, r.indices) for r in inputs}):
                 if i in place:
-                    at = self.emit(f"linalg.index {place[i]} : index", "index")
-                    self.names[i] = self.emit(f"arith.index_cast {at} : index to i64", "i64")
+                    at = self.emit(f"linalg.index {place[i]} : index")
+                    self.names[i] = self.emit(f"arith.index_cast {at} : index to i64")
             found = self.scalar(value)
             if reduce is not None:
                 found = self.apply(reduce.function, [names[-1], found], reduce.type)
             self.line(f"linalg.yield {found} : {element}")
         return result
-
-    # scalars
-
-    def constant(self, value: object, element: ElementType) -> str:
-        return self.emit(constant(value, element), mlir_type(element))
 
     def apply(self, function: str, operands: list[str], element: ElementType) -> str:
         if (found := computed(function, operands, element, self.emit)) is None:
@@ -215,21 +200,21 @@ class _Writer:
     def value(self, e: ex.Expr) -> str:
         match e:
             case ex.Const(value, type):
-                return self.constant(value, type)
+                return self.emit(constant(value, type))
             case ex.Extent(size):
-                return self.emit(f"arith.index_cast {self.size(size)} : index to i64", "i64")
+                return self.emit(f"arith.index_cast {self.size(size)} : index to i64")
             case ex.Read(tensor, indices):
                 if (name := self.names.get((tensor, indices))) is not None:
                     return name
-                at = [self.emit(f"arith.index_cast {self.scalar(i)} : i64 to index", "index") for i in indices]
-                return self.emit(f"tensor.extract {self.names[tensor]}[{', '.join(at)}] : {self.type(tensor)}", "")
+                at = [self.emit(f"arith.index_cast {self.scalar(i)} : i64 to index") for i in indices]
+                return self.emit(f"tensor.extract {self.names[tensor]}[{', '.join(at)}] : {self.type(tensor)}")
             case ex.Cast(operand, type):
                 return converted(self.scalar(operand), operand.type, type, self.emit)
             case ex.Bitcast(operand, type):
                 source = mlir_type(operand.type)
                 if source == mlir_type(type):
                     return self.scalar(operand)
-                return self.emit(f"arith.bitcast {self.scalar(operand)} : {source} to {mlir_type(type)}", "")
+                return self.emit(f"arith.bitcast {self.scalar(operand)} : {source} to {mlir_type(type)}")
             case ex.When(condition, then, otherwise):
                 return self.when(self.scalar(condition), then, otherwise)
             case ex.Reduce():
@@ -240,21 +225,19 @@ class _Writer:
                 if function in FUNCTIONS:
                     return self.scalar(in_primitives(e))
                 if function in COLUMNS:
-                    return self.looked_up(
-                        COLUMNS[function], function, self.scalar(operands[0]), mlir_type(operands[0].type)
-                    )
+                    return self.looked_up(function, self.scalar(operands[0]), mlir_type(operands[0].type))
                 return self.apply(function, [self.scalar(o) for o in operands], operands[-1].type)
         raise Unsupported(f"MLIR has no {e.__class__.__name__}")
 
-    def looked_up(self, rows: Rows, column: str, index: str, type: str) -> str:
+    def looked_up(self, column: str, index: str, type: str) -> str:
         """The number of a column in the row of an index, modulo their number."""
-        numbers = rows.numbers()[:, rows.columns.index(column)]
+        numbers = COLUMNS[column].numbers()[:, COLUMNS[column].columns.index(column)]
         table = f"tensor<{len(numbers)}xf64>"
-        held = self.emit(f'arith.constant dense<"0x{numbers.tobytes().hex().upper()}"> : {table}', table)
-        last = self.emit(f"arith.constant {len(numbers) - 1} : {type}", type)
-        row = self.emit(f"arith.andi {index}, {last} : {type}", type)
-        at = self.emit(f"arith.index_cast {row} : {type} to index", "index")
-        return self.emit(f"tensor.extract {held}[{at}] : {table}", "f64")
+        held = self.emit(f'arith.constant dense<"0x{numbers.tobytes().hex().upper()}"> : {table}')
+        last = self.emit(f"arith.constant {len(numbers) - 1} : {type}")
+        row = self.emit(f"arith.andi {index}, {last} : {type}")
+        at = self.emit(f"arith.index_cast {row} : {type} to index")
+        return self.emit(f"tensor.extract {held}[{at}] : {table}")
 
     def when(self, condition: str, then: ex.Expr, otherwise: ex.Expr) -> str:
         """A guarded value: only the side that is taken is computed."""
@@ -267,10 +250,10 @@ class _Writer:
             self.line(f"scf.yield {self.scalar(otherwise)} : {type}")
         return name
 
-    def loop(self, reduce: ex.Reduce, left: tuple[ex.Index, ...], so_far: str | None) -> str:
+    def loop(self, reduce: ex.Reduce, left: Indices, so_far: str | None) -> str:
         """A reduction inside an element, as a nest of loops that carries its value."""
         if so_far is None:
-            so_far = self.constant(SCALARS[reduce.function].identity(reduce.type), reduce.type)  # type: ignore[misc]
+            so_far = self.emit(constant(SCALARS[reduce.function].identity(reduce.type), reduce.type))  # type: ignore[misc]
         if not left:
             return self.apply(reduce.function, [so_far, self.scalar(reduce.body)], reduce.type)
         low, high, step = self.size(0), self.size(left[0].extent), self.size(1)
@@ -279,7 +262,7 @@ class _Writer:
         carried, at = f"%c{self.count}", f"%i{self.count}"
         head = f"{name} = scf.for {at} = {low} to {high} step {step} iter_args({carried} = {so_far}) -> ({type}) {{"
         with self.block(head):
-            self.names[left[0]] = self.emit(f"arith.index_cast {at} : index to i64", "i64")
+            self.names[left[0]] = self.emit(f"arith.index_cast {at} : index to i64")
             self.line(f"scf.yield {self.loop(reduce, left[1:], carried)} : {type}")
         return name
 

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from ...dialect.ir.types import BF16, F32, F64, I1, ElementType
 
-Emit: TypeAlias = Callable[[str, str], str]  # of an operation and its result's type: the result's name
+Emit: TypeAlias = Callable[[str], str]  # of an operation: the name of its result
 
 NAMES: dict[str, dict[str, str]] = {  # by kind of element: signed, unsigned, bool, float
     **{n: {"int": f"arith.{n}i", "uint": f"arith.{n}i", "float": f"arith.{n}f"} for n in ("add", "sub", "mul")},
@@ -56,11 +56,11 @@ def compare(function: str, a: str, b: str, element: ElementType, emit: Emit) -> 
     type = mlir_type(element)
     if element.kind == "float":
         predicate = "une" if function == "ne" else f"o{function}"
-        return emit(f"arith.cmpf {predicate}, {a}, {b} : {type}", "i1")
+        return emit(f"arith.cmpf {predicate}, {a}, {b} : {type}")
     predicate = COMPARISONS[function]
     if element.kind != "int" and len(predicate) == 3:
         predicate = "u" + predicate[1:]
-    return emit(f"arith.cmpi {predicate}, {a}, {b} : {type}", "i1")
+    return emit(f"arith.cmpi {predicate}, {a}, {b} : {type}")
 
 
 def computed(function: str, operands: list[str], element: ElementType, emit: Emit) -> str | None:
@@ -68,33 +68,33 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
     type = mlir_type(element)
     if function in COMPARISONS:
         return compare(function, operands[0], operands[1], element, emit)
-    if (name := NAMES.get(function, {}).get(element.kind)) is not None:
-        return emit(f"{name} {', '.join(operands)} : {type}", type)
+    if (name := NAMES.get(function, {}).get(element.kind)) == "arith.remf":  # of which xDSL reads the generic form only
+        return emit(f'"{name}"({", ".join(operands)}) : ({type}, {type}) -> {type}')
+    if name is not None:
+        return emit(f"{name} {', '.join(operands)} : {type}")
 
     def one(value: object) -> str:
-        return emit(constant(value, element), type)
+        return emit(constant(value, element))
 
     match function, operands:
         case "max" | "min", (a, b):
             holds = compare("gt" if function == "max" else "lt", a, b, element, emit)
-            return emit(f"arith.select {holds}, {a}, {b} : {type}", type)
+            return emit(f"arith.select {holds}, {a}, {b} : {type}")
         case "select" | "rarely", (c, a, b):
-            return emit(f"arith.select {c}, {a}, {b} : {type}", type)
-        case "any", (a,):
-            return a
+            return emit(f"arith.select {c}, {a}, {b} : {type}")
         case "neg", (a,):
-            return emit(f"arith.subi {one(0)}, {a} : {type}", type)
+            return emit(f"arith.subi {one(0)}, {a} : {type}")
         case "not", (a,):
-            return emit(f"arith.xori {a}, {one(True if element is I1 else -1)} : {type}", type)
+            return emit(f"arith.xori {a}, {one(True if element is I1 else -1)} : {type}")
         case "abs", (a,) if element.kind == "int":
             negative = compare("lt", a, one(0), element, emit)
-            negated = emit(f"arith.subi {one(0)}, {a} : {type}", type)
-            return emit(f"arith.select {negative}, {negated}, {a} : {type}", type)
-        case "abs", (a,):
+            negated = emit(f"arith.subi {one(0)}, {a} : {type}")
+            return emit(f"arith.select {negative}, {negated}, {a} : {type}")
+        case "abs" | "any", (a,):
             return a
         case "floormod", (a, b):
             quotient = computed("floordiv", [a, b], element, emit)
-            return emit(f"arith.subi {a}, {emit(f'arith.muli {quotient}, {b} : {type}', type)} : {type}", type)
+            return emit(f"arith.subi {a}, {emit(f'arith.muli {quotient}, {b} : {type}')} : {type}")
     return None
 
 
@@ -102,18 +102,18 @@ def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> s
     """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
     a, b = mlir_type(source), mlir_type(to)
     if to.kind == "bool":
-        return compare("ne", value, emit(constant(0, source), a), source, emit)
+        return compare("ne", value, emit(constant(0, source)), source, emit)
     if source.kind == "float" and to.kind == "float":
         name = "extf" if to.bits > source.bits else "truncf"
-        return emit(f"arith.{name} {value} : {a} to {b}", b) if a != b else value
+        return emit(f"arith.{name} {value} : {a} to {b}") if a != b else value
     if source.kind == "float":
         return _saturated(value, source, to, emit)
     if to.kind == "float":
-        return emit(f"arith.{'si' if source.kind == 'int' else 'ui'}tofp {value} : {a} to {b}", b)
+        return emit(f"arith.{'si' if source.kind == 'int' else 'ui'}tofp {value} : {a} to {b}")
     if source.bits == to.bits and source.kind != "bool":
         return value
     name = "trunci" if source.bits > to.bits and source.kind != "bool" else "extsi" if source.kind == "int" else "extui"
-    return emit(f"arith.{name} {value} : {a} to {b}", b)
+    return emit(f"arith.{name} {value} : {a} to {b}")
 
 
 def _saturated(value: str, source: ElementType, to: ElementType, emit: Emit) -> str:
@@ -126,16 +126,16 @@ def _saturated(value: str, source: ElementType, to: ElementType, emit: Emit) -> 
     low, high = to.limits
 
     def number(n: int | float, element: ElementType) -> str:
-        return emit(constant(n, element), mlir_type(element))
+        return emit(constant(n, element))
 
     signed = "si" if to.kind == "int" else "ui"
     below = compare("lt", value, number(float(low), source), source, emit)
     above = compare("ge", value, number(float(high + 1), source), source, emit)
-    inside = emit(f"arith.cmpf ord, {value}, {value} : {a}", "i1")
+    inside = emit(f"arith.cmpf ord, {value}, {value} : {a}")
     none = number(0.0, source)
-    safe = emit(f"arith.select {inside}, {value}, {none} : {a}", a)
-    safe = emit(f"arith.select {below}, {none}, {safe} : {a}", a)
-    safe = emit(f"arith.select {above}, {none}, {safe} : {a}", a)
-    found = emit(f"arith.fpto{signed} {safe} : {a} to {b}", b)
-    found = emit(f"arith.select {below}, {number(low, to)}, {found} : {b}", b)
-    return emit(f"arith.select {above}, {number(high, to)}, {found} : {b}", b)
+    safe = emit(f"arith.select {inside}, {value}, {none} : {a}")
+    safe = emit(f"arith.select {below}, {none}, {safe} : {a}")
+    safe = emit(f"arith.select {above}, {none}, {safe} : {a}")
+    found = emit(f"arith.fpto{signed} {safe} : {a} to {b}")
+    found = emit(f"arith.select {below}, {number(low, to)}, {found} : {b}")
+    return emit(f"arith.select {above}, {number(high, to)}, {found} : {b}")

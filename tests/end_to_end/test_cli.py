@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -621,7 +622,17 @@ def test_doctor_and_cache(command: Command, tmp_path: Path, monkeypatch: pytest.
     assert command("cache", "clear").out.startswith("removed ")
     assert [p.name for p in (tmp_path / "cache").iterdir()] == ["mine.txt"]
     said = command("doctor").out
-    assert f"cvm {cvm.__version__}" in said and "reference: ready" in said and "extras" in said
+    assert f"cvm {cvm.__version__}" in said and "reference: ready" in said
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    listed = {line.strip().partition(":")[0] for line in said.partition("\nextras\n")[2].splitlines()}
+    assert listed == offered.keys() - {
+        "test",
+        "test-models",
+        "lint",
+        "train",
+        "fuzz",
+        "docs",
+    }  # of those who work on it
     monkeypatch.setenv("CVM_CACHE_DIR", "")
     assert command("cache", "info").out == "off: CVM_CACHE_DIR is empty\n"
 

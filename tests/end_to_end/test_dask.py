@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cvm.dialect.ir.types import ELEMENT_TYPES
 from hypothesis import given, strategies as st
 from tiers import examples
 import cvm
@@ -191,6 +193,17 @@ def test_mistakes() -> None:
     for other in (len, cvm.compile(clocked), cvm.compile(CONVOLUTION, entry="convolution", target="reference")):
         with pytest.raises(cvm.CallError, match="expected a function of a program, compiled for the target cpu"):
             cvm.dask.apply(other, x, w)
+
+
+@pytest.mark.parametrize(("name", "package"), [("complex<f32>", "numpy"), ("bf16", "ml_dtypes")])
+def test_element_types_that_blocks_do_not_have(name: str, package: str) -> None:
+    pytest.importorskip(package)
+    text = f'func @twice(%x: tensor<4x{name}>) {{\n%y = theano.elemwise %x, %x {{scalar_op = "add"}}\nreturn %y\n}}'
+    twice = cvm.compile(text, entry="twice")
+    x = da.from_array(np.zeros(4, ELEMENT_TYPES[name].dtype), chunks=2)
+    said = re.escape(f"blocks hold integers, truth values, f16, f32 and f64; @twice has {name}")
+    with pytest.raises(cvm.CallError, match=said):
+        cvm.dask.apply(twice, x)
 
 
 def test_to_zarr(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import random
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 from cvm.dialect.program.module import Module
+from cvm.dialect.spec.op import OPERATORS
 from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
 import cvm
@@ -202,6 +206,68 @@ def generated(target: str, data: bytes) -> None:
         differential.compare(int.from_bytes(data[:8], "little"), target)
 
 
+def read_mlir(data: bytes) -> None:
+    """MLIR is a module whose text is that of a program, or refused."""
+    printed = str(cvm.from_mlir(data))
+    assert str(cvm.parse(printed)) == printed
+
+
+@cache
+def linalg() -> list[bytes]:
+    """Examples of operators as MLIR, and nothing where xdsl is not installed."""
+    if importlib.util.find_spec("xdsl") is None:
+        return []
+    found = [MLIR]
+    for example in [op.example for op in OPERATORS.values() if op.example and "func @main" in op.example][::6]:
+        with suppress(cvm.TargetError):
+            found.append(cvm.compile(dedent(example).strip(), target="reference").lower("linalg").encode())
+    return found
+
+
+MLIR = b"""
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+#twice = affine_map<(i, j) -> (i * 2 + j)>
+func.func @main(%x: tensor<4x6xi32>, %s: tensor<12xf32>, %i: index, %c: i1) -> (tensor<2x3xi32>, tensor<6x7xi32>, i32, tensor<4xf32>, i32) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %three = arith.constant 3 : index
+  %seven = arith.constant 7 : i32
+  %y = func.call @twice(%x) : (tensor<4x6xi32>) -> tensor<4x6xi32>
+  %part = tensor.extract_slice %y[1, 0][2, 3][2, 2] : tensor<4x6xi32> to tensor<2x3xi32>
+  %padded = tensor.pad %x low[1, 1] high[1, 0] {
+  ^bb0(%a: index, %b: index):
+    tensor.yield %seven : i32
+  } : tensor<4x6xi32> to tensor<6x7xi32>
+  %sum = scf.for %k = %zero to %three step %one iter_args(%so_far = %seven) -> (i32) {
+    %e = tensor.extract %x[%k, %i] : tensor<4x6xi32>
+    %n = arith.addi %so_far, %e : i32
+    scf.yield %n : i32
+  }
+  %o = tensor.empty() : tensor<4xf32>
+  %z = linalg.generic {indexing_maps = [#twice, #ij, #i], iterator_types = ["parallel", "reduction"]}
+      ins(%s, %x : tensor<12xf32>, tensor<4x6xi32>) outs(%o : tensor<4xf32>) {
+  ^bb0(%e: f32, %u: i32, %p: f32):
+    %f = arith.sitofp %u : i32 to f32
+    %g = arith.mulf %e, %f : f32
+    %h = arith.addf %g, %p : f32
+    linalg.yield %h : f32
+  } -> tensor<4xf32>
+  %l = scf.if %c -> (i32) {
+    scf.yield %sum : i32
+  } else {
+    %m = math.ctlz %seven : i32
+    scf.yield %m : i32
+  }
+  return %part, %padded, %sum, %z, %l : tensor<2x3xi32>, tensor<6x7xi32>, i32, tensor<4xf32>, i32
+}
+func.func private @twice(%x: tensor<4x6xi32>) -> tensor<4x6xi32> {
+  %y = arith.addi %x, %x : tensor<4x6xi32>
+  return %y : tensor<4x6xi32>
+}
+"""
+
+
 def seeds() -> list[bytes]:
     return [n.to_bytes(8, "little") for n in range(16)]
 
@@ -218,6 +284,7 @@ ATTACKS = {
     "onnx": Attack(read_onnx, nodes),
     "tflite": Attack(read_tflite, partial(files, "*.tflite")),
     "tosa": Attack(read_tosa, tosa_graphs),
+    "mlir": Attack(read_mlir, linalg, mutate_text),
     "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
     "programs": Attack(partial(generated, "cpu"), seeds, reseed),
     "cuda": Attack(partial(generated, "cuda-sim"), seeds, reseed),

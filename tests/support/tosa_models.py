@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from tflite_models import Writer
-from cvm.importers.tosa.flatbuffer import IDENTIFIER
 from cvm.importers.tosa.schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor
 
 VERSION = {"_major": 1, "_minor": 1, "_patch": 0, "_draft": True}
@@ -37,7 +36,7 @@ def write(graph: Graph) -> bytes:
         "shapes": [{"name": t.name, "rank": 0 if t.data is None else len(t.data), **data(t)} for t in shapes],
     }
     region = {"name": "main", "blocks": [block]}
-    return Writer(IDENTIFIER, SCHEMA).file("TosaGraph", {"version": ("Version", VERSION), "regions": [region]})
+    return Writer(b"TOSA", SCHEMA).file("TosaGraph", {"version": ("Version", VERSION), "regions": [region]})
 
 
 def packed(array: np.ndarray, type: str) -> bytes:

@@ -18,8 +18,7 @@ def element_of(code: int) -> ElementType:
     """The element type of a number of ONNX's TensorProto.DataType."""
     import onnx
 
-    known = dict(onnx.TensorProto.DataType.items())
-    if (name := next((n for n, c in known.items() if c == code), f"number {code}")) not in CODES:
+    if (name := next((n for n, c in onnx.TensorProto.DataType.items() if c == code), f"number {code}")) not in CODES:
         raise Unsupported(f"elements of type {name}")
     return ELEMENT_TYPES[CODES[name]]
 

@@ -153,10 +153,10 @@ class Importer:
             kinds.setdefault((r.op, r.reason), []).append(r)
         notes: list[Note] = []
         for (op, reason), found in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-            places = [r.node for r in found]
+            places = [*dict.fromkeys(r.node for r in found)]
             more = f", and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
             where = f"{self.unit}{'s' * (len(places) > 1)} {', '.join(places[:SHOWN])}{more}"
-            notes.append(Note(f"{len(places)} x {op}: {reason} ({where})", found[0].span))
+            notes.append(Note(f"{len(found)} x {op}: {reason} ({where})", found[0].span))
         if self.needed:
             notes.append(Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}"))
         if any("unknown" in reason for _, reason in kinds):

@@ -104,9 +104,7 @@ KINDS = {
 }  # else Node
 
 
-def rule(
-    *names: str, since: int = 1, until: int = LATEST, symbolic: Callable[..., Any] | None = None
-) -> Callable[[F], F]:
+def rule(*names: str, since: int = 1, until: int = LATEST, symbolic: Function | None = None) -> Callable[[F], F]:
     """Enters a function into the table. `symbolic` computes the node on arrays that may hold sizes."""
 
     def enter(function: F) -> F:
@@ -134,12 +132,11 @@ def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
 def parameters(function: Function) -> tuple[Parameter, ...]:
     """The parameters of a rule after the first: by annotation (text, by the future import), else by name."""
     found = list(inspect.signature(function).parameters.values())[1:]
-    kinds = [
-        KINDS.get(p.name, "Node") if p.annotation is p.empty else str(p.annotation).removesuffix(" | None")
-        for p in found
-    ]
+    kinds = [KINDS.get(p.name, "Node") if p.annotation is p.empty else p.annotation for p in found]
     return tuple(
-        Parameter(p.name, kind, p.default is not p.empty or "None" in str(p.annotation), p.kind is p.VAR_POSITIONAL)
+        Parameter(
+            p.name, kind.removesuffix(" | None"), "None" in kind or p.default is not p.empty, p.kind is p.VAR_POSITIONAL
+        )
         for p, kind in zip(found, kinds, strict=True)
     )
 

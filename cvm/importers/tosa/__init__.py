@@ -12,7 +12,7 @@ from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx.importer import Importer
 from .flatbuffer import read
 from .rules import At
-from .schema import ELEMENTS, Graph
+from .schema import ELEMENTS
 from .text import read_text
 
 
@@ -24,13 +24,9 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     names every operator that cannot be imported."""
     filename, data = contents(model, "<tosa>")
     try:
-        return program(read_text(data, filename) if b"func.func" in data else read(data), filename)
+        graph = read_text(data, filename) if b"func.func" in data else read(data)
     except Damaged as e:
         unreadable(filename, str(e))
-
-
-def program(graph: Graph, filename: str) -> Imported:
-    """The program of a graph; raises ParseError with all operators that cannot be imported."""
     to = Importer("TOSA", "operator")
     values: dict[str, Any] = {}
     for name in graph.inputs:

@@ -6,12 +6,10 @@ import numpy as np
 from cvm.importers.flatbuffer import Damaged, fields, options, root
 from .schema import ATTRIBUTES, ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Operator, Tensor, unpacked
 
-IDENTIFIER = b"TOSA"
-
 
 def read(data: bytes) -> Graph:
     """The main graph of a file; raises Damaged where it is none."""
-    regions = root(data, IDENTIFIER, SCHEMA, "TosaGraph").regions
+    regions = root(data, b"TOSA", SCHEMA, "TosaGraph").regions
     blocks = regions[0].blocks if regions else []
     if not blocks:
         raise Damaged("it has no graph")

@@ -37,9 +37,8 @@ def read_text(data: bytes, filename: str) -> Graph:
                     graph.inputs += (part.children[0][1:],)
                 case "operation":
                     names, op, inputs, *dictionaries, _, types = part.children
-                    attributes = {
-                        k.strip('"'): value(v) for d in dictionaries for k, v, *_ in (e.children for e in d.children)
-                    }
+                    entries = (e.children for d in dictionaries for e in d.children)
+                    attributes = {k.strip('"'): value(v) for k, v, *_ in entries}
                     for name, type in zip(names.children, types.children, strict=False):
                         define(graph, name, type, attributes.get("values"))
                     operands, results = (tuple(n[1:] for n in these.children) for these in (inputs, names))
