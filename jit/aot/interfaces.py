@@ -48,7 +48,7 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
     types = [v.known_type for v in values]
     numbers = [int(product(t.array_shape)) * (1 + (t.element.kind == "complex")) for t in types]
     arrays = zip(names, types, numbers, given, map(_described, values), strict=True)
-    return tuple(Parameter(name, *ELEMENTS[t.element.name], *array) for name, t, *array in arrays)
+    return tuple(Parameter(name, *ELEMENTS[t.element.name], n, g, said) for name, t, n, g, said in arrays)
 
 
 def identifier(name: str) -> str:
