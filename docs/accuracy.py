@@ -32,7 +32,7 @@ FOUND = ROOT / "docs" / "accuracy.json"
 PAGE = ROOT / "docs" / "accuracy.md"
 TEXT = """# Accuracy
 
-The transcendental functions are our own, the same expression on every target (`lowering/polynomials`), so their results
+The transcendental functions are our own, the same expression on every target (`lowering/math`), so their results
 are the same bits everywhere. This is the largest error found of each, in units in the last place of the exact result,
 and the argument that has it. The bound is 2; correct rounding is 0.5.
 

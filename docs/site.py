@@ -7,14 +7,16 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+PICTURE = r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"><img alt="([^"]+)" src="([^"]+)"></picture>'
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import mathml  # noqa: E402
@@ -63,7 +65,27 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         path = target.relative_to(ROOT)
         return f"[{match[1]}]({config.repo_url}/blob/main/{path})" if config.repo_url else match[1]
 
+    markdown = re.sub(PICTURE, r"![\2](\3#only-light)![\2](\1#only-dark)", markdown)  # as the theme knows them
     return re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", outside, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Refuse a site with pictures or links that lead nowhere: those in HTML are not checked by MkDocs."""
+    site = Path(config.site_dir)
+    lost = [
+        f"{p.relative_to(site)}: {target}" for p in sorted(site.rglob("*/index.html")) for target in missing(p, site)
+    ]
+    if lost:
+        raise PluginError("links that lead nowhere:\n" + "\n".join(lost))
+
+
+def missing(page: Path, site: Path) -> Iterator[str]:
+    """The targets of a page's pictures and links that are not part of the site."""
+    for target in re.findall(r'(?:src|srcset|href)="([^"#?]+)', page.read_text("utf-8")):
+        if ":" not in target and not target.startswith("//"):
+            path = site / target.lstrip("/") if target.startswith("/") else page.parent / unescape(target)
+            if not path.exists():
+                yield target
 
 
 def grammar() -> str:
@@ -94,7 +116,7 @@ def dialect(name: str, known: list[type[Operator[Any]]]) -> str:
 def section(op: type[Operator[Any]]) -> Iterator[str]:
     """An operator's page as Markdown."""
     yield f"## {op.name} {{ #{anchor(op)} }}\n"
-    yield f"```text\n{inspect.getdoc(op) or ''}\n```\n"
+    yield f"``` {{ .text .wrapped }}\n{inspect.getdoc(op) or ''}\n```\n"
     yield f"```cvm\n{ops.usage(op)}\n```\n"
     for title, rows in ops.tables(op).items():
         if rows:
@@ -104,7 +126,7 @@ def section(op: type[Operator[Any]]) -> Iterator[str]:
     if example := dedent(op.example).strip():
         yield f"**example**\n\n```cvm\n{example}\n```\n"
         if program := formulas(example):
-            yield f"which is\n\n{mathml.page(program)}\n\n```text\n{formulas_text(program).strip()}\n```\n"
+            yield f"which is\n\n{mathml.page(program)}\n\n``` {{ .text .wrapped }}\n{formulas_text(program).strip()}\n```\n"
 
 
 def formulas(example: str) -> Formulas | None:
@@ -117,7 +139,8 @@ def formulas(example: str) -> Formulas | None:
 
 def _cell(text: str) -> str:
     """Text as code in a table."""
-    return f"<code>{escape(text).replace('|', '&#124;')}</code>" if text else ""
+    marks = re.sub(r"[\[\]*_|`]", lambda m: f"&#{ord(m[0])};", escape(text))  # which Markdown would read
+    return f"<code>{marks}</code>" if text else ""
 
 
 def api() -> str:
