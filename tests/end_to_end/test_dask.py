@@ -68,6 +68,7 @@ def computed(found: Any, **options: Any) -> Any:
     return dask.compute(*found, **options) if isinstance(found, tuple) else found.compute(**options)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_do_not_depend_on_chunks(name: str) -> None:
     function, arrays = FUNCTIONS[name]

@@ -77,6 +77,7 @@ def failures(
     return count, wrong
 
 
+@pytest.mark.sample(60)
 @pytest.mark.filterwarnings("error", TRIMMED)
 @pytest.mark.parametrize("name, dialect, share", WAYS)
 def test(name: str, dialect: str, share: int, tmp_path: File, request: pytest.FixtureRequest) -> None:

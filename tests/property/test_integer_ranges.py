@@ -151,6 +151,7 @@ def ranged_program(op: object, random: np.random.Generator, unknown_sizes: bool)
     return verify(Module({"main": main})), arrays
 
 
+@pytest.mark.sample(130)
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_an_interval_holds_every_value(name: str, unknown_sizes: bool) -> None:

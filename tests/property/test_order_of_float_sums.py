@@ -111,6 +111,7 @@ def agree(body: str, shapes: Sequence[Shape], same: Sequence[Sequence[str]], axe
         cvm.set_num_threads(before)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", some(list(FOLDS), 6))
 @pytest.mark.parametrize("kind", ["whole", "rows", "columns", "short"])
 def test_known_or_not(name: str, kind: str) -> None:
@@ -126,6 +127,7 @@ def test_known_or_not(name: str, kind: str) -> None:
             agree(body, shapes, [names] * len(shapes), axes, element)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["sum", "product", "norm", "sum of functions", "sum of products", "two at once"])
 def test_sizes_that_turn_out_to_be_1(name: str) -> None:
     body = FOLDS[name]

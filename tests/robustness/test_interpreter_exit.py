@@ -29,6 +29,7 @@ began.wait()
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("program", ["workspace", "allocating", "small", "traced"])
 def test_daemon_threads_may_be_inside_a_call(program):
     for _ in range(4):

@@ -44,6 +44,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.all(nan | (np.ascontiguousarray(a).view(unsigned) == np.ascontiguousarray(b).view(unsigned))))
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("name", FUNCTIONS.split())
 def test_of_all_parts(name: str, element: str) -> None:

@@ -99,6 +99,7 @@ def test_instructions(name: str) -> None:
     assert all(found[i] >= least for i, least in CONTAINS[name].items()), found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc, which says what is spilled, is not installed")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_is_spilled(name: str, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.sample(90)
 @pytest.mark.parametrize(("function", "element"), FUNCTIONS, ids=lambda p: str(getattr(p, "name", p)))
 def test_scalar_functions(function: str, element: ElementType) -> None:
     row = SCALARS[function]

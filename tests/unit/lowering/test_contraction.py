@@ -64,6 +64,7 @@ def test_sums_wait_for_what_is_long(name: str, tune: Callable[..., None]) -> Non
     assert "%waiting" in cvm.compile(program).lower("schedule")
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("function", ["exp", "sin"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_hardly_any_sum_needs_follows_them(name: str, function: str) -> None:
@@ -193,6 +194,7 @@ def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
     both(program, x << 20)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("element", [F32, F64])
 @pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 1300)])
 @pytest.mark.parametrize("turned", [False, True])

@@ -69,6 +69,7 @@ def small_ones_too(compile_for: Callable[..., None]) -> None:
     compile_for(packing_products=0)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_path(name: str) -> None:
     operation, (a, b), shapes = PROGRAMS[name]

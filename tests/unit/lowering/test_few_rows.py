@@ -27,6 +27,7 @@ def text(rows: int, columns: int, terms: int, w: np.ndarray, element: str) -> st
 """
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("rows, columns, terms", [(1, 16, 64), (1, 150, 40), (2, 129, 33), (3, 31, 64), (5, 77, 20)])
@@ -66,6 +67,7 @@ def test_rows_known_only_by_a_call(rows: int) -> None:
     np.testing.assert_array_equal(compiled(x, b), cvm.compile(opened, optimize=0)(x, b), strict=True)
 
 
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("rows, columns, terms", [(1, 48, 64), (1, 150, 43), (2, 129, 33), (3, 37, 130), (5, 77, 1021)])

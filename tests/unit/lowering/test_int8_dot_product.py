@@ -63,7 +63,7 @@ def weights(shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("ends", RANGES)
 def test_constant_weights(name: str, ends: str, processor: Processor) -> None:

@@ -85,6 +85,7 @@ def test_images_of_hardly_any_values(u: int) -> None:
         assert "bytepairs" in agreed(program, *images("1x1, odd sizes", u))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ranges_found_when_called(name: str) -> None:
     (w,) = weights(name, "all")[-1:]

@@ -32,6 +32,7 @@ def numbers(shape: tuple[int, ...], element: str) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 120, shape).astype((TYPES | NARROW)[element])
 
 
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("n", [3, 8, 64, 67, 200])
 @pytest.mark.parametrize("step", [-4, -3, -2, -1, 2, 3, 4])
@@ -71,6 +72,7 @@ def test_gathers_clamp_their_indices(element: str, n: int) -> None:
     np.testing.assert_array_equal(f(x, where), x[where.clip(0, 99)])
 
 
+@pytest.mark.sample(45)
 @pytest.mark.parametrize("element", [*TYPES, *NARROW])
 @pytest.mark.parametrize("planes", [2, 3, 4, 5, 7])
 @pytest.mark.parametrize("size", [(8, 16), (31, 33), (40, 40)])
@@ -81,6 +83,7 @@ def test_planes_become_one(element: str, planes: int, size: tuple[int, int]) -> 
     np.testing.assert_array_equal(f(x), x.transpose(0, 2, 3, 1))
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("element", [*TYPES, *NARROW])
 @pytest.mark.parametrize("planes", [2, 3, 4, 6, 7])
 @pytest.mark.parametrize("images", [1, 2])

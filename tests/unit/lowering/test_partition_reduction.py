@@ -44,6 +44,7 @@ def operand(element: str, shape: tuple[int, ...]) -> np.ndarray:
     return x.astype(DTYPES[element])
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("name", "element"),

@@ -19,6 +19,7 @@ def summed(element: str, shape: tuple[int, ...], attributes: str) -> cvm.Compile
     return cvm.compile(module)
 
 
+@pytest.mark.sample(70)
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize("axis", [None, 0, 1])
 @pytest.mark.parametrize("shape", [(3, 100), (17, 20_001), (300, 129), (600, 1024), (40, 0)])

@@ -55,7 +55,7 @@ def values(name: str, x: int, w: int, seed: int = 0) -> tuple[np.ndarray, np.nda
     return tuple(random.integers(-n, n, s, endpoint=True).astype(np.int32) for n, s in ((x, image), (w, weights)))  # type: ignore[return-value]
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(
     "sizes", [(127, 127), (8191, 300), (8192, 300), (300, 3639), (300, 3641), (2**31 - 1, 2**31 - 1)]
@@ -172,7 +172,7 @@ def larger(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SHAPES, name, shapes)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", LARGER)
 @pytest.mark.parametrize("most", [127, 326, 327, 8191, 8192, 2**31 - 1])
 def test_larger_tiles_whatever_the_factors_are(larger: None, name: str, most: int) -> None:
@@ -180,7 +180,7 @@ def test_larger_tiles_whatever_the_factors_are(larger: None, name: str, most: in
     by_four(program(name, weights=w), x)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("x, w", [(-327, -128), (326, -128), (-128, -227), (127, 227), (326, 227), (-327, -227)])
 def test_larger_tiles_at_the_ends_of_what_is_taken(larger: None, x: int, w: int) -> None:
     image, weights, _ = LARGER["odd"]
@@ -248,7 +248,7 @@ SMALL = {  # as few tiles, rows and channels as there may be
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("transform", ["winograd_2x2", "winograd_4x4"])
