@@ -108,6 +108,7 @@ def test_settings_are_made_wherever_they_are_looked_up() -> None:
         assert not missing, f"{name}: {sorted(missing)}"
 
 
+@pytest.mark.sample(16)
 @pytest.mark.filterwarnings(TRIMMED)
 @pytest.mark.parametrize("name", SEEN)
 def test_is_taken(name: str, tmp_path: File) -> None:

@@ -45,6 +45,7 @@ def outputs(name: str, count: int, **how: Any) -> list[list[np.ndarray]]:
     return rows
 
 
+@pytest.mark.sample(70)
 @pytest.mark.parametrize("name", CASES)
 def test_an_operator_equals_the_reference_kernel(name: str) -> None:
     count = MODELS[name][1]

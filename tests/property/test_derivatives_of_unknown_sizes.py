@@ -57,6 +57,7 @@ def moved(at: Arrays, along: Arrays, distance: float) -> Arrays:
     return tuple(a + distance * t for a, t in zip(at, along, strict=True))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_gradient_with_ranks_only(function: Callable[..., Any]) -> None:
     """The same as with sizes known, and as differences say; one program serves all shapes."""
@@ -119,6 +120,7 @@ func @loss(%x: tensor<?x?xf64>, %y: tensor<?x?xf64>, %z: tensor<?xf64>) -> tenso
 """
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize(
     "names", [("dali.mul", "dali.sub"), ("cvm.broadcast_mul", "cvm.broadcast_sub"), ("dali.max", "dali.mul")]

@@ -13,6 +13,7 @@ from legal_and_equal import legal
 import cvm
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_random_shapes(seed: int, processor: str, compile_for: Callable[..., None]) -> None:
@@ -45,6 +46,7 @@ def test_random_shapes(seed: int, processor: str, compile_for: Callable[..., Non
     np.testing.assert_allclose(expected, close, 1e-3, 1e-3)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("after", [RELU, SCALED, ADDED])
 @pytest.mark.parametrize("size", [7, 14, 17, 32])
 def test_constant_and_given_weights_and_open_batches(size: int, after: str) -> None:
@@ -81,6 +83,7 @@ def test_what_a_product_with_zero_would_spoil(compile_for: Callable[..., None]) 
     assert (np.signbit(y[..., 0]) & (y[..., 0] == 0)).all() and (y[..., 1:] < 0).all()
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize(
     ("x", "w", "attributes"),

@@ -108,6 +108,7 @@ def _complex_close(row: Ufunc, found: np.ndarray, operands: list[np.ndarray]) ->
         return ~ordinary | (error <= bound * limits.eps * size)
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("target", [t for t in HERE if t not in ("cuda", "reference")])
 @pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda e: str(e))
 def test_formulas_give_what_numpy_gives(a: str, b: str, target: str) -> None:

@@ -125,6 +125,7 @@ def agree(functions: list[Callable[[Any], Any]], x: Array, target: str = "cpu") 
         np.testing.assert_array_equal(found, wanted, str(n))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
 def test_what_numpy_gives(dtype: str, target: str) -> None:

@@ -93,7 +93,7 @@ def test_writing_and_saving_find_every_number(tmp_path) -> None:
     assert [float(graph.read(f"s{k}")) for k in range(21)] == want
 
 
-@examples(30)
+@examples(30, 4)
 @given(
     n=st.integers(14, 70),
     reads=st.lists(

@@ -29,7 +29,7 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("shape", "taken"), CONVOLUTIONS.items(), ids=str)
 def test_convolutions_of_the_benchmark(shape: tuple[int, ...], taken: tuple[str, str]) -> None:
     c, oc, size, kernel, stride, groups, low = shape

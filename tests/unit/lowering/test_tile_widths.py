@@ -57,7 +57,7 @@ def test_float_sums(sizes: tuple[int, int, int], dtype: str, transposed: bool) -
         np.testing.assert_array_equal(other, found[0], strict=True)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("ends", [(0, 127), (-128, 127), (0, 255), (-3000, 3000)])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(name: str, ends: tuple[int, int]) -> None:

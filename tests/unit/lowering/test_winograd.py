@@ -74,6 +74,7 @@ def test_constant_weights_are_turned_beforehand(name: str) -> None:
     both(text, x << 16)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("x, w", [(-128, -128), (127, -128), (-8192, 100), (8191, -100), (-100, -3640), (100, 3639)])
 def test_at_the_ends_of_what_is_taken(x: int, w: int) -> None:
     image, weights, _ = SHAPES["odd"]
@@ -112,7 +113,7 @@ def test_sums_of_any_threads_are_the_same() -> None:
         cvm.set_num_threads(1)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("attributes", ["padding = [1, 1]", "", "padding = [2, 3]"])
 @pytest.mark.parametrize("how", ["weights of each call", "known weights", "groups", "declared"])
 def test_images_of_any_size(attributes: str, how: str) -> None:
