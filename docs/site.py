@@ -23,9 +23,10 @@ import mathml  # noqa: E402
 from cvm.dialect.notation.formulas import Formulas  # noqa: E402
 from cvm.dialect.spec.op import Operator  # noqa: E402
 from cvm.lowering.formulas.printer import formulas_text  # noqa: E402
+from cvm.lowering.passes import LEVELS  # noqa: E402
 from cvm.lowering.pipeline import to_formulas  # noqa: E402
 import cvm  # noqa: E402
-from cvm.commands import ops  # noqa: E402
+from cvm.commands import ops, opt  # noqa: E402
 
 
 def on_startup(**_: Any) -> None:
@@ -43,6 +44,7 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/grammar.md": grammar(),
         "reference/operators.md": index(),
         "reference/api.md": api(),
+        "reference/passes.md": passes(),
         "reference/editors.md": (ROOT / "editors" / "README.md").read_text("utf-8"),
         "reference/environment.md": environment(),
     }
@@ -141,6 +143,26 @@ def _cell(text: str) -> str:
     """Text as code in a table."""
     marks = re.sub(r"[\[\]*_|`]", lambda m: f"&#{ord(m[0])};", escape(text))  # which Markdown would read
     return f"<code>{marks}</code>" if text else ""
+
+
+def passes() -> str:
+    """The page of all passes, level by level, by the docstrings of their files."""
+    parts = ["# All passes\n\nIn the order of the pipelines. `cvm opt --pipeline NAME,...` runs them by name.\n"]
+    known = opt.all_passes().values()
+    for level in LEVELS:
+        parts.append(f"## {level}\n")
+        for p in (p for p in known if p.level == level):
+            parts += [f"### {p.name}\n", *prose(p.function.__globals__["__doc__"] or p.summary)]
+    return "\n".join(parts)
+
+
+def prose(text: str) -> Iterator[str]:
+    """The paragraphs of a docstring as Markdown, indented ones as code."""
+    for part in text.strip().split("\n\n"):
+        if part.startswith("    "):
+            yield f"``` {{ .text .wrapped }}\n{dedent(part)}\n```\n"
+        else:
+            yield re.sub(r"(`[^`]*`)|([\\*_<>\[\]])", lambda m: m[1] or f"&#{ord(m[2])};", part) + "\n"
 
 
 def api() -> str:
