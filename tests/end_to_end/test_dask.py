@@ -230,8 +230,10 @@ def test_workers_and_a_killed_one() -> None:
     names = ("rows", "order", "integers", "integer contraction", "long sum")
     functions = {n: cvm.compile(FUNCTIONS[n][0], rules="numpy") for n in names}
     wanted = {n: digest(functions[n](*FUNCTIONS[n][1])) for n in names}
-    for workers in (2, 4):
-        with LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    for workers in (2, 8):
+        options: dict[str, Any] = {"processes": workers == 2, "threads_per_worker": 1, "dashboard_address": None}
+        with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+            assert len(cluster.workers) == workers
             for n in names:
                 chunks = (3, 5, 11) if n != "long sum" else (60, 170)
                 found = on_chunks(functions[n], FUNCTIONS[n][1], chunks)
