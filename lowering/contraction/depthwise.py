@@ -50,15 +50,15 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     if vp.extent_of(column) < tuning.depthwise_columns:
         return None
     lines = tuple(i for i in outer if depends(nest.a, {i}))
-    known = vp.known_terms(nest.a, problem.constants, (*lines, *nest.reduction_axes))
+    taps = vp.known_terms(nest.a, problem.constants, (*lines, *nest.reduction_axes))
     many = _terms_of_a_word(nest, problem)
-    if known is None or many is None:
+    if taps is None or many is None:
         return None
     at: dict[Expr, Expr] = {}
     rows, h, term = _rows_of_a_word(nest, first, many), first, k
     if rows > 1:
         h, term = Index("h", -(-vp.extent_of(first) // rows)), Index(k.name, many)
-        known = _in_places(known, len(lines), rows, many)
+        taps = _in_places(taps, len(lines), rows, many)
         at = {first: h * rows, k: term}
     values, guard = substitute(nest.b, at), [substitute(g, at) for g in nest.guard]
     words = vp.words_along(term, (term, *inner), many)
@@ -68,7 +68,7 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     image = vp.image_of(values, guard, words, inside, "stack")
     if image is None or product(image.words.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
-    packed = vp.packed_words(known, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
+    packed = vp.packed_words(taps, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
     weights, sum = Tensor("weights", packed.shape, I32, "constant"), nest.accumulator
 
     def windows(u: int) -> ir.Block:
@@ -97,23 +97,23 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
     values = interval(nest.b, problem.ranges, problem.constants)
     sign = min(values.low, 0) * (values.high - values.low <= UI8.limits[1])
     nest = replace(nest, b=nest.b - sign)
-    known = vp.known_terms(nest.a, problem.constants, (*nest.reduction_axes, lane))
+    taps = vp.known_terms(nest.a, problem.constants, (*nest.reduction_axes, lane))
     read, many = vp.only_read(nest.b), _terms_of_a_word(nest, problem)
     channels, lanes = vp.extent_of(lane), processor().line_bytes // I32.bytes
-    if nest.guard or read is None or known is None or many is None or read.indices[-1] is not lane or channels < lanes:
+    if nest.guard or read is None or taps is None or many is None or read.indices[-1] is not lane or channels < lanes:
         return None
     moving: set[Expr] = {column, *inner}
-    across, *others = [n for n, e in enumerate(read.indices) if depends(e, moving)]
+    across, *rest = [n for n, e in enumerate(read.indices) if depends(e, moving)]
     place = affine(read.indices[across])
     low = place.constant
-    if others or not isinstance(low, int) or any(i not in moving or f < 1 for i, f in place.terms.values()):
+    if rest or not isinstance(low, int) or any(i not in moving or f < 1 for i, f in place.terms.values()):
         return None
     width = 1 + sum(f * (vp.extent_of(i) - 1) for i, f in place.terms.values() if isinstance(i, Index))
     if many < INT8_DOT_PRODUCT.terms and width >= 2 * vp.extent_of(column):  # words are read too rarely
         return None
     rows, lines, acc = _rows_of_a_word(nest, first, many), vp.extent_of(first), nest.accumulator
-    packed = vp.packed_words(known[None] if rows == 1 else _in_places(known, 0, rows, many), 1, many)
-    start = known.reshape(-1, channels).sum(0, dtype=np.int32) * np.int32(sign)
+    packed = vp.packed_words(taps[None] if rows == 1 else _in_places(taps, 0, rows, many), 1, many)
+    start = taps.reshape(-1, channels).sum(0, dtype=np.int32) * np.int32(sign)
     weights, more = (Tensor(n, e.shape, I32, "constant") for n, e in (("weights", packed), ("more", start)))
     h, panel, part, w = map(
         Index, ("h", "panel", "part", "w"), (-(-lines // rows), -(-channels // lanes), packed.shape[1], width)
@@ -129,31 +129,31 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
         terms = [substitute(value, {first: h * rows, k: as_index(n), lane: c + d}) for n in inputs]
         words = [vp.word(terms[n : n + many], many) for n in range(0, len(terms), many)]
         fill = ir.vector_loop(d, *(ir.Store(image, (as_index(n), w, d), e) for n, e in enumerate(words)))
-        found: ir.Block = ()
+        sums: ir.Block = ()
         for u in range(count):
             at = image[part, place.plus(-low).expression(), d]
             term = _product(many, at, weights[(as_index(u), part, *inner, lane)])
             terms_of = ir.nested((part, *inner), (ir.update("add", acc, term),), "unrolled")
-            one = ir.Alloc(acc), ir.assign(acc, more[lane]), *terms_of, *nest.epilogue
-            found += clone(one, {first: h * rows + u, lane: c + d}, f"{u}")
-        body = (ir.Alloc(image), ir.For(w, (fill,)), ir.For(column, (ir.vector_loop(d, *found),)))
+            window = ir.Alloc(acc), ir.assign(acc, more[lane]), *terms_of, *nest.epilogue
+            sums += clone(window, {first: h * rows + u, lane: c + d}, f"{u}")
+        body = (ir.Alloc(image), ir.For(w, (fill,)), ir.For(column, (ir.vector_loop(d, *sums),)))
         return ir.nested((panel,), (ir.Let(c, vp.tile_start(panel, channels, lanes)), *body))
 
     whole, left = divmod(lines, rows)
     last = clone(lines_of(as_index(whole), left), {}, "last") if left else ()
     body = (ir.If(h < whole, lines_of(h, rows), last),) if left else lines_of(h, rows)
     lowered = ir.nested(outer, (ir.For(h, body, kind="serial" if outer else "parallel"),))
-    made = kernel_from_body(problem.kernel, "windows", lowered, problem.kernel.outputs)
-    return LoweredContraction((made,), {}, {weights: packed, more: start})
+    windows = kernel_from_body(problem.kernel, "windows", lowered, problem.kernel.outputs)
+    return LoweredContraction((windows,), {}, {weights: packed, more: start})
 
 
 def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
     """The number of result rows for which words of this many terms serve."""
     k, read = nest.reduction_axes[0], vp.only_read(nest.b)
-    found = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
-    if len(found) != 1 or found[0].factor(first) != found[0].factor(k):
+    places = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
+    if len(places) != 1 or places[0].factor(first) != places[0].factor(k):
         return 1
-    plain = all(isinstance(atom, Index) for atom, _ in found[0].terms.values())
+    plain = all(isinstance(atom, Index) for atom, _ in places[0].terms.values())
     return max(1, min(many - vp.extent_of(k) + 1, vp.extent_of(first))) if plain else 1
 
 
@@ -184,8 +184,8 @@ def _product(many: int, values: Expr, weights: Expr) -> Expr:
 def _why_not_windows(problem: Problem) -> str:
     if problem.c is not None:
         return "a factor has rows of its own"
-    found = windowed(problem.kernel) or windowed(problem.kernel, channels_last=True)
-    return "" if found is not None else "no window moves over one array"
+    nest = windowed(problem.kernel) or windowed(problem.kernel, channels_last=True)
+    return "" if nest is not None else "no window moves over one array"
 
 
 DEPTHWISE = Strategy("depthwise", _why_not_windows, lambda problem: 0, lower_depthwise)

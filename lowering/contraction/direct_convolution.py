@@ -119,19 +119,19 @@ def _choose(c: Contraction) -> tuple[float, Tile]:
         if pixels * vectors + vectors + 1 < registers and vectors <= blocks:
             tile = Tile(pixels, vectors)
             time = -(-blocks // vectors) * -(-length // pixels) * extent_of(c.window) * tile.time
-            best = min(best, (time, tile), key=lambda found: found[0])
+            best = min(best, (time, tile), key=lambda candidate: candidate[0])
     return best
 
 
 def _across(c: Contraction) -> ex.Index | None:
     """The index of windows that the guard of columns depends on."""
-    found = {i for g in c.guard if depends(g, {c.column}) for i in c.reduction_axes if depends(g, {i})}
-    return found.pop() if len(found) == 1 else None
+    axes = {i for g in c.guard if depends(g, {c.column}) for i in c.reduction_axes if depends(g, {i})}
+    return axes.pop() if len(axes) == 1 else None
 
 
 def _changes(taps: Sequence[range]) -> list[tuple[int, range]]:
     """The columns of a window from which other pixels are inside; at the end none."""
-    runs = [(some, [k for k, _ in found]) for some, found in groupby(enumerate(taps), key=lambda tap: tap[1]) if some]
+    runs = [(some, [k for k, _ in group]) for some, group in groupby(enumerate(taps), key=lambda tap: tap[1]) if some]
     return [*((columns[0], some) for some, columns in runs), (runs[-1][1][-1] + 1, range(0))] if runs else []
 
 
@@ -184,9 +184,9 @@ class DirectConvolution:
         """The weights, so many rows' side by side."""
         c = self.c
         shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.reduction_axes), self.wide)
-        if (known := known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))) is not None:
+        if (constants := known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))) is not None:
             count = len(self.around)
-            panels = np.moveaxis(self.tiled_rows(known, count), count + 1, -1)
+            panels = np.moveaxis(self.tiled_rows(constants, count), count + 1, -1)
             packed = ex.Tensor("weights", shape, self.element, "constant")
             return packed, LoweredContraction((), {}, {packed: np.ascontiguousarray(panels)})
         packed = ex.Tensor("weights", shape, self.element, "heap")
@@ -318,18 +318,18 @@ class DirectConvolution:
         if self.across is None:
             return None
         sums = [s for g in self.c.guard if depends(g, {self.c.column}) for s in affine_conditions(g) or []]
-        found = self.pixels_inside(sums, self.across, q)
-        return None if all(len(some) == self.tall for some in found) else tuple(found)
+        ranges = self.pixels_inside(sums, self.across, q)
+        return None if all(len(some) == self.tall for some in ranges) else tuple(ranges)
 
     def pixels_inside(self, sums: Sequence[Affine], axis: ex.Index, q: int) -> list[range]:
         """The pixels of a tile at a column where these sums are not negative, for each step along an axis of a window."""
-        found: list[range] = []
+        ranges: list[range] = []
         for k in range(extent_of(axis)):
             starts = [s.constant + s.factor(axis) * k + s.factor(self.c.column) * q for s in sums]
             steps = [s.factor(self.c.column) for s in sums]
             some = [r for r in range(self.tall) if all(n + m * r >= 0 for n, m in zip(starts, steps, strict=True))]
-            found.append(range(some[0], some[-1] + 1) if some else range(0))
-        return found
+            ranges.append(range(some[0], some[-1] + 1) if some else range(0))
+        return ranges
 
     # results
 

@@ -39,7 +39,7 @@ class FewRows:
     """A nest that multiplies some rows by the weights of each column: `a` has the rows, and `b` the weights."""
 
     nest: SumOfProducts
-    known: np.ndarray | None  # constant weights: an axis for the columns, and one for each reduction axis
+    weights: np.ndarray | None  # constant weights: an axis for the columns, and one for each reduction axis
 
     @property
     def rows(self) -> tuple[ex.Index, ...]:
@@ -52,8 +52,8 @@ class FewRows:
     @property
     def count(self) -> int | None:
         """The number of rows; None where it is known only by a call."""
-        found = product(tuple(i.extent for i in self.rows))
-        return found if isinstance(found, int) else None
+        product_of_rows = product(tuple(i.extent for i in self.rows))
+        return product_of_rows if isinstance(product_of_rows, int) else None
 
     @property
     def size(self) -> int:
@@ -93,9 +93,9 @@ def why_not_few_rows(few: FewRows | None) -> str:
         return "no rows are multiplied by weights of floats"
     if few.count is None or not 0 < few.count <= MOST_ROWS:
         return "too many rows"
-    if few.known is None and few.along is None:
+    if few.weights is None and few.along is None:
         return "weights that are not constant do not lie side by side, for columns or for terms"
-    if few.known is None and few.along is few.column and few.count == 1:
+    if few.weights is None and few.along is few.column and few.count == 1:
         return "a row is added to the sums of all columns as it is read"
     return why_not_weights(few)
 
@@ -126,7 +126,7 @@ def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     sums = replace(nest, loops=loops, a=nest.b, b=values, epilogue=epilogue)
     c = Contraction(**vars(sums), row=few.column, window=None, column=row)
     vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
-    form = DirectConvolution if few.known is not None else _InPlace if few.along is few.column else _ByBlocks
+    form = DirectConvolution if few.weights is not None else _InPlace if few.along is few.column else _ByBlocks
     tile = Tile(count, min(vectors, -(-extent_of(few.column) // lanes_of(c))))
     return form(Pixels(problem.kernel, c, problem.kernel, c), problem.constants, tile).lowered()
 

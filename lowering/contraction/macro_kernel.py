@@ -105,8 +105,8 @@ class PanelTiling:
 
     def column(self, lane: ex.Expr) -> dict[ex.Expr, ex.Expr]:
         """The contraction's column indices at a position in a block."""
-        found: dict[ex.Expr, ex.Expr] = {self.c.column: self.q + lane}
-        return found if self.c.window is None else {**found, self.c.window: self.p}
+        place: dict[ex.Expr, ex.Expr] = {self.c.column: self.q + lane}
+        return place if self.c.window is None else {**place, self.c.window: self.p}
 
     # tiles
 

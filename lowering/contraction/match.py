@@ -119,8 +119,8 @@ def parallel_loop(name: str, places: Sequence[tuple[Var, Dim]], body: ir.Block) 
 def kernel_from_body(kernel: ir.Kernel, name: str, body: ir.Block, result: Sequence[Tensor]) -> ir.Kernel:
     """A kernel that takes part in another one's work."""
     own = {s.tensor for s in stores(body)}
-    given = dict.fromkeys(r.tensor for r in reads(body))  # the first one read goes first, of equal names
-    inputs = sorted_tensors([t for t in given if t not in own and t.space in ("argument", "constant", "heap")])
+    arrays = dict.fromkeys(r.tensor for r in reads(body))  # the first one read goes first, of equal names
+    inputs = sorted_tensors([t for t in arrays if t not in own and t.space in ("argument", "constant", "heap")])
     return ir.Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
 

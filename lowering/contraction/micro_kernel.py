@@ -46,8 +46,8 @@ class Product:
 
     def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> "MicroKernel":
         """The micro-kernel of least cost, with a `fixed` number of vectors where that is given."""
-        known = [n if isinstance(n, int) else None for n in (rows, blocks)]
-        return _best(self, *known, along, fixed, more, processor())
+        extents = [n if isinstance(n, int) else None for n in (rows, blocks)]
+        return _best(self, *extents, along, fixed, more, processor())
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def _best(
     least_rows = MIN_ORDERED if rows is None else rows
     least_blocks = inf if blocks is None else blocks
     low_enough = (m for m in product.shapes(along) if m.rows <= least_rows)
-    found = [m for m in low_enough if (m.vectors == fixed if fixed else m.vectors <= least_blocks)]
-    return min(found, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
+    candidates = [m for m in low_enough if (m.vectors == fixed if fixed else m.vectors <= least_blocks)]
+    return min(candidates, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
 
 
 def _tiles(size: Dim | None, each: int) -> float:

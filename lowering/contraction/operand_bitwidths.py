@@ -29,11 +29,11 @@ class Magnitude:
 
 @dataclass(frozen=True, eq=False)
 class OperandMagnitudes:
-    """The magnitudes of a contraction's factors, and the kernels that store their bits in `found`."""
+    """The magnitudes of a contraction's factors, and the kernels that store their bits in `bits`."""
 
     rows: Magnitude
     columns: Magnitude
-    found: Tensor | None = None
+    bits: Tensor | None = None
     kernels: tuple[Kernel, ...] = ()
 
 
@@ -41,27 +41,27 @@ def operand_magnitudes(
     kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[Tensor, np.ndarray]
 ) -> OperandMagnitudes | None:
     """The magnitudes of the factors of rows and columns; None if unknown."""
-    known: list[Magnitude | None] = []
+    magnitudes: list[Magnitude | None] = []
     kernels: list[Kernel] = []
     bits: list[Tensor] = []
     for e in (c.a, c.b):
         values, read = interval(e, ranges, constants), only_read(e)
         size = max(values.high, -1 - values.low)
         if size <= I16.limits[1] or (read is not None and read.tensor in constants):
-            known.append(Magnitude(size, values.low < 0))
+            magnitudes.append(Magnitude(size, values.low < 0))
         elif read is None:
             return None
         else:
-            found, body = bits_of(e, read)
-            kernels.append(kernel_from_body(kernel, "bits", body, (found,)))
-            bits.append(found)
-            known.append(None)
+            stored_bits, body = bits_of(e, read)
+            kernels.append(kernel_from_body(kernel, "bits", body, (stored_bits,)))
+            bits.append(stored_bits)
+            magnitudes.append(None)
     joined: Tensor | None = None
     if bits:
         joined, body = joined_bits(bits)
         kernels.append(kernel_from_body(kernel, "sizes", body, (joined,)))
     each = iter([] if joined is None else [joined[n] for n in range(len(bits))])
-    rows, columns = (Magnitude((stored := next(each)) & MAGNITUDE, stored < 0) if m is None else m for m in known)
+    rows, columns = (Magnitude((stored := next(each)) & MAGNITUDE, stored < 0) if m is None else m for m in magnitudes)
     return OperandMagnitudes(rows, columns, joined, tuple(kernels))
 
 

@@ -66,19 +66,19 @@ class PanelPacking:
 
     def rows(self) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
-        known, height = self.known_rows(), self.tiling.height
-        if known is None:
+        packed_rows, height = self.known_rows(), self.tiling.height
+        if packed_rows is None:
             flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
-        count = known.shape[-2]
-        tiles = known[..., vnni.tile_elements(count, -(-count // height), height), :].swapaxes(-1, -2)
+        count = packed_rows.shape[-2]
+        tiles = packed_rows[..., vnni.tile_elements(count, -(-count // height), height), :].swapaxes(-1, -2)
         packed = self.constant("rows", tiles)
         return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
 
     def known_rows(self) -> np.ndarray | None:
         """The words of constant rows, a line of steps for each."""
-        known = vnni.known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
-        return None if known is None else self.words.packed(known)
+        factors = vnni.known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
+        return None if factors is None else self.words.packed(factors)
 
     def squares(self, axis: Index, lanes: ir.Block, placed: Callable[[ir.Block], ir.Block]) -> ir.Block:
         """The vectors of several steps along an index, so that squares of their loads are transposed in registers."""
@@ -157,8 +157,8 @@ class PanelPacking:
         """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
         if self.plain_read is None:
             return None
-        known = self.known_panels(terms)
-        panels = self.all_panels(terms) if known is None else self.constant("columns", known)
+        constants = self.known_panels(terms)
+        panels = self.all_panels(terms) if constants is None else self.constant("columns", constants)
         return panels[(*self.beside, self.tiling.panel, k, self.tiling.place)]
 
     def known_panels(self, terms: vnni.Terms) -> np.ndarray | None:
@@ -167,14 +167,14 @@ class PanelPacking:
         factors = vnni.known_terms(self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes))
         if factors is None:
             return None
-        known = terms.packed(factors)
-        columns = known.shape[-2]
-        known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
+        packed = terms.packed(factors)
+        columns = packed.shape[-2]
+        packed = packed.reshape(*packed.shape[: len(self.beside)], -1, packed.shape[-1])
         across = -(-columns // lanes)
-        count = known.shape[-2] // columns * across  # blocks
+        count = packed.shape[-2] // columns * across  # blocks
         blocks = np.minimum(np.arange(-(-count // tiling.together) * tiling.together), count - 1)
         first = blocks // across * columns + np.minimum(blocks % across * lanes, columns - lanes)
-        return known[..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.width), :].swapaxes(-1, -2)
+        return packed[..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.width), :].swapaxes(-1, -2)
 
     def all_panels(self, terms: vnni.Terms) -> Tensor:
         """The panels by a kernel, along the columns where these are contiguous; else transposed, some steps at once."""

@@ -195,8 +195,8 @@ def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swa
     """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in [0, limit]."""
     c = packing.c
     factor, lines = (c.b, (*packing.beside, *c.columns)) if swapped else (c.a, (*packing.around, c.row))
-    known = known_terms(factor, packing.known, (*lines, *c.reduction_axes))
-    sums = None if known is None else _sums(packing.words.packed(known))
+    constants = known_terms(factor, packing.known, (*lines, *c.reduction_axes))
+    sums = None if constants is None else _sums(packing.words.packed(constants))
     largest = I16.limits[1] // max(limit, 1), min(I16.limits[1], -I16.limits[0] // max(limit, 1))  # as i16
     for words in WORDS_PER_WIDENING:
         if packing.words.steps % words == 0:

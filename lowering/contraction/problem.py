@@ -108,12 +108,12 @@ def matched_strategy(
 ) -> Strategy:
     """A strategy for nests that a function of its own finds."""
 
-    def found(problem: Problem) -> T:
+    def matched(problem: Problem) -> T:
         nest = match(problem)
         assert nest is not None
         return nest
 
-    return Strategy(name, lambda p: why_not(match(p)), lambda p: cost(found(p)), lambda p: build(p, found(p)))
+    return Strategy(name, lambda p: why_not(match(p)), lambda p: cost(matched(p)), lambda p: build(p, matched(p)))
 
 
 def _waste(rows: Dim, columns: Dim) -> float:
@@ -149,8 +149,8 @@ def why_not_of(problem: Problem, *elements: ElementType) -> str:
 
 
 def why_not_integers(problem: Problem) -> str:
-    known = problem.magnitudes is not None
-    return why_not_of(problem, I32) or ("" if known else "no kernel can tell how large the operands are")
+    has_magnitudes = problem.magnitudes is not None
+    return why_not_of(problem, I32) or ("" if has_magnitudes else "no kernel can tell how large the operands are")
 
 
 def why_not_panels(problem: Problem) -> str:

@@ -54,10 +54,10 @@ def are_bytes(problem: Problem) -> bool:
         return False
     least, most = I8.limits[1], UI8.limits[1]
     order = [i for i in (*c.outer, c.row, *c.reduction_axes) if depends(c.a, {i})]
-    known = known_terms(c.a, problem.constants, order) is not None
+    is_constant = known_terms(c.a, problem.constants, order) is not None
     by_rows = rows.size <= least and columns.size <= (least if columns.negative else most)
     by_columns = columns.size <= least and rows.size <= most and rows.negative is False
-    return (by_rows and (known or columns.negative is False)) or by_columns
+    return (by_rows and (is_constant or columns.negative is False)) or by_columns
 
 
 def _is_byte(factor: Magnitude) -> Expr | bool:
@@ -71,10 +71,10 @@ def _is_byte(factor: Magnitude) -> Expr | bool:
 
 def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> bool:
     """Add 128 to the columns, or if `swapped` the rows, and correct the sums; False unless the other is constant."""
-    known = packing.known_panels(packing.words) if swapped else packing.known_rows()
-    if known is None:
+    packed = packing.known_panels(packing.words) if swapped else packing.known_rows()
+    if packed is None:
         return False
-    parts = np.ascontiguousarray(known).view(np.int8).reshape(*known.shape, I32.bytes).sum(-1, dtype=np.int32)
+    parts = np.ascontiguousarray(packed).view(np.int8).reshape(*packed.shape, I32.bytes).sum(-1, dtype=np.int32)
     sums = parts.sum(-2 if swapped else -1, dtype=np.int32) * OFFSET
     more = Tensor("more", sums.shape, I32, "constant")
     packing.constants[more] = sums
@@ -86,8 +86,8 @@ def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> boo
     tiling = packing.tiling
 
     def rest(sum: Expr, row: Expr) -> Expr:
-        found = more[(*packing.beside, tiling.panel, tiling.place)] if swapped else more[(*packing.around, row)]
-        return sum - where(sign, found)
+        offset = more[(*packing.beside, tiling.panel, tiling.place)] if swapped else more[(*packing.around, row)]
+        return sum - where(sign, offset)
 
     tiling.rest = rest
     return True

@@ -62,16 +62,16 @@ class _Cut:
 
     def kernel(self, kernel: ir.Kernel) -> SplitGroups | None:
         """The kernel with the loop cut; None where its index is also used otherwise."""
-        found: dict[Tensor, set[tuple[int, ...]]] = {}
+        split_axes: dict[Tensor, set[tuple[int, ...]]] = {}
         axes: dict[Tensor, tuple[int, Dim]] = {}  # that become two, the second of this size
         for tensor, at in every_access(kernel.body):
             parts = {n: size for n, i in enumerate(at) if (size := self.part(i)) is not None}
-            found.setdefault(tensor, set()).add(tuple(parts))
+            split_axes.setdefault(tensor, set()).add(tuple(parts))
             if any(n not in parts and self.otherwise(i) for n, i in enumerate(at)):
                 return None
             for part in parts.items():
                 axes[tensor] = part
-        if any(len(places) > 1 or len(*places) > 1 for t in axes if (places := found[t])):
+        if any(len(places) > 1 or len(*places) > 1 for t in axes if (places := split_axes[t])):
             return None
         tensors: dict[Tensor, Tensor] = {}
         tests: dict[object, Expr] = {}

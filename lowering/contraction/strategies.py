@@ -47,15 +47,15 @@ class Choice:
 
 def candidates_of(problem: Problem) -> list[Choice]:
     """Every strategy by the vectors that suit it best, in the order of the table."""
-    found: list[Choice] = []
+    choices: list[Choice] = []
     scale = dict(processor().tuning.strategy_costs)
     for described in processor().by_tile_width:
         with compiling_for(described):
             own = replace(problem)  # what it knows of panels depends on their width
             reasons = [(s, "left out" if scale.get(s.name) == inf else s.applies(own)) for s in STRATEGIES]
             new = [Choice(s, described, why, inf if why else s.cost(own) * scale.get(s.name, 1)) for s, why in reasons]
-        found = [min(pair, key=lambda choice: choice.cost) for pair in zip(found or new, new, strict=True)]
-    return found
+        choices = [min(pair, key=lambda choice: choice.cost) for pair in zip(choices or new, new, strict=True)]
+    return choices
 
 
 def lower_by_strategy(
@@ -89,7 +89,7 @@ def lower_by_strategy(
     plain = _plain(kernel, "small")
     small = replace(problem, kernel=plain.kernels[0])
     rows = match_few_rows(small)
-    few = rows is not None and rows.known is not None and not why_not_weights(rows)
+    few = rows is not None and rows.weights is not None and not why_not_weights(rows)
     return lowered.or_else(large, lower_few_rows(small, rows) if rows is not None and few else plain)
 
 
@@ -110,8 +110,8 @@ def _versions(problem: Problem, order: Sequence[Choice], candidates: list[Choice
         if not isinstance(lowered.exact, Expr):
             return lowered
         plain = _plain(problem.kernel, "other")
-        others = _versions(replace(problem, kernel=plain.kernels[0]), order[n + 1 :], candidates)
-        return lowered.or_else(lowered.exact, others or plain)
+        fallback = _versions(replace(problem, kernel=plain.kernels[0]), order[n + 1 :], candidates)
+        return lowered.or_else(lowered.exact, fallback or plain)
     return None
 
 
@@ -119,4 +119,4 @@ def _after_magnitudes(sizes: OperandMagnitudes | None, lowered: LoweredContracti
     """Kernels, after those that find how large factors are, if anything depends on it."""
     needed = {r.tensor for e in lowered.where.values() for r in walk(e) if isinstance(r, Read)}
     needed.update(p for k in lowered.kernels for p in k.parameters)
-    return lowered if sizes is None or sizes.found not in needed else LoweredContraction(sizes.kernels).beside(lowered)
+    return lowered if sizes is None or sizes.bits not in needed else LoweredContraction(sizes.kernels).beside(lowered)

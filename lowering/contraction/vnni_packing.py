@@ -82,8 +82,8 @@ class Words(Terms):
 def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
     """Pack the outermost axis that is a multiple; else the outermost unknown one, or that with fewest zeros."""
     whole = [i for i in reduction_axes if is_multiple(i.extent, many)]
-    if found := whole or [i for i in reduction_axes if not isinstance(i.extent, int)]:
-        return words_along(found[0], reduction_axes, many)
+    if axes := whole or [i for i in reduction_axes if not isinstance(i.extent, int)]:
+        return words_along(axes[0], reduction_axes, many)
     index = min(reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
     return words_along(index, reduction_axes, many)
 

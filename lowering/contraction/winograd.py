@@ -40,12 +40,12 @@ def windows_of(c: Contraction) -> Windows | None:
     weights = only_read(c.a)
     if rows_of is None or columns_of is None or weights is None:
         return None
-    (axis, rows), (other, columns) = rows_of, columns_of
+    (row_axis, rows), (column_axis, columns) = rows_of, columns_of
     rest = tuple(i for i in c.reduction_axes if i not in (rows, columns))
-    if axis == other or not rest or any(sum(i is k for i in weights.indices) != 1 for k in c.reduction_axes):
+    if row_axis == column_axis or not rest or any(sum(i is k for i in weights.indices) != 1 for k in c.reduction_axes):
         return None
     pairs = pack_k_axis(rest, 2)
-    return None if pairs.partial else Windows(rows, columns, (axis, other), read, pairs)
+    return None if pairs.partial else Windows(rows, columns, (row_axis, column_axis), read, pairs)
 
 
 def _slides(read: Read, along: Index, reduction_axes: Sequence[Index]) -> tuple[int, Index] | None:

@@ -67,8 +67,8 @@ class WinogradTransform:
 
     def fits(self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None) -> Expr | bool:
         """The condition that transformed factors fit 16 bits and sums divide exactly; `reach` bounds known weights."""
-        one, other = (cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w))
-        largest = one * other * terms if reach is None else one * reach
+        input_bound, weight_bound = (cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w))
+        largest = input_bound * weight_bound * terms if reach is None else input_bound * reach
         tests = [x <= self.most_input, largest < 1 << (31 - self.bits)]
         return both(*tests, *(() if reach is not None else (w <= self.most_weight,)))
 
@@ -89,10 +89,10 @@ def _sums_of_two(m: Vector) -> list[Any]:
 
 def _input_of_four(x: Sequence[Expr]) -> list[Expr]:
     even, odd = _sub(x[4], x[2]), _twice(_sub(x[3], x[1]))
-    more, other = _sub(x[4], _twice(_twice(x[2]))), _sub(x[3], _twice(_twice(x[1])))
+    more, less = _sub(x[4], _twice(_twice(x[2]))), _sub(x[3], _twice(_twice(x[1])))
     first = _add(_twice(_twice(_sub(x[0], x[2]))), even)
     last = _sub(_sub(x[5], x[3]), _twice(odd))
-    return [first, _add(more, other), _sub(more, other), _add(even, odd), _sub(even, odd), last]
+    return [first, _add(more, less), _sub(more, less), _add(even, odd), _sub(even, odd), last]
 
 
 def _weights_of_four(g: Vector) -> list[Any]:
