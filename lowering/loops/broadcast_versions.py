@@ -27,9 +27,9 @@ def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | No
 
 
 def _versions(kernel: Kernel) -> list[Kernel]:
-    if (found := _with_equal_sizes(kernel)) is None:
+    if (equal_sizes := _with_equal_sizes(kernel)) is None:
         return [kernel]
-    equal, condition = found
+    equal, condition = equal_sizes
     return [*_versions(replace(equal, name=f"{kernel.name}.equal").only(condition)), kernel.only(~condition)]
 
 
@@ -41,11 +41,11 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     for loop in statements(kernel.body) if repeats else ():
         if isinstance(loop, For) and (sizes := repeats.get(loop.index)):
             extent = loop.index.extent
-            one: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
+            common: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
             if not isinstance(extent, Size):  # the size they are broadcast to is known
-                one = extent
-            tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != _key(one)]
-            same |= dict.fromkeys([*sizes, _key(extent)], one)
+                common = extent
+            tests += [as_index(n).eq(as_index(common)) for n in sizes.values() if n.key != _key(common)]
+            same |= dict.fromkeys([*sizes, _key(extent)], common)
     if not isinstance(condition := both(*tests), Expr):
         return None
     equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _whole)))
@@ -54,11 +54,11 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
 
 def broadcast_sizes(block: Block) -> dict[Expr, dict[object, Size]]:
     """The sizes of operands that may be repeated, along each index."""
-    found: dict[Expr, dict[object, Size]] = {}
+    sizes_of: dict[Expr, dict[object, Size]] = {}
     for e in nodes(block):
         if (place := repeated(e)) is not None:
-            found.setdefault(unrepeated(place[0]), {})[place[1].key] = place[1]
-    return found
+            sizes_of.setdefault(unrepeated(place[0]), {})[place[1].key] = place[1]
+    return sizes_of
 
 
 def _whole(e: Expr) -> Expr | None:

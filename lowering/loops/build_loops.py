@@ -70,8 +70,8 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     steps, operands, carried = nest.steps, nest.operands, nest.tensors[: nest.steps.carry]
     copies: list[ir.Kernel] = []
     if steps.trips is None:
-        given, operands = operands[1 : 1 + steps.carry], (operands[0], *operands[1 + steps.carry :])
-        copies = [_copy(x, y, f"{name}.start") for x, y in zip(given, carried, strict=True)]
+        initial, operands = operands[1 : 1 + steps.carry], (operands[0], *operands[1 + steps.carry :])
+        copies = [_copy(x, y, f"{name}.start") for x, y in zip(initial, carried, strict=True)]
     read = sorted_tensors({*operands, *(carried if copies else ())})
     plan = nest.program
     assert isinstance(plan, Plan)

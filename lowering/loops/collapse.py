@@ -48,11 +48,11 @@ def join(kernel: ir.Kernel) -> Joined | None:
     for outer in ir.statements(kernel.body):
         match outer:
             case ir.For(body=(ir.For(body=(first, *rest)) as inner,)) if outer.is_whole and inner.is_whole:
-                own, found = allocated(inner.body), dict[Tensor, int | None]()
+                own, axis_of = allocated(inner.body), dict[Tensor, int | None]()
                 for tensor, at in every_access(kernel.body):
                     axis = _axis(tensor, at, outer.index, inner.index)
-                    found[tensor] = axis if found.setdefault(tensor, axis) == axis else None
-                axes = {t: a for t, a in found.items() if a is not None}
+                    axis_of[tensor] = axis if axis_of.setdefault(tensor, axis) == axis else None
+                axes = {t: a for t, a in axis_of.items() if a is not None}
                 elements = bool(rest) or not isinstance(first, ir.For)
                 if elements and axes.keys() >= {s.tensor for s in stores(inner.body)} - own:
                     return _joined(kernel, outer, inner, axes)
@@ -98,7 +98,7 @@ def _without_unit_axes(kernel: ir.Kernel) -> ir.Kernel:
     for tensor, at in every_access(kernel.body):
         if tensor in units:
             units[tensor] = {n for n in units[tensor] if isinstance(i := at[n], Const) and i.value == 0}
-    squeezed = {t: replace(t, shape=_left(t.shape, found)) for t, found in units.items() if found}
+    squeezed = {t: replace(t, shape=_left(t.shape, positions)) for t, positions in units.items() if positions}
     if not squeezed:
         return kernel
     body = ir.replace_arrays(kernel.body, squeezed, lambda t, at: _left(at, units[t]))

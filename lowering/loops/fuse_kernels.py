@@ -58,8 +58,8 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
         for accessors, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
             for t in tensors:
                 accessors.setdefault(t, {})[group or new] = None
-    kept = {*plan.results, *views, *views.values()}
-    fused = (_kernel(g, groups, kept) for g in _ordered(groups))
+    live = {*plan.results, *views, *views.values()}
+    fused = (_kernel(g, groups, live) for g in _ordered(groups))
     named = (replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(fused))
     return replace(plan, kernels=tuple(named))
 
@@ -150,12 +150,12 @@ def _join(group: _Group, new: _Group) -> None:
     group.needs |= {g: None for g in new.needs if g is not group}
 
 
-def _kernel(group: _Group, groups: list[_Group], kept: set[Tensor]) -> ir.Kernel:
+def _kernel(group: _Group, groups: list[_Group], live: set[Tensor]) -> ir.Kernel:
     """The group as one kernel: every value is named, then stored if it is read outside."""
     first = group.kernels[0]
     if len(group.kernels) == 1:
         return first
-    outside = kept.union(*(g.reads for g in groups if g is not group))
+    outside = live.union(*(g.reads for g in groups if g is not group))
     values: dict[Tensor, Var] = {}
     body: list[ir.Statement] = []
     last: list[ir.Store] = []

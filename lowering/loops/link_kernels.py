@@ -22,7 +22,7 @@ from .substitute_sizes import substitute_sizes
 
 def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -> Plan:
     """The plan of kernels in order, with `declared` views; an array on whose type kernels disagree is several."""
-    known: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
     conflicting: list[Tensor] = []
     views: dict[Tensor, Tensor] = {}
     arguments: list[Tensor] = []
@@ -32,7 +32,7 @@ def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -
         homes = [declared.get(t) for t in kernel.parameters]
         sizes: dict[Any, Dim] = {}
         for t in (t for t in kernel.parameters if t not in declared):
-            for d, n in zip(t.shape, known.get(t.name, t).shape, strict=False):
+            for d, n in zip(t.shape, arrays.get(t.name, t).shape, strict=False):
                 if isinstance(d, Size) and d.is_atom and d.name is None:
                     sizes.setdefault(d.terms[0][0], n)
         if sizes:
@@ -40,7 +40,7 @@ def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -
         pairs = zip(kernel.parameters, homes, strict=True)
         for t, home in sorted(pairs, key=lambda p: p[1] is not None and p[1].name != p[0].name):
             array = t if home is None else replace(home, shape=tuple(put(d, sizes) for d in home.shape))
-            first = known.setdefault(array.name, array)
+            first = arrays.setdefault(array.name, array)
             if not _agree(first, t):
                 conflicting.append(t)
             elif first is not t:
@@ -52,8 +52,8 @@ def link_kernels(kernels: Sequence[Kernel], declared: Mapping[Tensor, Tensor]) -
             elif not writes and home not in results and home not in arguments:
                 arguments.append(home)
         linked.append(kernel)
-    given = tuple(t for t in (*known.values(), *conflicting) if t in arguments or t not in results)
-    return Plan("kernels", given, tuple(results), {}, tuple(linked), views)
+    inputs = tuple(t for t in (*arrays.values(), *conflicting) if t in arguments or t not in results)
+    return Plan("kernels", inputs, tuple(results), {}, tuple(linked), views)
 
 
 def check_names(plan: Plan) -> None:

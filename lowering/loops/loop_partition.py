@@ -84,8 +84,8 @@ def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
         sums = affine_conditions(condition)
         if sums is None or len(sums) != 1 or negated_conditions(condition) is None or not _alone(sums[0], loop):
             continue
-        if (found := bound(sums[0], loop.index)) is not None:
-            return condition, found[1], not found[0]
+        if (bounds := bound(sums[0], loop.index)) is not None:
+            return condition, bounds[1], not bounds[0]
     return None
 
 
@@ -149,11 +149,11 @@ def _of_any_length(loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]
 
 def _strictest(tests: list[Affine]) -> list[Affine]:
     """The affine forms to test, without those that exceed another by a constant."""
-    found: list[Affine] = []
+    strictest: list[Affine] = []
     for sum in sorted(tests, key=lambda t: t.constant):
-        if (sum.terms or sum.constant < 0) and all((sum - other).terms for other in found):
-            found.append(sum)
-    return found
+        if (sum.terms or sum.constant < 0) and all((sum - test).terms for test in strictest):
+            strictest.append(sum)
+    return strictest
 
 
 def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Block:
@@ -164,22 +164,22 @@ def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Blo
     peeled: list[ir.Statement] = []
     for n in range(length.constant):
         at = affine(start).plus(n)
-        body = ir.substitute_block(_decided(loop.body, _held(loop, at, tests)), {loop.index: at.expression()})
+        body = ir.substitute_block(_decided(loop.body, _implied(loop, at, tests)), {loop.index: at.expression()})
         peeled.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
     return tuple(peeled)
 
 
-def _held(loop: ir.For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
+def _implied(loop: ir.For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
     """The conditions that hold in an iteration if arrays are large; the tests that imply them are appended to `tests`."""
     extents = _ranges(loop.body)
-    found: dict[int, bool] = {}
+    truths: dict[int, bool] = {}
     for condition in _conditions(loop.body):
         here = [s.without(loop.index) + at * s.factor(loop.index) for s in affine_conditions(condition) or []]
         least = [_least(sum, extents) for sum in here]
         if least and all(sum is not None and _grows(sum) for sum in least):
-            found[id(condition)] = True
+            truths[id(condition)] = True
             tests += [sum for sum in least if sum is not None and sum.terms]
-    return found
+    return truths
 
 
 def _grows(sum: Affine) -> bool:
@@ -210,13 +210,13 @@ def _clamp(at: Expr, loop: ir.For) -> Expr:
 
 def _ranges(block: ir.Block) -> dict[object, tuple[int, int] | None]:
     """The first and last value of every index, over all loops that use it."""
-    found: dict[object, tuple[int, int] | None] = {}
+    ranges: dict[object, tuple[int, int] | None] = {}
     for s in ir.statements(block):
         if isinstance(s, ir.For):
             k, here = key(s.index), _range(s)
-            there = found.get(k, here)
-            found[k] = None if here is None or there is None else (min(here[0], there[0]), max(here[1], there[1]))
-    return found
+            before = ranges.get(k, here)
+            ranges[k] = None if here is None or before is None else (min(here[0], before[0]), max(here[1], before[1]))
+    return ranges
 
 
 def _range(s: ir.For) -> tuple[int, int] | None:

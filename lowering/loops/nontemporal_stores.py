@@ -75,11 +75,11 @@ def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
             streaming = replace(s, body=(replace(lane, body=_streamed(lane.body, large, lane)),))
         case _:
             return None
-    found = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(streaming.body) if t.streaming)
-    tests = {(n.key, least): as_index(n) >= least for n, least in found if isinstance(n, Size)}
-    if not isinstance(known := both(*tests.values()), Expr):
+    extents = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(streaming.body) if t.streaming)
+    tests = {(n.key, least): as_index(n) >= least for n, least in extents if isinstance(n, Size)}
+    if not isinstance(are_large := both(*tests.values()), Expr):
         return (streaming,)
-    return (s,) if alone else (If(known, (streaming,), (s,)),)
+    return (s,) if alone else (If(are_large, (streaming,), (s,)),)
 
 
 def large_bytes() -> int:

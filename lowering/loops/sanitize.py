@@ -38,19 +38,19 @@ class _Checks:
 
     def block(self, block: ir.Block) -> ir.Block:
         """The block with the checks of each statement before it."""
-        made: list[ir.Statement] = []
+        statements: list[ir.Statement] = []
         outer, self.inside = self.inside, {*self.inside}
         for s in block:
             seen: set[int] = set()
             if not isinstance(s, (ir.Alloc, ir.Prefetch)):
                 for e in ir.expressions(s):
-                    self.expression(e, made, seen)
+                    self.expression(e, statements, seen)
             if isinstance(s, ir.Store):
-                self.access(s.tensor, s.indices, made)
-                self.stored(s, made)
-            made.append(self.within_blocks(s))
+                self.access(s.tensor, s.indices, statements)
+                self.stored(s, statements)
+            statements.append(self.within_blocks(s))
         self.inside = outer
-        return tuple(made)
+        return tuple(statements)
 
     def within_blocks(self, s: ir.Statement) -> ir.Statement:
         match s:
@@ -84,11 +84,11 @@ class _Checks:
 
     def stored(self, s: ir.Store, statements: list[ir.Statement]) -> None:
         """Append the check that a stored number lies in the interval of its array, before it is narrowed to that."""
-        known, value = self.ranges.get(s.tensor), s.value
-        if known is not None and not whole(s.tensor.element).within(known):
+        proven, value = self.ranges.get(s.tensor), s.value
+        if proven is not None and not whole(s.tensor.element).within(proven):
             if isinstance(value, Cast) and value.operand.type.is_integer:
                 value = value.operand
-            self.within(value, known, f"what {self.names.of(s.tensor)} holds leaves its proven interval", statements)
+            self.within(value, proven, f"what {self.names.of(s.tensor)} holds leaves its proven interval", statements)
 
     def within(self, e: Expr, interval: Interval | None, message: str, statements: list[ir.Statement]) -> None:
         low, high = e.type.limits

@@ -53,5 +53,5 @@ def _unswitched(s: ir.Statement) -> ir.Block | None:
     for b in s.body:
         (new,) = ir.map_expressions((b,), lambda e: rewrite(e, read))
         body.append(new)
-    known = both(*((as_index(n) >= extent) | (as_index(n) <= 1) for n in sizes.values()))
-    return (ir.If(known, (replace(s, body=tuple(body)),), (s,)),) if isinstance(known, Expr) else None
+    condition = both(*((as_index(n) >= extent) | (as_index(n) <= 1) for n in sizes.values()))
+    return (ir.If(condition, (replace(s, body=tuple(body)),), (s,)),) if isinstance(condition, Expr) else None

@@ -92,14 +92,14 @@ def _beside(s: ir.For) -> bool:
     if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
         return False
     several = Lanes(s.index, begins(s.start, s.end, width := lanes(s)), width, lambda e: not depends(e, {s.index}))
-    return all(_near(r, several) or _is_gather(r, s.index) for r in reads(s.body) if r.tensor not in own)
+    return all(_loads_windows(r, several) or _is_gather(r, s.index) for r in reads(s.body) if r.tensor not in own)
 
 
-def _near(r: Read, lanes: Lanes) -> bool:
+def _loads_windows(r: Read, lanes: Lanes) -> bool:
     if (n := stride(r.tensor, r.indices, lanes.index)) is not None:
         return abs(n) <= VECTORS
-    found = offsets(r.tensor, r.indices, lanes)
-    return found is not None and windows(found) is not None
+    distances = offsets(r.tensor, r.indices, lanes)
+    return distances is not None and windows(distances) is not None
 
 
 def _is_gather(r: Read, index: Index) -> bool:
@@ -203,8 +203,8 @@ def _backwards(s: ir.Statement) -> ir.Statement:
     if not steps or any(n is None or n > 0 for n in steps) or length.terms or length.constant < 2 * s.width:
         return s
     block, lane = Index("b", length.constant // s.width), Index("l", s.width)
-    there: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
-    return ir.For(block, (ir.vector_loop(lane, *ir.substitute_block(s.body, there)),))
+    place: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
+    return ir.For(block, (ir.vector_loop(lane, *ir.substitute_block(s.body, place)),))
 
 
 def _early(s: ir.For, width: int) -> int:
