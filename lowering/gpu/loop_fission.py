@@ -33,6 +33,6 @@ def _with_parameters(kernel: Kernel, body: Block) -> Kernel:
     needed = {*read, *(e.tensor for e in tested if isinstance(e, Read))}
     own = {s.tensor for s in statements(body) if isinstance(s, Alloc)}
     used = [*kernel.parameters, *(s.tensor for s in kernel.body if isinstance(s, Alloc))]
-    given = [t for t in used if t in needed and t not in stored and t not in own]
+    inputs = [t for t in used if t in needed and t not in stored and t not in own]
     results = [t for t in used if t in stored and t not in own]
-    return replace(kernel, parameters=(*given, *results), body=body, results=len(results))
+    return replace(kernel, parameters=(*inputs, *results), body=body, results=len(results))

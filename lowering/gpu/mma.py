@@ -75,8 +75,8 @@ def _axis(factor: ex.Expr, i: ex.Index) -> int | None:
     """The axis that is exactly this index, if no other axis depends on the index."""
     if (read := _read(factor)) is None:
         return None
-    found = [n for n, at in enumerate(read.indices) if depends(at, {i})]
-    return found[0] if len(found) == 1 and read.indices[found[0]] is i else None
+    axes = [n for n, at in enumerate(read.indices) if depends(at, {i})]
+    return axes[0] if len(axes) == 1 and read.indices[axes[0]] is i else None
 
 
 class _Words(Tiles):
@@ -110,8 +110,8 @@ class _Words(Tiles):
         results = old[len(old) - self.kernel.results :]
         block = self.block()
         used = accesses((block,))[0]
-        given = [t for t in (*old, *self.factors) if t in used and t not in results]
-        tiles = replace(self.kernel, name=f"{self.kernel.name}.tiles", parameters=(*given, *results), body=(block,))
+        inputs = [t for t in (*old, *self.factors) if t in used and t not in results]
+        tiles = replace(self.kernel, name=f"{self.kernel.name}.tiles", parameters=(*inputs, *results), body=(block,))
         return Kernels((*self.packing, tiles), self.views, self.packed)
 
     # packing
@@ -169,22 +169,22 @@ class _Words(Tiles):
         stores: list[Statement] = []
         for first in range(0, self.high if rows else self.wide, THREADS // 4):
             place = self.thread // 4 + first
-            there = self.row_at(place) if rows else self.column_at(place)
+            element = self.row_at(place) if rows else self.column_at(place)
             loaded, word = ex.Tensor("l" if rows else "r", (4,), I32, "pack"), ex.Index("w", 4)
-            at = (*(self.placed(e, taps, there) for e in around), pack * 4 + word)
+            at = (*(self.placed(e, taps, element) for e in around), pack * 4 + word)
             load: Block = (vector_loop(word, Store(loaded, (word,), words[at])),)
             zero: Block = (For(word, (Store(loaded, (word,), self.zero()),), kind="unrolled"),)
-            guards = () if rows else tuple(self.placed(g, taps, there) for g in self.c.guard)
-            load = guarded(load, ex.both(*guards), ex.both(inner, within(there)), otherwise=zero)
+            guards = () if rows else tuple(self.placed(g, taps, element) for g in self.c.guard)
+            load = guarded(load, ex.both(*guards), ex.both(inner, within(element)), otherwise=zero)
             loads += [Alloc(loaded), *load]
             stores.append(vector_loop(word, Store(tile, (half, place, quarter * 4 + word), loaded[word])))
         return tuple(loads), tuple(stores)
 
     def products(self, half: ex.Expr, last: bool) -> Block:
         k = ex.Index("k", WORDS)
-        found, row, column = self.sum()
-        value = found + ex.apply(self.function, self.left[half, row, k], self.right[half, column, k])
-        return (For(k, nested(self.each, (Store(self.acc, found.indices, value),), "unrolled"), kind="matrix"),)
+        sum, row, column = self.sum()
+        value = sum + ex.apply(self.function, self.left[half, row, k], self.right[half, column, k])
+        return (For(k, nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"), kind="matrix"),)
 
     def sum(self) -> tuple[ex.Read, ex.Expr, ex.Expr]:
         u, v, e = self.each

@@ -62,11 +62,11 @@ def _tile(store: Store, far: list[Read], around: list[Index], partner: Index, la
     """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as many."""
     sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
     width = min(WIDEST, processor().gpu.access_bytes // max(sizes))
-    near = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
+    rows = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
     whole = all(_begins(r.tensor, r.indices, partner, width) for r in far) and all(
         may_reach(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0 for i in (partner, last)
     )
-    if near or not whole or not _begins(store.tensor, store.indices, last, width):
+    if rows or not whole or not _begins(store.tensor, store.indices, last, width):
         width = 1
 
     def fits(side: int) -> bool:
@@ -101,8 +101,8 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
 
     def places(column: Expr, row: Expr) -> dict[Expr, Expr]:
         """The indices of an element at a column and a row of the tile."""
-        found: dict[Expr, Expr] = dict(zip(around, outer, strict=True))
-        return {**found, partner: across * (side * width) + column, last: along * (side * width) + row}
+        values: dict[Expr, Expr] = dict(zip(around, outer, strict=True))
+        return {**values, partner: across * (side * width) + column, last: along * (side * width) + row}
 
     def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
         """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row, or of one column."""
@@ -122,33 +122,33 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         if width == 1:
             at = places(column, row)
             return tuple(Store(tile, (as_index(0), row, column), substitute(r, at)) for r, tile in tiles.items())
-        found: list[Statement] = []
+        loads: list[Statement] = []
         for n, r in elements:
             lane, pack = Index("l", width), packs[r][n]
             value = substitute(r, places(column * width + lane, row * width + n))
-            found += [Alloc(pack), _moved(lane, pack[lane], value)]
+            loads += [Alloc(pack), _moved(lane, pack[lane], value)]
         for n, r in elements:
             lane = Index("l", width)
-            found.append(_moved(lane, tiles[r][n, row, column * width + lane], packs[r][n][lane]))
-        return tuple(found)
+            loads.append(_moved(lane, tiles[r][n, row, column * width + lane], packs[r][n][lane]))
+        return tuple(loads)
 
     def write(column: Expr, row: Expr) -> Block:
         if width == 1:
             at = places(column, row)
             value = value_of({r: tile[0, row, column] for r, tile in tiles.items()}, at)
             return (Store(store.tensor, tuple(substitute(i, at) for i in store.indices), value),)
-        found: list[Statement] = []
+        loads: list[Statement] = []
         for n, r in elements:
             lane, pack = Index("l", width), packs[r][n]
-            found += [Alloc(pack), _moved(lane, pack[lane], tiles[r][n, row, column * width + lane])]
+            loads += [Alloc(pack), _moved(lane, pack[lane], tiles[r][n, row, column * width + lane])]
         s, lane, y = Index("s", width), Index("l", width), Tensor("y", (width,), store.tensor.element, "pack")
         body: list[Statement] = [Alloc(y)]
         for n in range(width):
             value = value_of({r: packs[r][n][s] for r in far}, places(column * width + s, row * width + n))
             body.append(Store(y, (as_index(n),), value))
-        there = places(column * width + s, row * width + lane)
-        body.append(_moved(lane, store.tensor[tuple(substitute(i, there) for i in store.indices)], y[lane]))
-        return (*found, For(s, tuple(body), kind="unrolled"))
+        place = places(column * width + s, row * width + lane)
+        body.append(_moved(lane, store.tensor[tuple(substitute(i, place) for i in store.indices)], y[lane]))
+        return (*loads, For(s, tuple(body), kind="unrolled"))
 
     return For(block, (*map(Alloc, tiles.values()), threads(False, load), threads(True, write)), kind="block")
 

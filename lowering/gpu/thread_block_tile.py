@@ -27,11 +27,11 @@ def may_reach(size: Dim, least: int) -> bool:
 
 def digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
     """Delinearize a row-major position: one division of the position per index."""
-    found: list[Expr] = []
+    values: list[Expr] = []
     for n, extent in enumerate(extents):
         digit = position // product(tuple(extents[n + 1 :]))
-        found.append(digit % extent if n else digit)
-    return found
+        values.append(digit % extent if n else digit)
+    return values
 
 
 def within(places: dict[Expr, Expr]) -> Expr | bool:
@@ -94,13 +94,13 @@ class Tiles:
 
     def block(self) -> For:
         step = Index("k", self.steps - 1)
-        fetched, kept = self.fetch(as_index(0), as_index(0))
+        fetched, stores = self.fetch(as_index(0), as_index(0))
         clear = nested(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),), "unrolled")
-        body: list[Statement] = [*self.buffers(), self.threads(clear), self.threads((*fetched, *kept))]
+        body: list[Statement] = [*self.buffers(), self.threads(clear), self.threads((*fetched, *stores))]
         if may_reach(self.steps, 2):
             half = step % 2
-            fetched, kept = self.fetch(step + 1, 1 - half)
-            body.append(For(step, (self.threads((*fetched, *self.products(half, False), *kept)),)))
+            fetched, stores = self.fetch(step + 1, 1 - half)
+            body.append(For(step, (self.threads((*fetched, *self.products(half, False), *stores)),)))
         body.append(self.threads(self.products(as_index((self.steps - 1) % 2), True)))
         body.append(self.threads(nested(self.each, self.finish(), "unrolled")))
         return For(self.index, tuple(body), kind="block")
@@ -118,9 +118,9 @@ class Tiles:
 
     def finish(self) -> Block:
         """The epilogue: the contraction's result from a sum."""
-        found, row, column = self.sum()
+        sum, row, column = self.sum()
         rows, columns = self.row_at(row), self.column_at(column)
-        return guarded(self.c.finish(found, {**self.outer, **rows, **columns}), both(within(rows), within(columns)))
+        return guarded(self.c.finish(sum, {**self.outer, **rows, **columns}), both(within(rows), within(columns)))
 
     def placed(self, e: Expr, *places: dict[Expr, Expr]) -> Expr:
         """An expression of the contraction at values of its indices."""

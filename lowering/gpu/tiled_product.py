@@ -81,12 +81,12 @@ class _Scalars(Tiles):
         if any(n is not None and 1 <= n <= NEAR for n in apart):
             deep, wide = s * (THREADS // side) + self.thread // side, self.thread % side
         else:
-            near, rest = SECTOR // tile.element.bytes, self.thread // (SECTOR // tile.element.bytes)
-            deep = self.thread % near + rest // TOGETHER % (DEPTH // near) * near
-            wide = s * (THREADS // DEPTH) + rest // (TOGETHER * DEPTH // near) * TOGETHER + rest % TOGETHER
+            sector, rest = SECTOR // tile.element.bytes, self.thread // (SECTOR // tile.element.bytes)
+            deep = self.thread % sector + rest // TOGETHER % (DEPTH // sector) * sector
+            wide = s * (THREADS // DEPTH) + rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER
         terms: dict[Expr, Expr] = dict(zip(axes, digits(step * DEPTH + deep, [i.extent for i in axes]), strict=True))
-        there = self.row_at(wide) if rows else self.column_at(wide)
-        load: Block = (Store(loaded, (s,), self.placed(value, terms, there)),)
+        element = self.row_at(wide) if rows else self.column_at(wide)
+        load: Block = (Store(loaded, (s,), self.placed(value, terms, element)),)
         zero: Block = (Store(loaded, (s,), self.zero()),)
         keep: Block = (Store(tile, (half, deep, wide), loaded[s]),)
         buffers = allocated(loaded)
@@ -96,24 +96,24 @@ class _Scalars(Tiles):
             load = (*load, Store(flags, (s,), constant(True, I1)))
             zero = (*zero, Store(flags, (s,), constant(False, I1)))
             keep = (*keep, Store(self.inside, (half, deep, wide % ROW, wide // ROW), flags[s]))
-        guards = () if rows else tuple(self.placed(g, terms, there) for g in self.c.guard)
-        load = guarded(load, both(*guards), both(within(terms), within(there)), otherwise=zero)
+        guards = () if rows else tuple(self.placed(g, terms, element) for g in self.c.guard)
+        load = guarded(load, both(*guards), both(within(terms), within(element)), otherwise=zero)
         return (*buffers, *nested((s,), load, "unrolled")), nested((s,), keep, "unrolled")
 
     def products(self, half: Expr, last: bool) -> Block:
         terms = self.depth - (self.steps - 1) * DEPTH if last else DEPTH
         k = Index("j", terms if isinstance(terms, int) else DEPTH)
-        found, row, column = self.sum()
+        sum, row, column = self.sum()
         a, b = self.left[half, k, row], self.right[half, k, column]
         integer = self.c.accumulator.element.is_integer
-        value = apply("add", found, apply("mul", a, b)) if integer else apply("fma", a, b, found)
+        value = apply("add", sum, apply("mul", a, b)) if integer else apply("fma", a, b, sum)
         load: Block = ()
         if self.inside is not None:
             v = Index("v", self.wide // ROW)
             flags = Tensor("flags", (v.extent,), I1, "pack")
             load = (Alloc(flags), vector_loop(v, Store(flags, (v,), self.inside[half, k, self.thread % ROW, v])))
-            value = select(flags[self.each[1]], value, found)
-        body = (*load, *nested(self.each, (Store(self.acc, found.indices, value),), "unrolled"))
+            value = select(flags[self.each[1]], value, sum)
+        body = (*load, *nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"))
         if isinstance(terms, int):
             return (For(k, body, kind="unrolled"),)
         return (For(k, body, stop=as_index(terms)),)

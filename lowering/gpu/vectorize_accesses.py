@@ -87,7 +87,7 @@ def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
 
 def _accesses(block: ir.Block) -> list[tuple[ir.Statement, list[Place]]] | None:
     """The accesses of each statement to arrays; None if an array is read, or stored again, after it is stored."""
-    found: list[tuple[ir.Statement, list[Place]]] = []
+    accessed: list[tuple[ir.Statement, list[Place]]] = []
     own, stored = accumulators(block), set[Tensor]()
     for s in block:
         here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
@@ -96,39 +96,39 @@ def _accesses(block: ir.Block) -> list[tuple[ir.Statement, list[Place]]] | None:
         if any(tensor in stored for tensor, _, _ in here):
             return None
         stored.update(tensor for tensor, _, writes in here if writes)
-        found.append((s, here))
-    return found
+        accessed.append((s, here))
+    return accessed
 
 
 def _contiguous(block: ir.Block, last: Index) -> list[Place]:
     """The accesses that move with the index by one element; empty if any moves otherwise."""
-    found: list[Place] = []
+    places: list[Place] = []
     for s, here in _accesses(block) or ():
         for tensor, at, writes in () if ir.is_rare(s) else here:
             if (step := stride(tensor, at, last)) not in (0, 1) or (writes and step == 0):
                 return []
-            if step == 1 and not any(t is tensor and w == writes and _same(a, at) for t, a, w in found):
+            if step == 1 and not any(t is tensor and w == writes and _same(a, at) for t, a, w in places):
                 if at[-1] is not last:
                     return []
-                found.append((tensor, at, writes))
-    return found
+                places.append((tensor, at, writes))
+    return places
 
 
 def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
     """The accesses to arrays that are indexed by all indices in order; empty if others depend on all of them."""
-    found: list[Place] = []
+    places: list[Place] = []
     for s, here in _accesses(block) or ():
         whole = [p for p in here if _is_whole(p[0], p[1], indices)]
-        others = [p for p in here if p not in whole]
-        if any(writes for _, _, writes in others):
+        partial = [p for p in here if p not in whole]
+        if any(writes for _, _, writes in partial):
             return []
-        found += (p for p in whole if p[2])
+        places += (p for p in whole if p[2])
         if not ir.is_rare(s):
-            if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in others):
+            if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in partial):
                 return []  # an array as large, with scattered reads
-            new = [p for p in whole if not p[2] and all(t is not p[0] or w for t, _, w in found)]
-            found += {p[0]: p for p in new}.values()
-    return found
+            new = [p for p in whole if not p[2] and all(t is not p[0] or w for t, _, w in places)]
+            places += {p[0]: p for p in new}.values()
+    return places
 
 
 def _is_whole(tensor: Tensor, at: tuple[Expr, ...], indices: list[Index]) -> bool:
@@ -165,12 +165,12 @@ def _packed(
     for (tensor, at, writes), pack in packs:
         by = Index("l", width)
         values = place(first + by)
-        there = Read(tensor, tuple(substitute(i, values) for i in at))
-        to, value = (there, pack[by]) if writes else (pack[by], there)
+        element = Read(tensor, tuple(substitute(i, values) for i in at))
+        to, value = (element, pack[by]) if writes else (pack[by], element)
         copies[writes].append(ir.vector_loop(by, ir.Store(to.tensor, to.indices, value)))
     whole = (*(ir.Alloc(pack) for _, pack in packs), *copies[False], computed, *copies[True])
     if isinstance(count, int) and count % width == 0:
         return whole
     n = Index("l", width)
-    one = ir.If(first + n < as_index(count), ir.substitute_block(block, place(first + n)))
-    return (ir.If(first + width <= as_index(count), whole, (ir.For(n, (one,)),)),)
+    remainder = ir.If(first + n < as_index(count), ir.substitute_block(block, place(first + n)))
+    return (ir.If(first + width <= as_index(count), whole, (ir.For(n, (remainder,)),)),)
