@@ -30,9 +30,9 @@ class Scope:
     written: set[Tensor]
     pointers: dict[Tensor, ll.Value]
     widths: dict[Tensor, int] = field(default_factory=dict)  # lanes of the buffers that have one element for each lane
-    known: dict[int, ll.Value] = field(default_factory=dict)  # expressions that the current block can use, by id
+    values: dict[int, ll.Value] = field(default_factory=dict)  # expressions that the current block can use, by id
     addresses: dict[int, ll.Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
-    kept: list[object] = field(default_factory=list)  # keeps what the tables know by id alive
+    alive: list[object] = field(default_factory=list)  # objects that the tables know by id
     stale: list[int] = field(default_factory=list)  # known expressions that the next statement may change
     lane: Index | None = None
     lanes: int = 1
@@ -40,28 +40,28 @@ class Scope:
     _changing: dict[int, bool] = field(default_factory=dict)
 
     def remember(self, e: Expr, value: ll.Value) -> None:
-        self.known[id(e)] = value
-        self.kept.append(e)
+        self.values[id(e)] = value
+        self.alive.append(e)
 
     def drop_stale(self) -> None:
         """Forgets what was read from arrays that the kernel writes: the next statement may write them."""
         for key in self.stale:
-            self.known.pop(key, None)
+            self.values.pop(key, None)
         self.stale.clear()
 
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
-        if (found := self._changing.get(id(e))) is None:
-            found = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
-            self._changing[id(e)] = found
-            self.kept.append(e)
-        return found
+        if (may_change := self._changing.get(id(e))) is None:
+            may_change = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
+            self._changing[id(e)] = may_change
+            self.alive.append(e)
+        return may_change
 
     def varies(self, e: Expr) -> bool:
         """Test whether an expression may differ between lanes."""
         if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
             return True
-        return self.known[id(e)].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
+        return self.values[id(e)].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
 
 
 @dataclass
@@ -82,26 +82,26 @@ class Addresses:
     def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> ll.Value:
         """The address of an element, at lane 0, of a buffer with so many lanes an element."""
         offset = self.offset(tensor, at)
-        element, found = ll.memory_type(tensor.element, lanes), self.scope.pointers[tensor]
+        element, address = ll.memory_type(tensor.element, lanes), self.scope.pointers[tensor]
         ordered = [(t.level, t.age, t.text, t, f) for t, f in offset.terms.values()]
         if len(ordered) > 1:
             ordered.sort()
         for _, group in groupby(ordered, itemgetter(0)):
-            found = self.place(element, found, self.total([(t, f) for *_, t, f in group]))
-        return self.place(element, found, ll.index(offset.constant)) if offset.constant else found
+            address = self.place(element, address, self.total([(t, f) for *_, t, f in group]))
+        return self.place(element, address, ll.index(offset.constant)) if offset.constant else address
 
     def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
         """The offset of the element at lane 0 from its array's first one, in elements."""
         if all(isinstance(d, int) for d in tensor.shape[1:]):
-            if (found := self.accesses.get((tensor, id(at)))) is None:
+            if (parts := self.accesses.get((tensor, id(at)))) is None:
                 apart: Terms = []
                 constant, step = 0, 1
                 for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
                     constant += _taken_apart(e, step, apart)
                     step = d * step if isinstance(d, int) else 0
-                found = self.accesses[tensor, id(at)] = apart, constant
-                self.scope.kept.append(at)
-            return self.added(*found)
+                parts = self.accesses[tensor, id(at)] = apart, constant
+                self.scope.alive.append(at)
+            return self.added(*parts)
         return self.dynamic_offset(tensor, at)
 
     def dynamic_offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
@@ -131,11 +131,11 @@ class Addresses:
 
     def sum(self, e: Expr) -> LinearForm[ll.Value]:
         """An index expression at lane 0, taken apart."""
-        if (found := self.parts.get(id(e))) is None:
+        if (parts := self.parts.get(id(e))) is None:
             terms: Terms = []
-            found = self.parts[id(e)] = terms, _taken_apart(e, 1, terms)
-            self.scope.kept.append(e)
-        return self.added(*found)
+            parts = self.parts[id(e)] = terms, _taken_apart(e, 1, terms)
+            self.scope.alive.append(e)
+        return self.added(*parts)
 
     def added(self, terms: Terms, constant: int) -> LinearForm[ll.Value]:
         """Multiples of index expressions and a constant, as multiples of values."""
@@ -164,11 +164,11 @@ class Addresses:
     def steps(self, tensor: Tensor) -> list[ll.Value]:
         """The strides of a tensor's axes, in elements."""
         step: Dim = 1
-        found: list[ll.Value] = []
+        sizes: list[ll.Value] = []
         for d in reversed(tensor.shape):
-            found.append(self.size(step))
+            sizes.append(self.size(step))
             step = d * step
-        return found[::-1]
+        return sizes[::-1]
 
     def size(self, dim: Dim) -> ll.Value:
         """A size, computed at the beginning of the function."""
@@ -187,11 +187,11 @@ class Addresses:
         key = tensor, id(at), id(lane)
         if key in self.strides:
             return self.strides[key]
-        found = 0 if lane is None else stride(tensor, at, lane, self.scope.varies)
+        elements = 0 if lane is None else stride(tensor, at, lane, self.scope.varies)
         if not any(isinstance(x, (Var, Read)) for e in at for x in walk(e)):  # these may have one lane or several
-            self.strides[key] = found
-            self.scope.kept += (at, lane)
-        return found
+            self.strides[key] = elements
+            self.scope.alive += (at, lane)
+        return elements
 
     def factor(self, e: Expr) -> int | None:
         """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
@@ -205,19 +205,19 @@ class Addresses:
                 return ll.index(value)
             case Extent(size):
                 return self.size(size)
-        if (found := self.scope.addresses.get(id(e))) is None:
-            found = self.compute_address(e)
+        if (computed := self.scope.addresses.get(id(e))) is None:
+            computed = self.compute_address(e)
             if not self.scope.changes(e):
-                self.scope.addresses[id(e)] = found
-                self.scope.kept.append(e)
-        return found
+                self.scope.addresses[id(e)] = computed
+                self.scope.alive.append(e)
+        return computed
 
     def compute_address(self, e: Expr) -> ll.Value:
         match e:
             case Misalignment(tensor, line):
-                found = self.b.earliest(ll.cast("ptrtoint", self.scope.pointers[tensor], ll.WORD))
-                found = self.b.earliest(ll.binary("lshr", found, ll.index(tensor.element.bytes.bit_length() - 1)))
-                return self.b.earliest(ll.binary("and", found, ll.index(line - 1)))
+                address = self.b.earliest(ll.cast("ptrtoint", self.scope.pointers[tensor], ll.WORD))
+                address = self.b.earliest(ll.binary("lshr", address, ll.index(tensor.element.bytes.bit_length() - 1)))
+                return self.b.earliest(ll.binary("and", address, ll.index(line - 1)))
             case Apply("add" | "sub" | "mul", (a, b), _):
                 return self.b.linear(e.function, self.address(a), self.address(b))
             case Apply("max" | "min", (a, b), _) if (x := self.address(a).number) is not None and (

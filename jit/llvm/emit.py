@@ -97,12 +97,12 @@ class Emission:
                 loops.append(self._loop(b, kernel, plan, f"{name}_loop{len(loops)}", pointers, sizes, pieces))
                 continue
             n, wanted = self._calls[kernel]
-            given = [*(pointers[plan.home.get(t, t)] for t in wanted), *sizes.values(), STATUS_POINTER]
+            operands = [*(pointers[plan.home.get(t, t)] for t in wanted), *sizes.values(), STATUS_POINTER]
             if (loop := parallel_loop(kernel)) is None:
-                b.do(_call_of(n, given))
+                b.do(_call_of(n, operands))
             else:
-                _call_in_parallel(b, n, given, size_value(b, loop.index.extent, sizes), grain(loop))
-                pieces[n] = given
+                _call_in_parallel(b, n, operands, size_value(b, loop.index.extent, sizes), grain(loop))
+                pieces[n] = operands
             if ll.PARALLEL in self.declarations[n]:
                 stop_if(b, "eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
         b.do(ll.returned(b.add(ll.load(ll.STATUS, STATUS_POINTER))))
@@ -146,10 +146,10 @@ def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:
     last, blocks = b.new_block(), {n: b.new_block() for n in pieces}
     cases: list[ll.Value] = [v for n, block in blocks.items() for v in (ll.index(n), block)]
     b.do(ll.Instruction("switch", ll.VOID, (number, last, *cases)))
-    for n, given in pieces.items():
+    for n, operands in pieces.items():
         b.start(blocks[n])
-        at = [b.add(ll.element_pointer(ll.WORD, context, ll.index(k))) for k in range(1, len(given) + 1)]
-        b.do(_call_of(n, [*[b.add(ll.load(v.type, a)) for v, a in zip(given, at, strict=True)], BEGIN, END]))
+        at = [b.add(ll.element_pointer(ll.WORD, context, ll.index(k))) for k in range(1, len(operands) + 1)]
+        b.do(_call_of(n, [*[b.add(ll.load(v.type, a)) for v, a in zip(operands, at, strict=True)], BEGIN, END]))
         b.do(ll.branch(last))
     b.start(last)
     b.do(ll.returned())

@@ -35,16 +35,16 @@ class Expressions:
     def value(self, e: Expr) -> ll.Value:
         scope = self.scope
         if isinstance(e, Const):
-            if (found := self.numbers.get(id(e))) is None:
-                found = self.numbers[id(e)] = ll.number(e.value, e.type)
-                scope.kept.append(e)
-            return found
-        if (known := scope.known.get(id(e))) is None:
-            known = self.compute(e)
-            scope.remember(e, known)
+            if (number := self.numbers.get(id(e))) is None:
+                number = self.numbers[id(e)] = ll.number(e.value, e.type)
+                scope.alive.append(e)
+            return number
+        if (result := scope.values.get(id(e))) is None:
+            result = self.compute(e)
+            scope.remember(e, result)
             if scope.changes(e):
                 scope.stale.append(id(e))
-        return known
+        return result
 
     def compute(self, e: Expr) -> ll.Value:
         match e:
@@ -59,13 +59,13 @@ class Expressions:
                         self.vectors.prefetch(tensor, pointer, ll.index(self.early[id(e)] + n))
                 return self.load(tensor, at)
             case Cast(operand, element):
-                found = None if self.scope.lane is None or element is not I32 else self.high_products(operand)
-                return found if found is not None else self.convert(self.value(operand), operand.type, element)
+                vector = None if self.scope.lane is None or element is not I32 else self.high_products(operand)
+                return vector if vector is not None else self.convert(self.value(operand), operand.type, element)
             case Bitcast(operand, element):
                 return self.reinterpret(self.value(operand), element)
             case Apply(function, operands, _):
-                found = None if self.scope.lane is None else self.by_lanes(e)
-                return self.apply(function, operands) if found is None else found
+                vector = None if self.scope.lane is None else self.by_lanes(e)
+                return self.apply(function, operands) if vector is None else vector
         raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")
 
     def index(self, e: Index) -> ll.Value:
@@ -128,9 +128,9 @@ class Expressions:
         odd = [once(ll.binary("ashr", p, word)) for p in pairs]
         even = [once(ll.binary("ashr", once(ll.binary("shl", p, word)), word)) for p in pairs]
         low, high = (once(ll.binary("add", once(ll.binary("mul", x, y)), c)) for x, y in (even, odd))
-        found = once(ll.binary("lshr", low, count)), once(ll.binary("shl", high, rest))
-        one, other = (once(ll.cast("bitcast", v, ll.value_type(I32, lanes))) for v in found)
-        return once(ll.shuffle(one, [k + lanes * (k % 2) for k in range(lanes)], other))
+        halves = once(ll.binary("lshr", low, count)), once(ll.binary("shl", high, rest))
+        first, second = (once(ll.cast("bitcast", v, ll.value_type(I32, lanes))) for v in halves)
+        return once(ll.shuffle(first, [k + lanes * (k % 2) for k in range(lanes)], second))
 
     def look_up(self, e: Apply) -> ll.Value | None:
         """A choice between constants, where a register holds them all."""
@@ -171,12 +171,12 @@ class Expressions:
         """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
         numbers = (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
         least, most, beyond, zero = (ll.splat_constant(ll.number(x, F32), value.lanes) for x in numbers)
-        known = self.b.once(ll.select(self.b.once(ll.compare_floats("ord", value, value)), value, zero))
-        above = self.b.once(ll.select(self.b.once(ll.compare_floats("ogt", known, least)), known, least))
+        ordered = self.b.once(ll.select(self.b.once(ll.compare_floats("ord", value, value)), value, zero))
+        above = self.b.once(ll.select(self.b.once(ll.compare_floats("ogt", ordered, least)), ordered, least))
         inside = self.b.once(ll.select(self.b.once(ll.compare_floats("olt", above, most)), above, most))
-        found = self.b.once(ll.cast("fptosi", inside, type))
+        integer = self.b.once(ll.cast("fptosi", inside, type))
         largest = ll.splat_constant(ll.number(I32.limits[1], I32), value.lanes)
-        return self.b.once(ll.select(self.b.once(ll.compare_floats("oge", known, beyond)), largest, found))
+        return self.b.once(ll.select(self.b.once(ll.compare_floats("oge", ordered, beyond)), largest, integer))
 
     def round_to_odd(self, value: ll.Value) -> ll.Value:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""

@@ -481,9 +481,9 @@ class IRBuilder:
 
     def once(self, instruction: Instruction) -> Value:
         """An instruction that gives the same wherever it stands: the value of one like it, where the current block has that."""
-        if (found := self.pure.get(instruction)) is None or found.level > len(self.frames):
-            found = self.pure[instruction] = self.add(instruction)
-        return found
+        if (value := self.pure.get(instruction)) is None or value.level > len(self.frames):
+            value = self.pure[instruction] = self.add(instruction)
+        return value
 
     def earliest(self, instruction: Instruction) -> Value:
         """The value of an instruction, which goes where all of its operands are first known."""
@@ -514,9 +514,9 @@ class IRBuilder:
         for opcode, result, refs, flags, function in row.resolved.get(type) or row.resolve(type):
             if function is not None:
                 self.declarations.add(function)
-            given = [r if isinstance(r, Value) else operands[r] if r >= 0 else results[~r] for r in refs]
-            type = result or given[opcode == "select"].type
-            results.append(place(Instruction(opcode, type, tuple(given), flags)))
+            values = [r if isinstance(r, Value) else operands[r] if r >= 0 else results[~r] for r in refs]
+            type = result or values[opcode == "select"].type
+            results.append(place(Instruction(opcode, type, tuple(values), flags)))
         return results[-1]
 
     def start(self, block: Block) -> None:
@@ -552,8 +552,8 @@ class IRBuilder:
 
     def inlined(self, result: Type, name: str, *parameters: Value) -> str:
         """The definition of a function with these blocks, which becomes a part of who calls it."""
-        given = ", ".join([f"{p.type} {p.text}" for p in parameters])
-        return f"define internal {result} @{name}({given}) alwaysinline nounwind {{\n{self.body()}\n}}"
+        arguments = ", ".join([f"{p.type} {p.text}" for p in parameters])
+        return f"define internal {result} @{name}({arguments}) alwaysinline nounwind {{\n{self.body()}\n}}"
 
     # integers
 

@@ -60,19 +60,19 @@ class _Large(dict[object, int]):
 
 def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int]:
     """The innermost long loops, by id, which look for signals, and after how many iterations."""
-    found: dict[int, int] = {}
+    factors: dict[int, int] = {}
     if parallel is not None:
         block = parallel.body if block_operations(parallel.body, _Large(), MOVED) > VERY_LONG else ()
     for s in block:
         if isinstance(s, ir.If):
-            found |= long_loops((*s.then, *s.otherwise))
+            factors |= long_loops((*s.then, *s.otherwise))
         elif isinstance(s, ir.For) and block_operations((s,), _Large(), MOVED) > LONG:
             inner = long_loops(s.body)
             if not inner and s.kind in ("serial", "vector"):
                 each = max(1, block_operations(s.body, _Large(), MOVED))
                 inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
-            found |= inner
-    return found
+            factors |= inner
+    return factors
 
 
 def stop_if(b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant, *leave: ll.Instruction) -> None:
@@ -206,17 +206,17 @@ class KernelEmitter:
         parameters = [*pointers, *(f"i64 {s.text}" for s in self.sizes.values()), "ptr noalias %status"]
         if self.parallel is not None:
             parameters += ["i64 %begin", "i64 %end"]
-        found = Definition(tuple(parameters), self.b.body()), wanted, self.b.declarations
+        definition = Definition(tuple(parameters), self.b.body()), wanted, self.b.declarations
         for part in (self.values, self):  # in circles, which only Python's garbage collector would free
             vars(part).clear()
-        return found
+        return definition
 
     def emit_block(self, block: ir.Block) -> None:
         scope = self.scope
-        outer = dict(scope.known), dict(scope.addresses)
+        outer = dict(scope.values), dict(scope.addresses)
         for s in block:
             self.emit_statement(s)
-        scope.known, scope.addresses = outer
+        scope.values, scope.addresses = outer
 
     def emit_statement(self, s: ir.Statement) -> None:
         match s:
@@ -277,8 +277,8 @@ class KernelEmitter:
             self.stretches(s, start, stop, step)
             return
         reduces = self.optimize and reduces_vectors(s)
-        known = start.number is not None and stop.number is not None
-        hint, weights = self.hints(s, step, reduces) if self.optimize and not known else ("", "")
+        constant = start.number is not None and stop.number is not None
+        hint, weights = self.hints(s, step, reduces) if self.optimize and not constant else ("", "")
         if s.kind == "vector":
             self.by_vectors.add(s.index)
         with self.counting(start, stop, step, hint, weights, reduces) as variable, self.inside(s, variable):
@@ -373,18 +373,18 @@ class KernelEmitter:
         """The scope of a loop's body, in which its index has a value."""
         scope = self.scope
         scope.drop_stale()
-        outer = scope.known, scope.addresses, scope.lane, scope.lanes, scope.first
-        scope.known, scope.addresses = dict(scope.known), dict(scope.addresses)
+        outer = scope.values, scope.addresses, scope.lane, scope.lanes, scope.first
+        scope.values, scope.addresses = dict(scope.values), dict(scope.addresses)
         if s.kind == "vector":
             assert scope.lane is None, "a vector loop inside another"
             scope.lane, scope.lanes, scope.first = s.index, s.width, begins(s.start, s.end, s.width)
-            scope.known.pop(id(s.index), None)
+            scope.values.pop(id(s.index), None)
         else:
-            scope.known[id(s.index)] = variable
+            scope.values[id(s.index)] = variable
         scope.addresses[id(s.index)] = variable
-        scope.kept.append(s.index)
+        scope.alive.append(s.index)
         yield
-        scope.known, scope.addresses, scope.lane, scope.lanes, scope.first = outer
+        scope.values, scope.addresses, scope.lane, scope.lanes, scope.first = outer
 
     def unrolled(self, s: ir.For) -> None:
         if self.optimize:

@@ -34,9 +34,9 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
     return target.create_target_machine(cpu=cpu, features=features, **how)
 
 
-def _keep_addresses(kept: bool, process: int) -> None:
+def _keep_addresses(disabled: bool, process: int) -> None:
     if llvm.llvm_version_info[0] <= LAST_LLVM and os.getpid() == process:
-        llvm.set_option("cvm", f"--disable-lsr={str(kept).lower()}")
+        llvm.set_option("cvm", f"--disable-lsr={str(disabled).lower()}")
 
 
 addresses_kept = ScopedSetting(

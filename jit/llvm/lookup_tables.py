@@ -23,13 +23,13 @@ def _table(rows: Rows) -> str:
 
 def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> str:
     """The definition of a column, which reads the table that it is of."""
-    rows, result, (given,) = _ROWS[declared.stem], declared.result, declared.parameters
-    assert isinstance(given, ll.Type)
+    rows, result, (index,) = _ROWS[declared.stem], declared.result, declared.parameters
+    assert isinstance(index, ll.Type)
     called.add(_table(rows))
     b, count, wide = ll.IRBuilder(), result.lanes, ll.WORD.of(result.lanes)
     length, side = rows.numbers().shape
-    n = ll.Value("%n", given)
-    at = n if given is wide else b.add(ll.cast("sext", n, wide))
+    n = ll.Value("%n", index)
+    at = n if index is wide else b.add(ll.cast("sext", n, wide))
     for operation, number in (("and", length - 1), ("shl", (8 * side).bit_length() - 1)):
         at = b.add(ll.binary(operation, at, ll.splat_constant(ll.index(number), count)))
     starts = [b.add(ll.extract(at, lane)) for lane in range(count)] if count > 1 else [at]
@@ -38,11 +38,11 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
     loaded = [b.add(ll.load(result.of(side), p, f"align {8 * side}")) for p in pointers]
     column = rows.columns.index(declared.stem)
     if count % side == 0 and count.bit_count() == 1:
-        found = turn(b, loaded, side)[column]
+        entries = turn(b, loaded, side)[column]
     else:
         parts = [b.add(ll.extract(row, column)) for row in loaded]
-        found = parts[0] if count == 1 else ll.poison(result)
+        entries = parts[0] if count == 1 else ll.poison(result)
         for lane, part in enumerate(parts if count > 1 else ()):
-            found = b.add(ll.insert(found, part, lane))
-    b.do(ll.returned(found))
+            entries = b.add(ll.insert(entries, part, lane))
+    b.do(ll.returned(entries))
     return b.inlined(result, declared.name, n)

@@ -28,17 +28,17 @@ class Invariants:
     """Looks into the loops of one kernel; what loops share and expressions depend on is found once."""
 
     def __init__(self) -> None:
-        self.found: dict[int, Dependences] = {}
+        self.dependences: dict[int, Dependences] = {}
         self.loops: dict[int, tuple[For, list[tuple[Expr, bool]]]] = {}
 
     def of(self, loop: For) -> list[tuple[Expr, bool]]:
         """The largest parts that do not depend on a loop, and of each whether it is index arithmetic."""
-        if (known := self.loops.get(id(loop))) is None:
+        if (entry := self.loops.get(id(loop))) is None:
             parts: list[tuple[Expr, bool]] = []
             if runs(loop):
                 self.within(loop.body, {id(loop.index)}, parts)
-            known = self.loops[id(loop)] = loop, parts
-        return known[1]
+            entry = self.loops[id(loop)] = loop, parts
+        return entry[1]
 
     def within(self, block: Block, bound: set[int], invariants: list[tuple[Expr, bool]]) -> None:
         for s in block:
@@ -74,7 +74,7 @@ class Invariants:
             if isinstance(e, _LEAVES) or top in seen:
                 continue
             seen.add(top)
-            about = self.found.get(id(e)) or self.about(e)
+            about = self.dependences.get(id(e)) or self.about(e)
             if is_index and not about.reads:
                 continue
             if about.depends.isdisjoint(bound):
@@ -84,9 +84,9 @@ class Invariants:
                 stack += [(c, is_index) for c in children(e)[::-1]]
 
     def about(self, e: Expr) -> Dependences:
-        if (known := self.found.get(id(e))) is None:
+        if (about := self.dependences.get(id(e))) is None:
             parts = [self.about(c) for c in children(e)]
             own = {id(e)} if isinstance(e, (Index, Var)) else {id(e.tensor)} if isinstance(e, Read) else ()
             reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))
-            known = self.found[id(e)] = Dependences(e, frozenset(own).union(*(p.depends for p in parts)), reads)
-        return known
+            about = self.dependences[id(e)] = Dependences(e, frozenset(own).union(*(p.depends for p in parts)), reads)
+        return about

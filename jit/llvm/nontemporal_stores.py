@@ -169,16 +169,16 @@ class NontemporalStores:
         if self.won is not None:
             return self.b.add(ll.binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
         if tensor not in self.aligned:
-            found: ll.Value = self.kernel.scope.pointers[tensor]
+            value: ll.Value = self.kernel.scope.pointers[tensor]
             for instruction in (
                 lambda v: ll.cast("ptrtoint", v, ll.WORD),
                 lambda v: ll.binary("and", v, ll.index(PART - 1)),
                 lambda v: ll.compare("eq", v, ll.ZERO),
             ):
-                i = instruction(found)
-                found = self.b.fresh(i.type)
-                self.b.entry.append((found, i))
-            self.aligned[tensor] = found
+                i = instruction(value)
+                value = self.b.fresh(i.type)
+                self.b.entry.append((value, i))
+            self.aligned[tensor] = value
         return self.aligned[tensor]
 
     def address_of(self, pointer: ll.Value) -> ll.Value:

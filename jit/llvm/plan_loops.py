@@ -22,26 +22,26 @@ def emit_loop(
     slots = [b.add(ll.element_pointer(ll.POINTER, table, ll.index(n))) for n in range(len(passed))]
     for slot, tensor in zip(slots[len(passed) - len(plan.data) :], plan.data, strict=True):
         b.do(ll.store(pointers[tensor], slot))
-    given = [pointers[loop.parameters[n]] for n in loop.operands]
+    inputs = [pointers[loop.parameters[n]] for n in loop.operands]
     results, (*spares, workspace) = [pointers[t] for t in loop.outputs], [pointers[t] for t in loop.scratch]
     body, latch, failed, look, following, after = (b.new_block() for _ in range(6))
     counter = b.add(ll.alloca(ll.WORD))
     b.do(ll.store(ll.ZERO, counter))
     if trips is None:
-        for slot, pointer in zip(slots, (*results, *given[1:], *spares), strict=False):
+        for slot, pointer in zip(slots, (*results, *inputs[1:], *spares), strict=False):
             b.do(ll.store(pointer, slot))
-        b.do(ll.branch_if(_holds(b, given[0]), body, after))
+        b.do(ll.branch_if(_holds(b, inputs[0]), body, after))
         b.start(body)
     else:
         b.do(ll.branch(body))
         b.start(body)
-        _point(b, loop, (given, results, spares), slots, b.add(ll.load(ll.WORD, counter)), sizes)
+        _point(b, loop, (inputs, results, spares), slots, b.add(ll.load(ll.WORD, counter)), sizes)
     function = ll.Declaration(ll.STATUS, step, (ll.POINTER, ll.POINTER, ll.POINTER))
-    found = b.add(ll.call(function, table, ll.Value("%sizes", ll.POINTER), workspace))
-    b.do(ll.branch_if(b.add(ll.compare("eq", found, ll.Constant("0", ll.STATUS))), latch, failed))
+    status = b.add(ll.call(function, table, ll.Value("%sizes", ll.POINTER), workspace))
+    b.do(ll.branch_if(b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), latch, failed))
     b.start(failed)
-    stop_if(b, "eq", found, STOPPED)
-    b.do(ll.atomic_umax(STATUS_POINTER, found))
+    stop_if(b, "eq", status, STOPPED)
+    b.do(ll.atomic_umax(STATUS_POINTER, status))
     b.do(ll.branch(after))
     b.start(latch)
     done = b.add(ll.binary("add", b.add(ll.load(ll.WORD, counter)), ll.ONE, "nsw"))
@@ -66,7 +66,7 @@ def _point(
     k: ll.Value, sizes: Mapping[object, ll.Value],
 ) -> None:  # fmt: skip
     """Stores pointers to the arguments and results of the k-th step of a known number."""
-    steps, plan, (given, results, spares) = loop.steps, loop.plan, memory
+    steps, plan, (inputs, results, spares) = loop.steps, loop.plan, memory
     assert steps.trips is not None
     out = slots[len(plan.arguments) :]
     left = b.add(ll.binary("sub", b.linear("add", size_value(b, steps.trips, sizes), ll.index(-1)), k, "nsw"))
@@ -80,9 +80,9 @@ def _point(
         return b.add(ll.element_pointer(ll.BYTE, pointer, at))
 
     for n, (result, spare) in enumerate(zip(results, spares, strict=False)):
-        b.do(ll.store(b.add(ll.select(begin, given[n], b.add(ll.select(last, spare, result)))), slots[n]))
+        b.do(ll.store(b.add(ll.select(begin, inputs[n], b.add(ll.select(last, spare, result)))), slots[n]))
         b.do(ll.store(b.add(ll.select(last, result, spare)), out[n]))
     for n in range(steps.carry, len(plan.arguments)):
-        b.do(ll.store(slice(given[n], plan.arguments[n]) if n < steps.carry + steps.scan else given[n], slots[n]))
+        b.do(ll.store(slice(inputs[n], plan.arguments[n]) if n < steps.carry + steps.scan else inputs[n], slots[n]))
     for n in range(steps.carry, len(results)):
         b.do(ll.store(slice(results[n], plan.results[n]), out[n]))

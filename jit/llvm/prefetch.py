@@ -39,14 +39,14 @@ def is_fed_by_memory(kernel: Kernel) -> bool:
 
 def prefetch_distance(kernel: Kernel) -> dict[int, int]:
     """The reads, by id, that ask for an element further on, and how much further."""
-    found: dict[int, int] = {}
+    distances: dict[int, int] = {}
     said = any(isinstance(s, Prefetch) for s in statements(kernel.body))
     for s in statements(kernel.body):
         if isinstance(s, For):
-            found.update(_next_rows(s))
-            found.update(_side_by_side(s))
-            found.update(() if said else _pieces(s))
-    return found
+            distances.update(_next_rows(s))
+            distances.update(_side_by_side(s))
+            distances.update(() if said else _pieces(s))
+    return distances
 
 
 def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
@@ -61,8 +61,8 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
             assert isinstance(turn.start, Const) and isinstance(turn.end, Const)
             count = turn.end.value - turn.start.value
             for r, step in _apart(turn.body, turn.index):
-                near = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= cache_bytes()
-                if near and stride(r.tensor, r.indices, s.index) == step * count:
+                in_cache = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= cache_bytes()
+                if in_cache and stride(r.tensor, r.indices, s.index) == step * count:
                     yield id(r), step * count
 
 
@@ -87,8 +87,8 @@ def _next_rows(s: For) -> Iterator[tuple[int, int]]:
     for inner in s.body:
         if isinstance(inner, For):
             turns = _turns(inner)
-            found = {r.tensor: (r, step) for r, step in reversed([*_apart((inner,), s.index)]) if 2 * turns > step}
-            for tensor, (first, step) in found.items():
+            reads = {r.tensor: (r, step) for r, step in reversed([*_apart((inner,), s.index)]) if 2 * turns > step}
+            for tensor, (first, step) in reads.items():
                 if loops.get(tensor) == 1 and step * tensor.element.bytes <= cache_bytes():
                     yield id(first), step
                 loops[tensor] = loops.get(tensor, 0) + 1
@@ -111,7 +111,7 @@ def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
 
 def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
     """The first of the numbers of large constants that each iteration of a loop reads, by its id."""
-    found: dict[int, list[Read]] = {}
+    prefetched: dict[int, list[Read]] = {}
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "serial":
             inner: list[For] = []
@@ -122,8 +122,8 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
             if kinds[-2:] == ["unrolled", "vector"] and set(kinds[:-1]) == {"unrolled"}:
                 first: dict[Expr, Expr] = {loop.index: loop.start for loop in inner}
                 few = [r for r in reads(body) if _is_few(r, s.index, inner[-1].index)]
-                found[id(s)] = [Read(r.tensor, tuple(substitute(e, first) for e in r.indices)) for r in few]
-    return found
+                prefetched[id(s)] = [Read(r.tensor, tuple(substitute(e, first) for e in r.indices)) for r in few]
+    return prefetched
 
 
 def _is_few(r: Read, along: Index, lane: Index) -> bool:
@@ -137,30 +137,30 @@ def _is_few(r: Read, along: Index, lane: Index) -> bool:
 
 def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
     """The rows selected by later iterations, to be prefetched before a vector loop, by its id."""
-    found: dict[int, list[Read]] = {}
+    prefetched: dict[int, list[Read]] = {}
     changed = {s.tensor for s in stores(kernel.body)}
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind in ("serial", "parallel"):
             later: dict[Expr, Expr] = {s.index: minimum(s.index + LATER, s.end - 1)}
             for inner in s.body:
                 if isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.start, Const):
-                    found[id(inner)] = [
+                    prefetched[id(inner)] = [
                         Read(r.tensor, tuple(substitute(e, {**later, inner.index: as_index(n)}) for e in r.indices))
                         for r in reads(inner.body)
                         if _is_picked(r, s.index, inner, changed)
                         for n in _lines(r, inner)
                     ]
-    return found
+    return prefetched
 
 
 def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
     """Test whether a loop runs along a row of a large array that the loop around selects by a read."""
     parts = [x for e in r.indices for x in walk(e)]
     where = [x for x in parts if isinstance(x, Read)]
-    known = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
+    by_index = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
     size = product(r.tensor.shape)
     large = isinstance(size, int) and size * r.tensor.element.bytes >= cache_bytes()
-    if not (where and known and large) or changed & {r.tensor, *(x.tensor for x in where)}:
+    if not (where and by_index and large) or changed & {r.tensor, *(x.tensor for x in where)}:
         return False
     picks = all(depends(x, {outer}) and not depends(x, {inner.index}) for x in where)
     return picks and stride(r.tensor, r.indices, inner.index) == 1

@@ -31,15 +31,15 @@ class _Value(NamedTuple):
 def ir_text(source: str) -> str:
     """The IR of functions and of the strings between them, in their order."""
     parts: list[Any] = ast.parse(source).body
-    known = {f.name: f for f in parts if isinstance(f, ast.FunctionDef)}
-    return "\n".join([_Function(p, known).text if isinstance(p, ast.FunctionDef) else p.value.value for p in parts])
+    functions = {f.name: f for f in parts if isinstance(f, ast.FunctionDef)}
+    return "\n".join([_Function(p, functions).text if isinstance(p, ast.FunctionDef) else p.value.value for p in parts])
 
 
 class _Function:
     """A function being compiled. Variables lie in memory, which LLVM turns into registers."""
 
-    def __init__(self, f: Any, known: dict[str, Any]) -> None:
-        self.known, self.result = known, f.returns.id
+    def __init__(self, f: Any, functions: dict[str, Any]) -> None:
+        self.functions, self.result = functions, f.returns.id
         self.variables: dict[str, str] = {}  # their types
         self.entry: list[str] = []
         self.lines: list[str] = []
@@ -191,8 +191,8 @@ class _Function:
             case ast.Call(ast.Name("ir"), [ast.Name(type), ast.Constant(str(text)), *operands]):
                 return self.add(type, text.format(*(self.value(o).text for o in operands)))
             case ast.Call(ast.Name(name), operands):
-                function = self.known[name]
+                function = self.functions[name]
                 pairs = [(a.annotation.id, o) for a, o in zip(function.args.args, operands, strict=True)]
-                given = ", ".join([f"{type} {self.value(o, type).text}" for type, o in pairs])
-                return self.add(function.returns.id, f"call {function.returns.id} @{name}({given})")
+                arguments = ", ".join([f"{type} {self.value(o, type).text}" for type, o in pairs])
+                return self.add(function.returns.id, f"call {function.returns.id} @{name}({arguments})")
         raise SyntaxError(ast.unparse(e))

@@ -118,26 +118,26 @@ class _Look:
 
     def turns(self, start: ll.Value, lanes: int, before: Sequence[ll.Value]) -> tuple[ll.Value, list[ll.Value]]:
         """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
-        b, kind, held = self.b, self.word.of(lanes), ll.value_type(UI16 if self.element is BF16 else self.element)
+        b, kind, stored = self.b, self.word.of(lanes), ll.value_type(UI16 if self.element is BF16 else self.element)
         entry, head, body, after = b.block, b.new_block(), b.new_block(), b.new_block()
-        known = [(b.fresh(kind), b.fresh(kind)) for _ in before]
+        phis = [(b.fresh(kind), b.fresh(kind)) for _ in before]
         i, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
         b.do(ll.branch(head))
         b.start(head)
         b.define(i, ll.phi((start, entry), (following, body)))
-        for (now, later), first in zip(known, before, strict=True):
+        for (now, later), first in zip(phis, before, strict=True):
             b.define(now, ll.phi((first, entry), (later, body)))
         b.define(following, ll.binary("add", i, ll.index(lanes * len(before))))
         b.do(ll.branch_if(b.add(ll.compare("sle", following, ll.Value("%count", ll.WORD))), body, after))
         b.start(body)
-        for n, (now, later) in enumerate(known):
+        for n, (now, later) in enumerate(phis):
             at = b.add(ll.binary("add", i, ll.index(n * lanes)))
-            place = b.add(ll.element_pointer(held, ll.Value("%array", ll.POINTER), at, flags=""))
-            x = b.add(ll.load(held.of(lanes), place, "align 1"))
+            place = b.add(ll.element_pointer(stored, ll.Value("%array", ll.POINTER), at, flags=""))
+            x = b.add(ll.load(stored.of(lanes), place, "align 1"))
             b.define(later, self.reduced(now, self.judged(x)))
         b.do(ll.branch(head))
         b.start(after)
-        return i, [now for now, _ in known]
+        return i, [now for now, _ in phis]
 
     def nothing(self, lanes: int) -> ll.Value:
         return self.splat(ll.Constant("0" if self.element.is_integer else "-1", self.word), lanes)
@@ -162,12 +162,12 @@ class _Look:
 
     def both(self, checks: Sequence[ll.Value]) -> ll.Value:
         """The check of several vectors."""
-        found, *rest = checks
-        for other in rest:
-            both = self.b.fresh(found.type)
-            self.b.define(both, self.reduced(found, other))
-            found = both
-        return found
+        result, *rest = checks
+        for check in rest:
+            both = self.b.fresh(result.type)
+            self.b.define(both, self.reduced(result, check))
+            result = both
+        return result
 
     def inside(self, check: ll.Value) -> ll.Value:
         """Test whether all elements are inside the range."""

@@ -27,8 +27,8 @@ class Table(NamedTuple):
 
 def table_of(e: Expr) -> Table | None:
     """The table that a tree of selects is, if it fills a register."""
-    found = _tree(e) if isinstance(e, Apply) and e.function == "select" and e.type in ENTRIES else None
-    return found if found is not None and len(found.entries) == ENTRIES[e.type] else None
+    table = _tree(e) if isinstance(e, Apply) and e.function == "select" and e.type in ENTRIES else None
+    return table if table is not None and len(table.entries) == ENTRIES[e.type] else None
 
 
 def _tree(e: Expr) -> Table | None:
@@ -52,19 +52,19 @@ def look_up(b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], 
     def constant(n: int) -> ll.Constant:
         return ll.splat_constant(ll.Constant(str(n), wide.of(1)), lanes)
 
-    found: ll.Value | None = None
+    bits: ll.Value | None = None
     for n, condition in enumerate(reversed(place)):
         part = b.once(ll.select(condition, constant(parts << n), ll.Constant("zeroinitializer", wide)))
-        found = part if found is None else b.once(ll.binary("or", found, part))
-    assert found is not None
+        bits = part if bits is None else b.once(ll.binary("or", bits, part))
+    assert bits is not None
     if parts == 2:
-        high = b.once(ll.binary("shl", found, constant(32)))
-        found = b.once(ll.binary("or", b.once(ll.binary("or", found, high)), constant(1 << 32)))
+        high = b.once(ll.binary("shl", bits, constant(32)))
+        bits = b.once(ll.binary("or", b.once(ll.binary("or", bits, high)), constant(1 << 32)))
     scalar = ll.value_type(type)
     numbers = ", ".join(f"{scalar} {ll.number(c.value, type).text}" for c in entries)
     table = ll.Constant(f"<{numbers}>", scalar.of(len(entries)))
-    places, held = b.once(ll.cast("bitcast", found, words)), b.once(ll.cast("bitcast", table, table_words))
-    chosen = b.call_once(ll.Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, held)
+    places, values = b.once(ll.cast("bitcast", bits, words)), b.once(ll.cast("bitcast", table, table_words))
+    chosen = b.call_once(ll.Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, values)
     return b.once(ll.cast("bitcast", chosen, scalar.of(lanes)))
 
 
@@ -79,14 +79,14 @@ def define(declared: ll.Declaration, features: Collection[str], called: set[str]
         called.add(str(permute))
         entries = b.add(ll.cast("bitcast", b.add(ll.shuffle(table, [k % 8 for k in range(width)])), floats))
         parts = (ll.shuffle(place, range(n, n + width)) for n in range(0, count, width))
-        found = joined(b, [b.add(ll.call(permute, entries, b.add(part))) for part in parts])
-        b.do(ll.returned(b.add(ll.cast("bitcast", found, words))))
+        result = joined(b, [b.add(ll.call(permute, entries, b.add(part))) for part in parts])
+        b.do(ll.returned(b.add(ll.cast("bitcast", result, words))))
     else:  # one entry after the other
         low, *numbers = (ll.splat_constant(ll.Constant(str(n), ll.STATUS), count) for n in (7, *range(8)))
         last = b.add(ll.binary("and", place, low))
-        found = b.add(ll.shuffle(table, [0] * count))
+        result = b.add(ll.shuffle(table, [0] * count))
         for n in range(1, 8):
             entry = b.add(ll.shuffle(table, [n] * count))
-            found = b.add(ll.select(b.add(ll.compare("eq", last, numbers[n])), entry, found))
-        b.do(ll.returned(found))
+            result = b.add(ll.select(b.add(ll.compare("eq", last, numbers[n])), entry, result))
+        b.do(ll.returned(result))
     return b.inlined(words, declared.name, place, table)

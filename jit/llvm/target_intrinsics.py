@@ -22,10 +22,10 @@ def _define(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], ca
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     before: list[str] = []
     b, wide, (operands, row) = ll.IRBuilder(), ll.STATUS.of(lanes), WORDS[name]
-    given = [ll.Value(f"%{o}", wide) for o in operands]
+    parameters = [ll.Value(f"%{o}", wide) for o in operands]
     product = has.get((name, lanes))
 
-    def other(name: str, lanes: int, further: str) -> ll.Declaration:
+    def declaration(name: str, lanes: int, further: str) -> ll.Declaration:
         before.append(_define(name, lanes, has, calls, f"{prefix}{further}."))
         return ll.Declaration(ll.STATUS.of(lanes), f"{prefix}{further}.{name}.v{lanes}i32", ())
 
@@ -37,23 +37,23 @@ def _define(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], ca
         types = {"a": parts, "b": parts, "c": result}
         intrinsic = ll.Declaration(result, product.llvm, tuple([types[o] for o in product.operands]))
         calls.add(str(intrinsic))
-        seen = {o: b.add(ll.cast("bitcast", v, types[o])) for o, v in zip(operands, given, strict=True)}
-        found = b.add(ll.cast("bitcast", b.add(ll.call(intrinsic, *(seen[o] for o in product.operands))), wide))
+        seen = {o: b.add(ll.cast("bitcast", v, types[o])) for o, v in zip(operands, parameters, strict=True)}
+        sums = b.add(ll.cast("bitcast", b.add(ll.call(intrinsic, *(seen[o] for o in product.operands))), wide))
     elif name == "quadsum" and ("quadsum_ss", lanes) in has:  # 128 of an unsigned byte is less -128 of a signed one
-        function, (x, y, z) = other("quadsum_ss", lanes, "of_signed"), given
+        function, (x, y, z) = declaration("quadsum_ss", lanes, "of_signed"), parameters
         low, high = (b.add(ll.binary("and", x, number(n))) for n in (0x7F7F7F7F, -0x7F7F7F80))
         sum, less = (b.add(ll.call(function, v, y, c)) for v, c in ((low, z), (high, number(0))))
-        found = b.add(ll.binary("sub", sum, less))
+        sums = b.add(ll.binary("sub", sum, less))
     elif any((f, lanes >> n) in has for f in _WAYS.get(name, (name,)) for n in range(1, lanes.bit_length())):
         half = lanes // 2
-        function, parts = other(name, half, "half"), (range(half), range(half, lanes))
-        halves = [[b.add(ll.shuffle(v, part)) for part in parts] for v in given]
+        function, parts = declaration(name, half, "half"), (range(half), range(half, lanes))
+        halves = [[b.add(ll.shuffle(v, part)) for part in parts] for v in parameters]
         x, y = (b.add(ll.call(function, *side)) for side in zip(*halves, strict=True))
-        found = b.add(ll.shuffle(x, range(lanes), y))
+        sums = b.add(ll.shuffle(x, range(lanes), y))
     elif name in HALVES:
-        x, y = (b.add(ll.cast("bitcast", v, ll.ir_type("i16", 2 * lanes))) for v in given)
-        found = b.add(ll.cast("bitcast", b.add(ll.binary(HALVES[name], x, y)), wide))
+        x, y = (b.add(ll.cast("bitcast", v, ll.ir_type("i16", 2 * lanes))) for v in parameters)
+        sums = b.add(ll.cast("bitcast", b.add(ll.binary(HALVES[name], x, y)), wide))
     else:
-        found = b.spell(row, given, wide)
-    b.do(ll.returned(found))
-    return "\n".join([*before, b.inlined(wide, f"{prefix}{name}.v{lanes}i32", *given)])
+        sums = b.spell(row, parameters, wide)
+    b.do(ll.returned(sums))
+    return "\n".join([*before, b.inlined(wide, f"{prefix}{name}.v{lanes}i32", *parameters)])

@@ -62,12 +62,12 @@ class VectorAccesses:
             return get(tensor, self.addresses.pointer(tensor, at), lanes if stride else 1)
         if (crossed := self.crossed(tensor, at)) is not None:
             return crossed
-        if (near := self.near(tensor, at)) is not None:
-            return near
-        found: ll.Value = ll.poison(ll.value_type(tensor.element, lanes))
+        if (windows := self.shuffled_loads(tensor, at)) is not None:
+            return windows
+        vector: ll.Value = ll.poison(ll.value_type(tensor.element, lanes))
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
-            found = self.b.add(ll.insert(found, get(tensor, pointer, 1), n))
-        return found
+            vector = self.b.add(ll.insert(vector, get(tensor, pointer, 1), n))
+        return vector
 
     def words(self, e: Expr) -> ll.Value | None:
         """Words made of elements that lie side by side in memory, in its order, which is little-endian everywhere: one vector."""
@@ -116,7 +116,7 @@ class VectorAccesses:
         if id(at) not in vectors:
             if now != start:
                 return None
-            self.scope.kept.append(at)
+            self.scope.alive.append(at)
             part, aligned = ll.memory_type(tensor.element, rows), f"align {tensor.element.bytes}"
             if any(t.space == "stack" for t in self.square.written):
                 self.prefetch_rows(tensor, at)
@@ -141,7 +141,7 @@ class VectorAccesses:
         hints = (ll.Constant(str(n), ll.STATUS) for n in (int(written), 3 if written else 2, 1))
         self.b.call(PREFETCH, later, *hints)
 
-    def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
+    def shuffled_loads(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements near each other: the vectors that hold them, shuffled."""
         scope = self.scope
         assert scope.lane is not None
@@ -157,22 +157,22 @@ class VectorAccesses:
             vectors.append(self.by_rows(tensor, place, length))
         if length == 1:
             return vectors[0]
-        found = vectors[0]
+        lanes = vectors[0]
         where = {lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length}  # found so far
         for start, vector in zip(starts[1:] or [0], vectors[1:] or [None], strict=True):
             new = {lane: length + n - start for lane, n in enumerate(apart) if n - start < length}
             now = {**new, **where}
-            found = self.b.add(ll.shuffle(found, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
+            lanes = self.b.add(ll.shuffle(lanes, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
             where = {lane: lane for lane in now}
-        return found
+        return lanes
 
     def by_rows(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
         """Elements side by side, of a buffer row by row: loads that span several stores would wait for them."""
         length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
         if tensor.space != "stack" or not isinstance(length, int) or length < 2 or lanes % length or lanes == length:
             return get(tensor, pointer, lanes)
-        one = ll.memory_type(tensor.element)
-        places = [self.b.add(ll.element_pointer(one, pointer, ll.index(n))) for n in range(0, lanes, length)]
+        element = ll.memory_type(tensor.element)
+        places = [self.b.add(ll.element_pointer(element, pointer, ll.index(n))) for n in range(0, lanes, length)]
         return joined(self.b, [get(tensor, place, length) for place in places])
 
     def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[ll.Value]:
