@@ -326,8 +326,7 @@ def _range(part: Any, size: Any) -> _Range:
         return _Range(at, FAR if at == -1 else at + 1, 1, 1)
     bounds = part.start, part.stop, part.step
     first, last, step = (None if v is None else whole_number(v, "a slice's bound") for v in bounds)
-    step = 1 if step is None else step
-    if step == 0:
+    if (step := 1 if step is None else step) == 0:
         fail("a slice's step is not 0")
     if not isinstance(size, int):
         start, stop = (0, FAR) if step > 0 else (FAR, -FAR)

@@ -75,8 +75,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return traced(lambda init: while_loop(cond_fun, body_fun, init))(init_val)
 
     def condition(value: Any) -> TracedArray:
-        holds = cond_fun(value)
-        if not isinstance(holds, TracedArray) or holds.ndim or holds.dtype != np.bool_:
+        if not isinstance(holds := cond_fun(value), TracedArray) or holds.ndim or holds.dtype != np.bool_:
             got = holds.type if isinstance(holds, TracedArray) else repr(holds)
             fail(f"the condition of cvm.while_loop is a bool of rank 0 that depends on carried values, got {got}")
         return holds

@@ -31,12 +31,10 @@ def compile_text(
 ) -> "CompiledFunction | CompiledGraph":  # fmt: skip
     """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
     name = _name(text, folder, entry, options)
-    data = None if name is None else disk_cache.load(name)
-    if data is not None:
+    if (data := None if name is None else disk_cache.load(name)) is not None:
         source = Source(filename, text if isinstance(text, str) else text.decode())
         files = None if folder is None else Files(folder)
-        found = _recall(data, source, files, lambda: _program(parse(), entry), options)
-        if found is not None:
+        if (found := _recall(data, source, files, lambda: _program(parse(), entry), options)) is not None:
             return found
     from .compile import compile_program  # and with it all that reads and compiles programs
 

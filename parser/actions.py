@@ -169,8 +169,7 @@ def wrong(code: str, message: str, at: syntax.Token | syntax.Item) -> syntax.Ite
 
 
 def _nest(value: Any, items: list[syntax.Item], opening: syntax.Token, closing: syntax.Token) -> syntax.Item:
-    depth = 1 + max((i.depth for i in items), default=0)
-    if depth > MAX_DEPTH:
+    if (depth := 1 + max((i.depth for i in items), default=0)) > MAX_DEPTH:
         value = wrong("parse.depth", f"brackets are nested at most {MAX_DEPTH} deep", opening).value
     value = next((i.value for i in items if isinstance(i.value, syntax.Mistake)), value)
     return syntax.Item(value, opening.start, closing.end, depth=depth)

@@ -188,8 +188,7 @@ def dense_text(text: str, column: int) -> str:
     pieces: list[str] = [out]
     fresh, gap = True, False
     for match in _INSIDE.finditer(text[opening:-1].strip()):
-        piece = match[0]
-        if piece == "\n":
+        if (piece := match[0]) == "\n":
             if not fresh:
                 pieces.append("\n")
             fresh = True

@@ -212,8 +212,7 @@ class _Reader(KernelReader):
 
     def read_reduction(self, expected: ElementType | None, name: Any, *parts: Any) -> ex.Expr | None:
         *ranges, body = parts
-        function = _FUNCTIONS.get(str(name), str(name))
-        if function not in SCALARS or SCALARS[function].identity is None:
+        if (function := _FUNCTIONS.get(str(name), str(name))) not in SCALARS or SCALARS[function].identity is None:
             raise self.mistake(f"there is no reduction {name}{did_you_mean(str(name), _REDUCING)}", name)
         known = dict(self.names)
         over = tuple(self.name(ex.Index(str(r.children[0])[1:], self.size(r.children[2]))) for r in ranges)

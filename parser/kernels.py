@@ -256,8 +256,7 @@ class KernelReader:
         return self.applied(_PREFIX[str(symbol)], [a], expected)
 
     def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
-        function = str(name)
-        if function == "misalignment":
+        if (function := str(name)) == "misalignment":
             return self.misalignment(name, arguments)
         if function == "bitcast" or function in ELEMENT_TYPES:
             operand = self.typed(arguments[0], None)
@@ -283,8 +282,7 @@ class KernelReader:
     def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> ex.Expr | None:
         row = SCALARS[function]
         chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
-        type = None if row.predicate or row.element else expected
-        if type is None:
+        if (type := None if row.predicate or row.element else expected) is None:
             found = (e.type for t in trees if (e := self.expression(t, None)) is not None)
             type = next(found, None if row.predicate else expected)
         if type is None:

@@ -121,8 +121,7 @@ class Reader:
         ahead = Ahead(self.source, token, iter(self.stream))
         states, values, rows = self.parser.states, self.parser.values, self.parser.rows
         for depth in range(len(states), 0, -1):
-            kind = next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)
-            if kind is None:
+            if (kind := next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)) is None:
                 continue
             start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
             taken = list(scanner().tokens(self.source.text, start, token.start))

@@ -74,8 +74,7 @@ class Scope:
 
     def use(self, token: Token) -> Value:
         name = token.name
-        found = self.values.get(name) or self.forgiven.get(name)
-        if found is None:
+        if (found := self.values.get(name) or self.forgiven.get(name)) is None:
             found = self.forgiven[name] = Value(name, None, self.report.span(token))
             if not self.headless:
                 self.undefined(token)

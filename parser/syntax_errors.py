@@ -116,8 +116,7 @@ def meant(said: Said, token: Token) -> str:
 
 
 def unknown_character(text: str) -> str:
-    character = text[0]
-    if character == '"':
+    if (character := text[0]) == '"':
         return "a string ends with '\"' on the line where it begins"
     if character in "/#":
         return f"a comment begins with //, got {character}"

@@ -102,8 +102,7 @@ def _field(cursor: Cursor) -> tuple[FieldType, Cursor]:
     while not cursor.text.startswith("]", cursor.at):
         if shape:
             cursor = cursor.expect(",", "between two sizes")
-        dim = re.compile(r"\d+|\?\s*[A-Z][A-Z0-9_]*|\?", re.ASCII).match(cursor.text, cursor.at)
-        if dim is None:
+        if (dim := re.compile(r"\d+|\?\s*[A-Z][A-Z0-9_]*|\?", re.ASCII).match(cursor.text, cursor.at)) is None:
             raise Wrong("expected a size or ']'", min(cursor.at, len(cursor.text) - 1))
         shape.append(read_dim(dim[0], cursor.at))
         cursor = Cursor(cursor.text, dim.end()).blanks()
@@ -143,8 +142,7 @@ def check_shape(shape: list[Dim], start: int, end: int) -> None:
 
 
 def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
-    found = _ELEMENT.match(cursor.text, cursor.at)
-    if found is None or found[0][0].isdigit() or found[0] == "x":
+    if (found := _ELEMENT.match(cursor.text, cursor.at)) is None or found[0][0].isdigit() or found[0] == "x":
         _refuse_dim(cursor)
     assert found is not None
     if (name := "".join(found[0].split())) not in ELEMENT_TYPES:

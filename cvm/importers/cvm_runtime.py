@@ -133,8 +133,7 @@ class _Graph:
 
     def listed(self, found: Mapping[str, Any], key: str, count: int | None) -> list[Any]:
         """A list, or the pair of a kind and a list, of so many items."""
-        given = found[key]
-        if isinstance(given, list) and len(given) == 2 and isinstance(given[0], str):
+        if isinstance(given := found[key], list) and len(given) == 2 and isinstance(given[0], str):
             given = given[1]
         self.hold(isinstance(given, list), f"{key} is a list")
         self.hold(count is None or len(given) == count, f"{key} has {count} items, got {len(given)}")

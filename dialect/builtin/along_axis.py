@@ -2,8 +2,6 @@
 
 NaN is above all numbers, as in NumPy's order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,13 +57,13 @@ class Argsort(Along[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, I64)
 
-    def reference(self: Argsort[np.ndarray]) -> np.ndarray:
+    def reference(self: "Argsort[np.ndarray]") -> np.ndarray:
         if not self.descending:
             return np.argsort(self.x, self.axis, kind="stable")
         found = np.argsort(np.flip(self.x, self.axis), self.axis, kind="stable")
         return self.x.shape[self.axis] - 1 - np.flip(found, self.axis)
 
-    def nest(self: Argsort[Tensor], *results: Tensor) -> Block:
+    def nest(self: "Argsort[Tensor]", *results: Tensor) -> Block:
         """A merge sort of places, from the bottom up: runs of 1, 2, 4, ... elements are merged in pairs."""
         (y,) = results
         n = self.x.shape[self.axis]
@@ -124,12 +122,12 @@ class Extreme(Along[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.others(self.x.array_shape), I64)
 
-    def reference(self: Extreme[np.ndarray]) -> np.ndarray:
+    def reference(self: "Extreme[np.ndarray]") -> np.ndarray:
         if not self.last:
             return np.asarray(type(self).numpy(self.x, self.axis))
         return np.asarray(self.x.shape[self.axis] - 1 - type(self).numpy(np.flip(self.x, self.axis), self.axis))
 
-    def nest(self: Extreme[Tensor], *results: Tensor) -> Block:
+    def nest(self: "Extreme[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         d, k = axes(y.shape, "d"), Index("k", self.x.shape[self.axis])
         best, at = accumulator("best", self.x.element), accumulator("at", I64)
@@ -171,7 +169,7 @@ class Cumulative(Along[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
 
-    def reference(self: Cumulative[np.ndarray]) -> np.ndarray:
+    def reference(self: "Cumulative[np.ndarray]") -> np.ndarray:
         x = np.moveaxis(self.x, self.axis, 0)
         x = x[::-1] if self.reverse else x
         element = BY_DTYPE[x.dtype]
@@ -186,7 +184,7 @@ class Cumulative(Along[T]):
             so_far = after
         return np.moveaxis(y[::-1] if self.reverse else y, 0, self.axis).copy()
 
-    def nest(self: Cumulative[Tensor], *results: Tensor) -> Block:
+    def nest(self: "Cumulative[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         n = self.x.shape[self.axis]
         d, k = axes(self.others(y.shape), "d"), Index("k", n)

@@ -3,8 +3,6 @@
 Indices are integers. A negative one counts from the end of its axis, and one outside of the axis is an error when the program
 runs; by `mode = "clip"`, each means the element that is nearest."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,10 +32,10 @@ class IotaLike(Operator[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.like.array_shape, I64)
 
-    def reference(self: IotaLike[np.ndarray]) -> np.ndarray:
+    def reference(self: "IotaLike[np.ndarray]") -> np.ndarray:
         return np.indices(self.like.shape)[self.axis].astype(np.int64)
 
-    def element(self: IotaLike[Tensor], y: Tensor) -> Element:
+    def element(self: "IotaLike[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, d[self.axis])
 
@@ -120,14 +118,14 @@ class Gather(Indexing[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element)
 
-    def reference(self: Gather[np.ndarray]) -> np.ndarray:
+    def reference(self: "Gather[np.ndarray]") -> np.ndarray:
         y = np.zeros(self.chosen_shape(self.x.shape, self.indices[0].shape), self.x.dtype)
         whole = (slice(None),) * (self.x.ndim - len(self.axes))
         for u in np.ndindex(self.indices[0].shape) if y.size else ():  # an index is checked where an element is chosen
             y[(slice(None),) * self.axes[0] + u] = self.x[self.with_axes(self.numbers(u), whole)]
         return y
 
-    def element(self: Gather[Tensor], y: Tensor) -> Element:
+    def element(self: "Gather[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         u, kept = self.parts(d, self.indices[0].rank)
         places = self.places(u)
@@ -186,7 +184,7 @@ class Scatter(Indexing[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
 
-    def reference(self: Scatter[np.ndarray]) -> np.ndarray:
+    def reference(self: "Scatter[np.ndarray]") -> np.ndarray:
         y = self.x.copy()
         function = None if self.scalar_op is None else SCALARS[combined(self.scalar_op, BY_DTYPE[y.dtype])].numpy
         whole = (slice(None),) * (y.ndim - len(self.axes))
@@ -196,7 +194,7 @@ class Scatter(Indexing[T]):
                 y[at] = new if function is None else function(y[at], new)
         return y
 
-    def nest(self: Scatter[Tensor], *results: Tensor) -> Block:
+    def nest(self: "Scatter[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         f = axes(y.shape, "f")
         d = axes(self.updates.shape, "d")

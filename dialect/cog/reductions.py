@@ -1,7 +1,5 @@
 """Sums over the elements of each tensor; sums and extremes over the points of a field."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,13 +32,13 @@ class ReduceSum(CogOperator[T]):
     constraints = (fields("x"),)
     example = VECTORS
 
-    def infer(self: ReduceSum[FieldType]) -> FieldType:
+    def infer(self: "ReduceSum[FieldType]") -> FieldType:
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
-    def reference(self: ReduceSum[np.ndarray]) -> np.ndarray:
+    def reference(self: "ReduceSum[np.ndarray]") -> np.ndarray:
         return np.asarray(_wide(self.x).sum(tuple(range(self.grid("x"), self.x.ndim))), self.x.dtype)
 
-    def element(self: ReduceSum[Tensor], y: Tensor) -> Element:
+    def element(self: "ReduceSum[Tensor]", y: Tensor) -> Element:
         grid, _ = result_axes(y, y.rank)
         over = axes(self.x.shape[y.rank :], "t")
         return Element(grid, _reduction("add", over, self.x[(*grid, *over)]))
@@ -58,13 +56,13 @@ class FieldReduce(CogOperator[T]):
     numpy: ClassVar[Any]
     example = VECTORS
 
-    def infer(self: FieldReduce[FieldType]) -> FieldType:
+    def infer(self: "FieldReduce[FieldType]") -> FieldType:
         return FieldType((), self.x.tensor)
 
-    def reference(self: FieldReduce[np.ndarray]) -> np.ndarray:
+    def reference(self: "FieldReduce[np.ndarray]") -> np.ndarray:
         return np.asarray(type(self).numpy(_wide(self.x), axis=tuple(range(self.grid("x")))), self.x.dtype)
 
-    def element(self: FieldReduce[Tensor], y: Tensor) -> Element:
+    def element(self: "FieldReduce[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape, "t")
         over = axes(self.x.shape[: self.grid("x")], "p")
         return Element(at, _reduction(self.function, over, self.x[(*over, *at)]))

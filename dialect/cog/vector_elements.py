@@ -1,7 +1,5 @@
 """Tensor fields from scalar fields, and their elements back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ class VectorElement(CogOperator[T]):
     symbols = {"length": lambda o: o.x.tensor.shape[0]}
     example = "%x {index = 1}", "%x: !cog.field<[2, 3], tensor<4xf32>>"
 
-    def infer(self: VectorElement[FieldType]) -> FieldType:
+    def infer(self: "VectorElement[FieldType]") -> FieldType:
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -35,10 +33,10 @@ class VectorElement(CogOperator[T]):
         g = g.with_ones((last,))
         return [g.apply("builtin.strided_scatter_like", self.x, axes=(last,), begin=(self.index,))]
 
-    def reference(self: VectorElement[np.ndarray]) -> np.ndarray:
+    def reference(self: "VectorElement[np.ndarray]") -> np.ndarray:
         return self.x[..., self.index]
 
-    def element(self: VectorElement[Tensor], y: Tensor) -> Element:
+    def element(self: "VectorElement[Tensor]", y: Tensor) -> Element:
         grid, _ = result_axes(y, y.rank)
         return Element(grid, self.x[(*grid, as_index(self.index))])
 
@@ -52,7 +50,7 @@ class Vector(CogOperator[T]):
     constraints = (*ALIKE, C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0))
     example = "%a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>"
 
-    def infer(self: Vector[FieldType]) -> FieldType:
+    def infer(self: "Vector[FieldType]") -> FieldType:
         return FieldType(self.xs[0].shape, TensorType((len(self.xs),), self.xs[0].element))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -60,9 +58,9 @@ class Vector(CogOperator[T]):
         whole = g.builder.of_type(g, FieldType(own.shape, TensorType((len(self.xs),), own.element)))
         return [whole.apply("cog.vector_element", index=k) for k in range(len(self.xs))]
 
-    def reference(self: Vector[np.ndarray]) -> np.ndarray:
+    def reference(self: "Vector[np.ndarray]") -> np.ndarray:
         return np.stack(self.xs, axis=-1)
 
-    def element(self: Vector[Tensor], y: Tensor) -> Element:
+    def element(self: "Vector[Tensor]", y: Tensor) -> Element:
         at, _ = result_axes(y, y.rank)
         return Element(at, chosen(at[-1], [x[at[:-1]] for x in self.xs]))

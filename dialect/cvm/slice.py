@@ -1,7 +1,5 @@
 """The formalization's transform operators that cut a range out of every axis: given, or like another tensor's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -46,11 +44,11 @@ class Slice(CvmOperator[T]):
     }
     example = "%x {begin = [1, -1], end = [3, -6], strides = [1, -1]}", "%x: 4x5xi32", "2x5xi32"
 
-    def infer(self: Slice[TensorType]) -> TensorType:
+    def infer(self: "Slice[TensorType]") -> TensorType:
         lengths = (((e - b if s > 0 else b - e) + abs(s) - 1) // abs(s) for b, e, s in self.ranges(self.x.shape))
         return self.x.with_shape(*lengths)
 
-    def reference(self: Slice[np.ndarray]) -> np.ndarray:
+    def reference(self: "Slice[np.ndarray]") -> np.ndarray:
         y = self.x
         for i, n in enumerate(self.x.shape):
             begin, end = (self.begin[i] if i < len(self.begin) else 0), (self.end[i] if i < len(self.end) else n)
@@ -60,7 +58,7 @@ class Slice(CvmOperator[T]):
             y = np.take(y, range(first, min(max(end + n if end < 0 else end, low), high), stride), i)
         return y
 
-    def element(self: Slice[Tensor], y: Tensor) -> Element:
+    def element(self: "Slice[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.x[*(i * s + b for i, (b, _, s) in zip(d, self.ranges(self.x.shape), strict=True))])
 
@@ -126,17 +124,17 @@ class SliceLike(CvmOperator[T]):
     }
     example = "%x, %like {axes = [1]}", "%x: 4x5xi32, %like: 2x3xi32", "4x3xi32"
 
-    def infer(self: SliceLike[TensorType]) -> TensorType:
+    def infer(self: "SliceLike[TensorType]") -> TensorType:
         sliced = self.sliced_axes(self.x.rank)
         return self.x.with_shape(*(self.shape_like.shape[j] if j in sliced else n for j, n in enumerate(self.x.shape)))
 
-    def reference(self: SliceLike[np.ndarray]) -> np.ndarray:
+    def reference(self: "SliceLike[np.ndarray]") -> np.ndarray:
         y = self.x.copy()
         for j in self.axes or range(self.x.ndim):
             y = np.take(y, np.arange(self.shape_like.shape[j % self.x.ndim]), j)
         return y
 
-    def element(self: SliceLike[Tensor], y: Tensor) -> Element:
+    def element(self: "SliceLike[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.x[d])
 

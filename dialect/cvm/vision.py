@@ -1,7 +1,5 @@
 """The formalization's vision operators. They sort and filter rows by what these hold: nests, not formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 from ..ir.types import I1, I32, I64, TensorType
 from ..notation.expressions import Expr, Tensor, Var, apply, as_index, cast, constant, indices, maximum, minimum, select
@@ -31,10 +29,10 @@ class GetValidCount(CvmOperator[T]):
     )
     example = ("%x {score_threshold = 30}", "%x: 1x4x6xi32", "(tensor<1xi32>, tensor<1x4x6xi32>)")
 
-    def infer(self: GetValidCount[TensorType]) -> tuple[TensorType, TensorType]:
+    def infer(self: "GetValidCount[TensorType]") -> tuple[TensorType, TensorType]:
         return self.x.with_shape(self.x.shape[0]), self.x
 
-    def reference(self: GetValidCount[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def reference(self: "GetValidCount[np.ndarray]") -> tuple[np.ndarray, np.ndarray]:
         valid_count = np.zeros(len(self.x), np.int32)
         y = np.full_like(self.x, -1)
         for b, rows in enumerate(self.x):
@@ -44,7 +42,7 @@ class GetValidCount(CvmOperator[T]):
                 y[b, idx] = row
         return valid_count, y
 
-    def nest(self: GetValidCount[Tensor], *results: Tensor) -> Block:
+    def nest(self: "GetValidCount[Tensor]", *results: Tensor) -> Block:
         valid_count, y = results
         b, n, k = indices("b n k", self.x.shape)
         count = accumulator("count", I64)
@@ -100,7 +98,7 @@ class NonMaxSuppression(CvmOperator[T]):
         "1x4x6xi32",
     )
 
-    def reference(self: NonMaxSuppression[np.ndarray]) -> np.ndarray:
+    def reference(self: "NonMaxSuppression[np.ndarray]") -> np.ndarray:
         y = np.full_like(self.x, -1)
         for b, rows in enumerate(self.x.tolist()):
             t = max(min(len(rows), int(self.valid_count[b])), 0)
@@ -115,7 +113,7 @@ class NonMaxSuppression(CvmOperator[T]):
                 y[b, n] = row
         return y
 
-    def nest(self: NonMaxSuppression[Tensor], *results: Tensor) -> Block:
+    def nest(self: "NonMaxSuppression[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         b, i, p = indices("b i p", (*self.x.shape[:2], self.x.shape[1]))
         order = Tensor("order", self.x.shape[:2], I64, "heap")
@@ -133,7 +131,7 @@ class NonMaxSuppression(CvmOperator[T]):
         )
         return Alloc(order), For(b, body)
 
-    def _place(self: NonMaxSuppression[Tensor], order: Tensor, b: Expr, i: Expr, t: Expr) -> Block:
+    def _place(self: "NonMaxSuppression[Tensor]", order: Tensor, b: Expr, i: Expr, t: Expr) -> Block:
         """Row i's place in R: as many rows go before it as have a larger score, or an equal one and stand before it."""
         (j,) = indices("j", (self.x.shape[1],))
         place = accumulator("place", I64)
@@ -146,7 +144,7 @@ class NonMaxSuppression(CvmOperator[T]):
             Store(order, (b, place[()]), i),
         )
 
-    def _keep(self: NonMaxSuppression[Tensor], y: Tensor, b: Expr, row: Expr, count: Tensor) -> Block:
+    def _keep(self: "NonMaxSuppression[Tensor]", y: Tensor, b: Expr, row: Expr, count: Tensor) -> Block:
         """The row enters Y, which holds U so far, unless it overlaps one of its rows too much."""
         u, k = indices("u k", y.shape[1:])
         suppressed = accumulator("suppressed", I1)

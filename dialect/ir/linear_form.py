@@ -55,8 +55,7 @@ class LinearForm(Generic[Atom]):
 def add_term(terms: dict[Key, tuple[Atom, int]], key: Key, atom: Atom, factor: int) -> None:
     """Add a multiple of an atom to terms."""
     known = terms.get(key)
-    total = factor if known is None else known[1] + factor
-    if total:
+    if total := factor if known is None else known[1] + factor:
         terms[key] = atom, total
     elif known is not None:
         del terms[key]

@@ -14,8 +14,6 @@ An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc
 read is evaluated where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the
 guard. Nodes are immutable. A pass is a function from Kernel to Kernel, in `lowering/`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -45,7 +43,7 @@ class For:
     many at the end."""
 
     index: Index
-    body: Block
+    body: "Block"
     start: Expr = ZERO
     stop: Expr | None = None
     kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = "serial"
@@ -70,8 +68,8 @@ class For:
 @dataclass(frozen=True, eq=False)
 class If:
     condition: Expr
-    then: Block
-    otherwise: Block = ()
+    then: "Block"
+    otherwise: "Block" = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,10 +144,10 @@ class Kernel:
         """The parameters that are written."""
         return self.parameters[len(self.parameters) - self.results :]
 
-    def with_body(self, body: Block) -> Kernel:
+    def with_body(self, body: Block) -> "Kernel":
         return self if body is self.body else replace(self, body=body)
 
-    def only(self, condition: Expr | None) -> Kernel:
+    def only(self, condition: Expr | None) -> "Kernel":
         """The kernel with a further condition, whose arrays become parameters."""
         if condition is None:
             return self
@@ -188,12 +186,12 @@ class Loop(Kernel):
     or are slices of; the condition's carried values lie in the results throughout. The carried values of a loop of known
     `trips` move between the results and `spares`, the first `scratch` buffers; the last is the plan's workspace."""
 
-    plan: Plan = None  # type: ignore[assignment]  # a field after those with defaults
+    plan: "Plan" = None  # type: ignore[assignment]  # a field after those with defaults
     steps: Steps = NO_STEPS
     operands: tuple[int, ...] = ()
     scratch: tuple[Tensor, ...] = ()
 
-    def with_plan(self, plan: Plan) -> Loop:
+    def with_plan(self, plan: "Plan") -> "Loop":
         """The loop over another form of the same plan."""
         *spares, workspace = self.scratch
         if not same_size(workspace.shape[0], plan.workspace):

@@ -44,8 +44,7 @@ def _added(ufunc: Any, reduced: np.ndarray, terms: np.ndarray, by_lanes: bool) -
     if not by_lanes:
         return _one_by_one(ufunc, reduced, terms.reshape(-1, terms.shape[-1]))
     for row in terms.reshape(-1, *terms.shape[-2:]):
-        whole = len(row) // LANES * LANES
-        if whole:
+        if whole := len(row) // LANES * LANES:
             lanes = np.full((LANES, row.shape[-1]), ufunc.identity, row.dtype)
             lanes = _one_by_one(ufunc, lanes, row[:whole].reshape(-1, *lanes.shape))
             while len(lanes) > 1:

@@ -211,8 +211,7 @@ def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tup
     broken, _ = violated(typed, typed.constraints)
     if broken is None:
         found = typed.result_types()
-        wrong = next((w for t in found if (w := size_limit_error(t)) is not None), None)
-        if wrong is None:
+        if (wrong := next((w for t in found if (w := size_limit_error(t)) is not None), None)) is None:
             return found
         return scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
     code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
@@ -281,8 +280,7 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
     types = [a.type for a in function.arguments if a.type is not None]
     known = {atom for t in types for d in t.array_shape if isinstance(d, Size) for atom in d.atoms()}
     for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
-        unbound = [d for d in stated.array_shape if isinstance(d, Size) and d.name and not d.atoms() <= known]
-        if unbound:
+        if unbound := [d for d in stated.array_shape if isinstance(d, Size) and d.name and not d.atoms() <= known]:
             message = f"a named size of a result is one of an argument, but {unbound[0]} of {stated} is of none"
             scope.report("func.size", message, span)
         stated = with_sizes(stated, bound)

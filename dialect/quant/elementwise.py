@@ -1,7 +1,5 @@
 """Sums and products of quantised numbers with multipliers of their own, and look-up tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,13 +94,13 @@ class Add(Binary[T]):
         "2x3xi8",
     )
 
-    def reference(self: Add[np.ndarray]) -> np.ndarray:
+    def reference(self: "Add[np.ndarray]") -> np.ndarray:
         terms = zip(self.difference_arrays(), self.multipliers, self.shifts, strict=False)
         with np.errstate(over="ignore"):
             a, b = (self.scaled_array(d << np.int32(self.left_shift), m, s) for d, m, s in terms)
             return self.result(self.scaled_array(a + b, self.multipliers[2], self.shifts[2]))
 
-    def element(self: Add[Tensor], y: Tensor) -> Element:
+    def element(self: "Add[Tensor]", y: Tensor) -> Element:
         at, differences = self.differences(y)
         terms = zip(differences, self.multipliers, self.shifts, strict=False)
         a, b = (self.scaled(d << self.left_shift, m, s) for d, m, s in terms)
@@ -134,12 +132,12 @@ class Mul(Binary[T]):
         "2x3xi8",
     )
 
-    def reference(self: Mul[np.ndarray]) -> np.ndarray:
+    def reference(self: "Mul[np.ndarray]") -> np.ndarray:
         a, b = self.difference_arrays()
         with np.errstate(over="ignore"):
             return self.result(self.scaled_array(a * b, self.multiplier, self.shift))
 
-    def element(self: Mul[Tensor], y: Tensor) -> Element:
+    def element(self: "Mul[Tensor]", y: Tensor) -> Element:
         at, (a, b) = self.differences(y)
         rounded = self.scaled(a * b, self.multiplier, self.shift)
         return Element(at, clamped(rounded, self.zero_points[2], self.low, self.high, self.to))
@@ -171,17 +169,17 @@ class Table(QuantOperator[T]):
     )  # fmt: skip
     example = "%x, %table", "%x: 2x3xi8, %table: 256xi8", "2x3xi8"
 
-    def infer(self: Table[TensorType]) -> TensorType:
+    def infer(self: "Table[TensorType]") -> TensorType:
         return self.x.with_element(I32 if self.interpolate else self.table.element)
 
-    def reference(self: Table[np.ndarray]) -> np.ndarray:
+    def reference(self: "Table[np.ndarray]") -> np.ndarray:
         place = self.x.astype(np.int64) - np.iinfo(self.x.dtype).min
         if not self.interpolate:
             return np.asarray(self.table[place])
         k, table = place >> 7, self.table.astype(np.int64)
         return np.asarray(table[k] * 128 + (table[k + 1] - table[k]) * (place & 127)).astype(np.int32)
 
-    def element(self: Table[Tensor], y: Tensor) -> Element:
+    def element(self: "Table[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         place = cast(self.x[at], I64) - self.x.element.limits[0]
         if not self.interpolate:

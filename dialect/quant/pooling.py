@@ -1,7 +1,5 @@
 """Pooling, padding and resizing of quantised tensors, in integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +105,7 @@ class AvgPool2d(Pooling[T]):
     )
     example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
-    def reference(self: AvgPool2d[np.ndarray]) -> np.ndarray:
+    def reference(self: "AvgPool2d[np.ndarray]") -> np.ndarray:
         def average(seen: np.ndarray) -> np.ndarray:
             count = seen.shape[2] * seen.shape[3]
             sums = seen.astype(np.int64).sum((2, 3)) - count * self.input_zero_point
@@ -120,7 +118,7 @@ class AvgPool2d(Pooling[T]):
 
         return self.pooled(average)
 
-    def element(self: AvgPool2d[ex.Tensor], y: ex.Tensor) -> ex.Element:
+    def element(self: "AvgPool2d[ex.Tensor]", y: ex.Tensor) -> ex.Element:
         at, k, x, there = self.window(y)
         sums = ex.total(k, ex.when(there, ex.cast(x, I32) - self.input_zero_point, ex.constant(0, I32)))
         _, _, p, q = self.nchw(at)
@@ -148,10 +146,10 @@ class MaxPool2d(Pooling[T]):
     constraints = (*POOLS, in_limits(6))
     example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
-    def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
+    def reference(self: "MaxPool2d[np.ndarray]") -> np.ndarray:
         return self.pooled(lambda seen: seen.max((2, 3)))
 
-    def element(self: MaxPool2d[ex.Tensor], y: ex.Tensor) -> ex.Element:
+    def element(self: "MaxPool2d[ex.Tensor]", y: ex.Tensor) -> ex.Element:
         at, k, x, there = self.window(y)
         found = ex.largest(k, ex.when(there, x, ex.constant(y.element.limits[0], y.element)))
         return ex.Element(at, ex.minimum(ex.maximum(found, self.low), self.high))
@@ -214,13 +212,13 @@ class Resize2d(QuantOperator[T]):
     def fits(self: Any) -> bool:
         return all(self.reach(a) >= 0 and self.reach(a) % self.scale[2 * a + 1] == 0 for a in (0, 1))
 
-    def infer(self: Resize2d[TensorType]) -> TensorType:
+    def infer(self: "Resize2d[TensorType]") -> TensorType:
         n, _, _, c = self.x.shape
         size = (self.reach(a) // self.scale[2 * a + 1] + 1 for a in (0, 1))
         wide = I64 if self.x.element.bits == 16 else I32
         return TensorType((n, *size, c), wide if self.mode == "bilinear" else self.x.element)
 
-    def reference(self: Resize2d[np.ndarray]) -> np.ndarray:
+    def reference(self: "Resize2d[np.ndarray]") -> np.ndarray:
         y = self.x
         bilinear = self.mode == "bilinear"
         wide = np.int64 if self.x.dtype.itemsize == 2 else np.int32
@@ -234,7 +232,7 @@ class Resize2d(QuantOperator[T]):
             y = ends[0] * (unit - part) + ends[1] * part if bilinear else np.where(2 * part >= unit, ends[1], ends[0])
         return y.astype(wide) if bilinear else y
 
-    def element(self: Resize2d[ex.Tensor], y: ex.Tensor) -> ex.Element:
+    def element(self: "Resize2d[ex.Tensor]", y: ex.Tensor) -> ex.Element:
         n, p, q, c = at = ex.axes(y.shape)
         ends: list[tuple[ex.Expr, ex.Expr]] = []
         parts: list[tuple[ex.Expr, int]] = []

@@ -9,8 +9,7 @@ MOST = 1 << 27  # terms of a sum
 
 def _exact_j(order: int, x: float) -> float:
     """The mean of cos(nθ - x sin θ), by the trapezoidal rule."""
-    count = int(4 * x) + 2 * order + 200
-    if count > MOST:
+    if (count := int(4 * x) + 2 * order + 200) > MOST:
         raise MemoryError(f"the reference of jv is a sum of {count} terms")
     theta = np.arange(count, dtype=np.longdouble) * (2 * np.arccos(np.longdouble(-1)) / count)
     return float(np.cos(order * theta - np.longdouble(x) * np.sin(theta)).sum() / count)
@@ -49,8 +48,7 @@ def exact_of_order(v: float, x: float, sign: int) -> float:
     """Jv where the sign is -1, Iv where it is 1."""
     if math.isinf(v):
         return math.nan if x < 0 or math.isinf(x) else 0.0
-    whole = v == math.floor(v)
-    if whole and v < 0:
+    if (whole := v == math.floor(v)) and v < 0:
         return exact_of_order(-v, x, sign) * ((-1) ** int(v) if sign < 0 else 1)
     if x < 0:
         return exact_of_order(v, -x, sign) * (-1) ** int(v) if whole else math.nan
@@ -59,8 +57,7 @@ def exact_of_order(v: float, x: float, sign: int) -> float:
     if math.isinf(x):
         return 0.0 if sign < 0 else math.inf
     if v > x or sign > 0:
-        size = _exponent(abs(v), x, sign)
-        if size < -800 and v > 0:
+        if (size := _exponent(abs(v), x, sign)) < -800 and v > 0:
             return 0.0
         if size > 800 and sign > 0:
             return math.inf
@@ -86,8 +83,7 @@ def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:
     term = half**fraction / np.longdouble(math.gamma(float(fraction) + 1))
     with np.errstate(over="ignore", under="ignore"):
         for n in range(1, int(v - fraction) + 1):
-            term = term * half / (fraction + n)
-            if term == 0:
+            if (term := term * half / (fraction + n)) == 0:
                 return 0.0
         for n in range(int(fraction - v)):
             term = term * (fraction - n) / half

@@ -41,8 +41,7 @@ def device_array(value: Any) -> DeviceArray:
     if (interface := getattr(value, "__cuda_array_interface__", None)) is None:
         return _from_dlpack(value)
     dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
-    stream = interface.get("stream")
-    if stream == 0:
+    if (stream := interface.get("stream")) == 0:
         raise CallError("an array on the device has to name its stream: 1 or 2 for the default ones, got 0")
     strides = interface.get("strides")
     contiguous = strides is None or 0 in shape or list(strides) == _row_major(shape, dtype.itemsize)

@@ -35,8 +35,7 @@ class Expressions(Addresses):
     def made_exact(self, value: Val, element: ElementType) -> Val:
         if value.exact:
             return value
-        wanted = c.value_type(element)
-        if wanted == value.ctype:
+        if (wanted := c.value_type(element)) == value.ctype:
             return Val(value.text, wanted, value.level)
         return Val(f"({wanted}){value.at(c.UNARY)}", wanted, c.UNARY)
 

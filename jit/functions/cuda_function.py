@@ -2,8 +2,6 @@
 
 Repeated sequences of launches over the same arrays are captured as a CUDA graph."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -222,7 +220,7 @@ class CudaKernels(PlanFunction, CudaFunction):
 class DeviceStepper(Mapping[str, np.ndarray]):
     """State that stays on a GPU between steps; what was read meanwhile is copied back before the state moves on."""
 
-    def __init__(self, graph: CompiledGraph) -> None:
+    def __init__(self, graph: "CompiledGraph") -> None:
         clockwork = graph.clockwork
         self.arrays = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
         self.here = set(self.arrays)  # those that were read since the state moved on

@@ -1,7 +1,5 @@
 """A function on a real or simulated GPU: its launches in order, with the arrays and sizes of a call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any

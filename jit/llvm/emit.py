@@ -56,8 +56,7 @@ class Emission:
         """Emits a kernel's function."""
         emitter = KernelEmitter(kernel, self.sizes, self.requirements.number, self.optimize)
         function, wanted, declarations = emitter.define()
-        n = self._numbers.setdefault(function, len(self.functions))
-        if n == len(self.functions):
+        if (n := self._numbers.setdefault(function, len(self.functions))) == len(self.functions):
             self.functions.append(function)
             self.declarations.append(declarations)
         self._calls[kernel] = n, wanted

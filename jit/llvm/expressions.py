@@ -81,12 +81,10 @@ class Expressions:
         lanes = max([v.type.lanes for v in values])
         if function == "any":
             return values[0] if lanes == 1 else self.over_lanes("or", values[0])
-        element = operands[-1].type
-        row = INSTRUCTIONS[function, element.kind]
-        if function in ANY_DIVISOR and element.kind == "int":
-            divisor = operands[-1]
-            if not isinstance(divisor, Const) or divisor.value == -1:
-                row = ANY_DIVISOR[function]
+        element, divisor = operands[-1].type, operands[-1]
+        row, safe = INSTRUCTIONS[function, element.kind], isinstance(divisor, Const) and divisor.value != -1
+        if function in ANY_DIVISOR and element.kind == "int" and not safe:
+            row = ANY_DIVISOR[function]
         if lanes > 1:
             row = VECTOR_ROWS.get(function, row)
             values = [self.splat(v, lanes) for v in values]
@@ -104,8 +102,7 @@ class Expressions:
         match term:
             case Apply(function, factors, type) if function in QUADSUM_ROWS:
                 values = [self.value(e) for e in (*factors, sum)]
-                lanes = max(v.lanes for v in values[:2])
-                if lanes > 1:
+                if (lanes := max(v.lanes for v in values[:2])) > 1:
                     wide = [self.splat(v, lanes) for v in values]
                     return self.b.spell(QUADSUM_ROWS[function], wide, ll.value_type(type, lanes))
         return None
@@ -119,8 +116,7 @@ class Expressions:
             case _:
                 return None
         factors = [self.value(a), self.value(b)]
-        lanes = max(v.lanes for v in factors)
-        if lanes < 4 or lanes % 2:
+        if (lanes := max(v.lanes for v in factors)) < 4 or lanes % 2:
             return None
         once, wide = self.b.once, ll.value_type(I64, lanes // 2)
         count, c, rest, word = (ll.splat_constant(ll.number(k, I64), lanes // 2) for k in (n, more, 32 - n, 32))
@@ -203,8 +199,7 @@ class Expressions:
     # memory
 
     def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value:
-        lanes = self.scope.widths.get(tensor, 1)
-        if lanes > 1 or self.scope.lane is None:
+        if (lanes := self.scope.widths.get(tensor, 1)) > 1 or self.scope.lane is None:
             return self.get(tensor, self.addresses.pointer(tensor, at, lanes), lanes)
         return self.vectors.load(tensor, at)
 
@@ -229,8 +224,7 @@ class Expressions:
 
     def write(self, tensor: Tensor, at: tuple[Expr, ...], value: ll.Value, streaming: bool = False) -> None:
         """Stores a value: one element, or one for each lane."""
-        lanes = self.scope.widths.get(tensor, 1)
-        if lanes > 1:
+        if (lanes := self.scope.widths.get(tensor, 1)) > 1:
             self.put(self.splat(value, lanes), tensor, self.addresses.pointer(tensor, at, lanes))
         elif (stride := 0 if self.scope.lane is None else self.addresses.stride(tensor, at)) == 0 and value.lanes == 1:
             self.put(value, tensor, self.addresses.pointer(tensor, at), streaming)

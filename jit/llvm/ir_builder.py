@@ -487,8 +487,7 @@ class IRBuilder:
 
     def earliest(self, instruction: Instruction) -> Value:
         """The value of an instruction, which goes where all of its operands are first known."""
-        level = max([o.level for o in instruction.operands])
-        if level == len(self.frames):
+        if (level := max([o.level for o in instruction.operands])) == len(self.frames):
             return self.once(instruction)
         frame = self.frames[level]
         if (result := frame.found.get(instruction)) is None:

@@ -67,8 +67,7 @@ def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int
         if isinstance(s, ir.If):
             factors |= long_loops((*s.then, *s.otherwise))
         elif isinstance(s, ir.For) and block_operations((s,), _Large(), MOVED) > LONG:
-            inner = long_loops(s.body)
-            if not inner and s.kind in ("serial", "vector"):
+            if not (inner := long_loops(s.body)) and s.kind in ("serial", "vector"):
                 each = max(1, block_operations(s.body, _Large(), MOVED))
                 inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
             factors |= inner

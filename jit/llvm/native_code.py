@@ -1,7 +1,5 @@
 """LLVM IR to native code: optimised for this machine's processor, linked in memory, called through a pointer."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -75,18 +73,18 @@ def _features(described: Processor) -> frozenset[str]:
     return frozenset((*LEVELS[described.cpu], *described.features)) if described.cpu in LEVELS else host_features()
 
 
-def optimised_text(source: Text, options: CompileOptions) -> str:
+def optimised_text(source: "Text", options: "CompileOptions") -> str:
     """The module of a program after LLVM's passes, as text."""
     return str(_optimised(source, options))
 
 
-def assembly(source: Text, options: CompileOptions) -> str:
+def assembly(source: "Text", options: "CompileOptions") -> str:
     """The machine code of a program, as text."""
     with addresses_kept():
         return target_machine(described=processor()).emit_assembly(_optimised(source, options))
 
 
-def _optimised(source: Text, options: CompileOptions) -> Any:
+def _optimised(source: "Text", options: "CompileOptions") -> Any:
     return optimise(source.module, source.slp, passes=options.optimize > 0)
 
 

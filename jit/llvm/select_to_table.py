@@ -72,8 +72,7 @@ def define(declared: ll.Declaration, features: Collection[str], called: set[str]
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
     words, count, b = declared.result, declared.result.lanes, ll.IRBuilder()
     place, table = ll.Value("%place", words), ll.Value("%table", ll.STATUS.of(8))
-    width = next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0)
-    if width:
+    if width := next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0):
         floats, narrow = ll.ir_type("float", width), ll.STATUS.of(width)
         permute = ll.Declaration(floats, _PERMUTED[width][1], (floats, narrow))
         called.add(str(permute))

@@ -200,8 +200,7 @@ class VectorAccesses:
         return [self.b.add(ll.element_pointer(element, array, self.b.add(ll.extract(wide, n)))) for n in range(lanes)]
 
     def arithmetic(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
-        lanes = max(a.lanes, b.lanes)
-        if lanes == 1:
+        if (lanes := max(a.lanes, b.lanes)) == 1:
             return self.b.linear(operation, a, b)
         if (operation == "add" and a.number == 0) or (operation == "mul" and b.number == 1):
             return a if operation == "mul" else b

@@ -14,8 +14,7 @@ def along_memory(s: For) -> tuple[Store, str, Expr] | None:
     """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
-            found = reduction_update(store)
-            if found is not None and _contiguous(s.body, store.tensor, s.index):
+            if (found := reduction_update(store)) is not None and _contiguous(s.body, store.tensor, s.index):
                 return store, *found
     return None
 

@@ -114,8 +114,7 @@ class _Checker:
     def allocation(self, tensor: ex.Tensor, scope: Scope) -> Scope:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
         if tensor.space in ("register", "stack", "shared", "pack"):
-            size = product(tensor.shape)
-            if not isinstance(size, int):
+            if not isinstance(size := product(tensor.shape), int):
                 raise LoweringError(f"kernel @{self.kernel.name}: %{tensor.name} has an unknown size", self.at)
             self.stack += size * tensor.element.bytes
             self.hold(self.stack <= MAX_STACK, f"{self.stack} bytes on the stack, but the limit is {MAX_STACK}")

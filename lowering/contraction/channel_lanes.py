@@ -208,8 +208,7 @@ class _ChannelLanes(DirectConvolution):
         return self.image[(affine(line) - self.base).expression(), column, self.lane]
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
-        function = self.windows.function
-        if function == "fma":
+        if (function := self.windows.function) == "fma":
             return super().updated(sum, at)
         return ex.apply(ORDERS.get(function, function), sum, self.value(at))
 

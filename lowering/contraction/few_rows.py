@@ -64,8 +64,7 @@ class FewRows:
     def along(self) -> ex.Index | None:
         """The index of neighbours in memory, of weights that are the same for all rows: columns or terms."""
         weights, axes = self.nest.b, self.nest.reduction_axes
-        read = only_read(weights)
-        if read is None or self.nest.guard or depends(weights, {*self.rows}):
+        if (read := only_read(weights)) is None or self.nest.guard or depends(weights, {*self.rows}):
             return None
         beside = [i for i in (self.column, *axes) if stride(read.tensor, read.indices, i) == 1]
         terms = len(axes) == 1 and extent_of(axes[0]) >= SQUARE // self.nest.accumulator.element.bytes

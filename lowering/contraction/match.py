@@ -9,8 +9,6 @@
 One factor, `b`, depends on the innermost index q, the other does not; r is an index that only `a` depends on. The guard is
 b's: a is read whether it holds or not. Dense layers and convolutions are such nests, as are products before a sum."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -37,7 +35,7 @@ class SumOfProducts:
     accumulator: Tensor
     epilogue: ir.Block
 
-    def with_b_along(self, indices: set[Expr]) -> SumOfProducts:
+    def with_b_along(self, indices: set[Expr]) -> "SumOfProducts":
         """The same, its factors swapped unless b depends on the indices."""
         return self if depends(self.b, indices) else replace(self, a=self.b, b=self.a)
 
@@ -88,16 +86,16 @@ class LoweredContraction:
     where: Mapping[ir.Kernel, Expr] = field(default_factory=dict)
     exact: Expr | bool = True
 
-    def only(self, condition: Expr) -> LoweredContraction:
+    def only(self, condition: Expr) -> "LoweredContraction":
         """The same, where a condition holds."""
         conditions = {k: self.where[k] & condition if k in self.where else condition for k in self.kernels}
         return replace(self, where=conditions, exact=True)
 
-    def or_else(self, condition: Expr, other: LoweredContraction) -> LoweredContraction:
+    def or_else(self, condition: Expr, other: "LoweredContraction") -> "LoweredContraction":
         """The same where a condition holds, and another form where it does not."""
         return self.only(condition).beside(other.only(~condition))
 
-    def beside(self, other: LoweredContraction) -> LoweredContraction:
+    def beside(self, other: "LoweredContraction") -> "LoweredContraction":
         """The kernels of both."""
         return LoweredContraction(
             (*self.kernels, *other.kernels),

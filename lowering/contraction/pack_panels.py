@@ -126,8 +126,7 @@ class PanelPacking:
         tiling, words = self.tiling, self.words
         at = tuple(substitute(e, tiling.column(tiling.lane)) for e in image.at)
         store = ir.Store(to, self.in_panel(to, words.step).indices, vnni.flipped(image.words[at], self.column_bits))
-        apart = stride(image.words, at, tiling.lane)
-        if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
+        if (apart := stride(image.words, at, tiling.lane)) is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
             return (tiling.placed(ir.nested(words.reduction_axes, (ir.vector_loop(tiling.lane, store),))),)
         return (tiling.placed((ir.For(tiling.lane, ir.nested(words.reduction_axes, (store,))),)),)
 

@@ -119,8 +119,7 @@ def lower_pairdot(problem: Problem) -> LoweredContraction | None:
     if fits is False:
         return None
     packing = packing_of(problem, pairdot())
-    body = _words(packing, lambda words: apply("pairdot", *words[0]))
-    if body is None:
+    if (body := _words(packing, lambda words: apply("pairdot", *words[0]))) is None:
         return None
     return packing.contracted(body if fits is True else (If(fits, body, _single_integers(packing)),))
 
@@ -168,8 +167,7 @@ def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
         signed_values = signed_values if isinstance(signed.size, int) else Interval(*I8.limits)
         limits = (values.high,) if isinstance(unsigned.size, int) else LIMITS
         limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed_values)), None)
-        sign = unsigned.negative
-        if sign is not True and limit is not None and signed_values.within(I8):
+        if (sign := unsigned.negative) is not True and limit is not None and signed_values.within(I8):
             no_sign = () if sign is False else (~sign,)
             exact = both(*no_sign, unsigned.size <= limit, signed.size <= I8.limits[1])
             packing = packing_of(problem, INT8_PAIR_PRODUCTS)

@@ -75,8 +75,7 @@ class Problem:
 
     def reshaped(self, kernel: Kernel) -> "Problem | None":
         """The problem of a kernel whose parameters have other shapes; None where it is no contraction."""
-        c = match_contraction(kernel)
-        if c is None:
+        if (c := match_contraction(kernel)) is None:
             return None
         shapes = reshaped_parameters(self.kernel, kernel)
         constants = {new: self.constants[old] for new, old in shapes.items() if old in self.constants}

@@ -62,8 +62,7 @@ def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callabl
                 if other.low >= one.high:
                     return b
         case Apply("and", (x, Const(mask)), _) if isinstance(e, Apply) and not (mask + 1) & mask:
-            one = range_of(e.operands[0])
-            if one is not None and one.low >= 0 and one.high <= mask:
+            if (one := range_of(e.operands[0])) is not None and one.low >= 0 and one.high <= mask:
                 return x
         case Apply("shl" | "shr" | "add" | "sub", (x, Const(0)), type) if type.is_integer:
             return x

@@ -26,8 +26,7 @@ def _delinearized(kernel: Kernel) -> Kernel:
     """The kernel with two axes for those of its parameters that are read by groups."""
     read, stored = accesses(kernel.body)
     only_read = {t: places for t, places in read.items() if t in kernel.parameters and t not in stored}
-    axes = {t: a for t, places in only_read.items() if (a := _axis(t.shape, places)) is not None}
-    if not axes:
+    if not (axes := {t: a for t, places in only_read.items() if (a := _axis(t.shape, places)) is not None}):
         return kernel
     tensors = {t: replace(t, shape=_cut(t.shape, axis, *parts)) for t, (axis, parts) in axes.items()}
 

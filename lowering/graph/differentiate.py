@@ -261,8 +261,7 @@ def reached(operations: Sequence[Operation], by: Sequence[Value]) -> Paths:
     """The values that depend on `by`, each with the operand through which it does."""
     found: Paths = dict.fromkeys(by)
     for operation in operations:
-        through = next((v for _, v in operation.operator.operands() if v in found), None)
-        if through is not None:
+        if (through := next((v for _, v in operation.operator.operands() if v in found), None)) is not None:
             found.update((r, through) for r in operation.results)
     return found
 

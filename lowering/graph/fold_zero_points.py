@@ -58,8 +58,7 @@ def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Op
     new: dict[str, Any] = {n: array(np.zeros((), np.int32), n) for n in ("x_zero_point", "w_zero_point")}
     new["w"] = o.w if not zw.any() else array(values.astype(to.dtype), "weights")
     offset = (-zero * values.reshape(len(values), -1).sum(1)).astype(np.int32)
-    bias = None if o.bias is None else constant(o.bias)
-    if bias is not None:
+    if (bias := None if o.bias is None else constant(o.bias)) is not None:
         new["bias"] = array(bias + offset, "bias")
     else:
         moved = array(offset, "offset")

@@ -22,8 +22,7 @@ def simplify(function: Function) -> Function:
     defined: dict[Value, Operator[Value]] = {}
     kept: list[Operation] = []
     for operation in function.operations:
-        operator = operation.operator.map(lambda v: known.get(v, v))
-        if operator is not operation.operator:
+        if (operator := operation.operator.map(lambda v: known.get(v, v))) is not operation.operator:
             operation = replace(operation, operator=operator)
         if isinstance(found := _simplest(operation, defined), Value):
             known[operation.results[0]] = found

@@ -86,8 +86,7 @@ def _crosses(outer: ir.For, inner: ir.For) -> bool:
         return False
     if not (independent(inner) and independent(outer)):
         return False
-    far = _far(inner)
-    if not far or any(stride(s.tensor, s.indices, inner.index) != 1 for s in stores(body)):
+    if not (far := _far(inner)) or any(stride(s.tensor, s.indices, inner.index) != 1 for s in stores(body)):
         return False
     crosses = all(stride(r.tensor, r.indices, outer.index) == 1 for r in far)
     rows, lanes = _block(inner)

@@ -60,8 +60,7 @@ def _loop(loop: ir.For, room: int) -> ir.Block:
 
 def _rounds(loop: ir.For) -> ir.For | None:
     """An innermost loop over a multiple of a remainder's divisor as a loop over rounds."""
-    extent = loop.index.extent
-    if isinstance(extent, int) or not loop.is_whole or ir.has_loops(loop.body):
+    if isinstance(extent := loop.index.extent, int) or not loop.is_whole or ir.has_loops(loop.body):
         return None
     for e in ir.nodes(loop.body):
         match e:

@@ -30,8 +30,7 @@ def nontemporal_stores(kernel: Kernel) -> Kernel:
     all_bytes = sum(n for n in sizes.values() if isinstance(n, int))
     least = large_bytes() // 4 if all_bytes >= processor().l3_bytes else large_bytes()
     written = {t: sizes[t] for t in kernel.outputs if t not in read}
-    large = {t for t, n in written.items() if not isinstance(n, int) or n >= least}
-    if not large:
+    if not (large := {t for t, n in written.items() if not isinstance(n, int) or n >= least}):
         return kernel
     return kernel.with_body(rewrite_block(_joined(kernel.body, large), lambda s: _chosen(s, large)))
 

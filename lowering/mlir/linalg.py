@@ -211,8 +211,7 @@ class _Writer:
             case ex.Cast(operand, type):
                 return converted(self.scalar(operand), operand.type, type, self.emit)
             case ex.Bitcast(operand, type):
-                source = mlir_type(operand.type)
-                if source == mlir_type(type):
+                if (source := mlir_type(operand.type)) == mlir_type(type):
                     return self.scalar(operand)
                 return self.emit(f"arith.bitcast {self.scalar(operand)} : {source} to {mlir_type(type)}")
             case ex.When(condition, then, otherwise):

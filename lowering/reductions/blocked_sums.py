@@ -106,8 +106,7 @@ def has_order(functions: dict[Tensor, str]) -> bool:
 def keeps_order(kernel: ir.Kernel) -> Expr | bool:
     """Test whether a kernel sums products of floats over several rows and columns, in the order of the terms."""
     cut = split_groups(kernel)
-    factors = factors_of(kernel if cut is None else cut.kernel)
-    if factors is None:
+    if (factors := factors_of(kernel if cut is None else cut.kernel)) is None:
         return False
     return both(*(at_least(product(tuple(i.extent for i in own)), MIN_ORDERED) for own in factors))
 

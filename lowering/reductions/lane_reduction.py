@@ -39,8 +39,7 @@ def _by_lanes(s: ir.Statement) -> ir.Block | None:
         return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None
     store, function, value = found
     acc, extent = store.tensor, s.index.extent
-    widths = [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]
-    if not widths:
+    if not (widths := [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]):
         return None
     sums = Tensor("sums", (widths[0],), acc.element, "register")
     lane = Index("l", widths[0])

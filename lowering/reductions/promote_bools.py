@@ -20,8 +20,7 @@ FUNCTIONS = ("and", "or", "xor")
 def promote_bools(kernel: Kernel) -> Kernel:
     updates = [s for s in stores(kernel.body) if _is_update(s)]
     assigned = {s.tensor for s in stores(kernel.body) if s not in updates and not isinstance(s.value, Const)}
-    bytes = {t: replace(t, element=UI8) for t in {s.tensor for s in updates} - assigned}
-    if not bytes:
+    if not (bytes := {t: replace(t, element=UI8) for t in {s.tensor for s in updates} - assigned}):
         return kernel
 
     def read(e: Expr) -> Expr | None:

@@ -77,8 +77,7 @@ def read_often(kernel: ir.Kernel) -> set[Tensor]:
 
     count(kernel.body, 1)
     most = {p: processor().tuning.narrow_reads * evaluate(product(p.shape), UNKNOWN) for p in kernel.parameters}
-    often = {p for p in kernel.parameters if counts[p] > most[p]}
-    if not often:
+    if not (often := {p for p in kernel.parameters if counts[p] > most[p]}):
         return often
     plain = collapsed(kernel)
     return often if match_contraction(plain) is None and windowed(plain) is None else set()

@@ -96,8 +96,7 @@ class Dimensions:
             raise Because(f"a size is of an input or a dimension of one, {', '.join(named)}, got {unused[0]!r}")
 
     def type_of(self, given: Any) -> TensorType:
-        kind = given.type.WhichOneof("value")
-        if kind != "tensor_type":
+        if (kind := given.type.WhichOneof("value")) != "tensor_type":
             raise Unsupported(f"input {given.name!r}, a {str(kind).removesuffix('_type')},")
         tensor = given.type.tensor_type
         element = element_of(tensor.elem_type)

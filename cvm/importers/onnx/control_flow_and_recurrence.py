@@ -137,8 +137,7 @@ def scan_(at: At, *inputs: Known) -> Any:
     into = [a % x.rank for a, x in zip(at["scan_input_axes"] or [0] * count, slices, strict=True)]
     backward = at["scan_input_directions"] or [0] * count
     axes, reverse = at["scan_output_axes"] or [0] * outputs, at["scan_output_directions"] or [0] * outputs
-    steps = slices[0].shape[into[0]]
-    if isinstance(steps, int) and steps == 0:
+    if isinstance(steps := slices[0].shape[into[0]], int) and steps == 0:
         raise Unsupported("a scan of 0 steps")
     slices = [x.dimshuffle([a, *(j for j in range(x.rank) if j != a)]) for x, a in zip(slices, into, strict=True)]
     slices = [flipped(at, x) if b else x for x, b in zip(slices, backward, strict=True)]
@@ -190,8 +189,7 @@ def recurrent(
 ) -> Any:  # fmt: skip
     if batch_first := bool(at["layout"]):
         x = x.dimshuffle((1, 0, 2))
-    hidden = at["hidden_size"] or known_size(r.shape[2], "a hidden state")
-    if hidden != r.shape[2]:
+    if (hidden := at["hidden_size"] or known_size(r.shape[2], "a hidden state")) != r.shape[2]:
         raise ValueError(f"hidden_size is {hidden}, the weights are of {r.shape[2]}")
     if at["input_forget"]:
         raise Unsupported("input_forget")

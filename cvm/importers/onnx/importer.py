@@ -290,8 +290,7 @@ class At:
         import onnx
 
         self.seen.add(name)
-        found = self.given.get(name)
-        if found is None and self.schema is not None and name in self.schema.attributes:
+        if (found := self.given.get(name)) is None and self.schema is not None and name in self.schema.attributes:
             default = self.schema.attributes[name].default_value
             found = default if default.name else None
         if found is None:

@@ -178,8 +178,7 @@ def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
 
 
 def convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
-    rank = w.rank - 2
-    if rank == 1:
+    if (rank := w.rank - 2) == 1:
         x, w = x.with_ones((2,)), w.with_ones((2,))
         window = Window(*([n, *of_axis] for n, of_axis in zip((1, 1, 0, 0), window, strict=True)))
         return convolution(at, x, w, b, window, groups).dimshuffle((0, 1, 3))

@@ -294,12 +294,10 @@ def at_step(at: At, x: Node, axis: int, t: int) -> Node:
 def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
     """A bound as a number: of sizes, one that is the whole axis or counts from its end."""
     if isinstance(n, int):
-        size = x.shape[axis]
-        if isinstance(size, int) and n < -size:  # beyond the first element
+        if isinstance(size := x.shape[axis], int) and n < -size:  # beyond the first element
             return -FAR if isinstance(step, int) and step < 0 else 0
         return n
-    left = n - x.shape[axis]
-    if isinstance(left, int):
+    if isinstance(left := n - x.shape[axis], int):
         return FAR if left >= 0 else left
     raise Unsupported("a bound that depends on unknown sizes")
 

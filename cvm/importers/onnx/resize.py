@@ -193,8 +193,7 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
 def reflected(p: Node, n: int, corners: bool) -> Node:
     """A place mirrored at the ends until it is within."""
     low, high = (0.0, float(n - 1)) if corners else (-0.5, n - 0.5)
-    span = high - low
-    if span == 0:
+    if (span := high - low) == 0:
         return p * 0.0
     away = (p - low).scalar("abs_")
     turns = (away / span).scalar("floor")

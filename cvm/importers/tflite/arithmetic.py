@@ -19,8 +19,7 @@ from .schema import ACTIVATIONS
 
 def activated(at: At, y: Node) -> Node:
     """Floats, or integers without a scale, through the fused activation."""
-    kind = ACTIVATIONS[at["activation"]]
-    if kind == "TANH":
+    if (kind := ACTIVATIONS[at["activation"]]) == "TANH":
         at.found = ROUNDED
         return y.scalar("tanh")
     if kind not in q.LIMITS:
@@ -53,8 +52,7 @@ def add(at: At, a: Node, b: Node) -> Known:
 
 def power_shifted(at: At, x: Node, of: Tensor) -> Node:
     """Numbers of 16 bits whose scale is a power of two, in the result's."""
-    shift = round(math.log2(float(at.y.scale) / float(of.scale)))
-    if shift < 0:
+    if (shift := round(math.log2(float(at.y.scale) / float(of.scale)))) < 0:
         raise Unsupported("an operand's scale above the result's, both powers of two")
     return q.requantized(at, x.cast(I32), 2.0**-shift, I32) if shift else x.cast(I32)
 

@@ -25,8 +25,7 @@ def quantized_multiplier(factor: float) -> tuple[int, int]:
     if factor == 0 or not math.isfinite(factor):
         return 0, NO_SHIFT
     fraction, exponent = math.frexp(factor)
-    m = math.floor(abs(fraction) * (1 << 31) + 0.5)
-    if m == 1 << 31:
+    if (m := math.floor(abs(fraction) * (1 << 31) + 0.5)) == 1 << 31:
         m, exponent = m // 2, exponent + 1
     if exponent < -31:
         return 0, NO_SHIFT

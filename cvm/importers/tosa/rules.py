@@ -130,8 +130,7 @@ def intdiv(at: At, a: Node, b: Node) -> Node:
 
 @rule("MUL")
 def mul(at: At, a: Node, b: Node, shift: Array) -> Node:
-    by = int(shift.reshape(-1)[0]) if a.element is I32 else 0
-    if not by:
+    if not (by := int(shift.reshape(-1)[0]) if a.element is I32 else 0):
         return ufunc("multiply", a.cast(I32), b.cast(I32))
     product = ufunc("multiply", a.cast(I64), b.cast(I64))
     return ufunc("right_shift", ufunc("add", product, scalar(product, 1 << (by - 1))), scalar(product, by)).cast(I32)

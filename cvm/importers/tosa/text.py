@@ -72,8 +72,7 @@ def define(graph: Graph, name: Any, type: Any, data: Any = None) -> None:
 def elements(token: Any, shape: tuple[int, ...], kind: str) -> np.ndarray:
     """The elements of `dense<...>`: lists, one for all, or bytes in hexadecimal digits."""
     try:
-        found = json.loads(token[len("dense<") : -1] or "[]")
-        if isinstance(found, str):
+        if isinstance(found := json.loads(token[len("dense<") : -1] or "[]"), str):
             raw = np.frombuffer(bytes.fromhex(found[2:]), np.uint8)
             raw = np.unpackbits(raw, bitorder="little") if kind == "BOOL" else raw
             return unpacked(raw, "INT8" if kind == "INT4" else kind, shape)

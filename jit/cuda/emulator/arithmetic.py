@@ -67,8 +67,7 @@ def _mad(i: Instruction) -> Operation:
 
 def _fma(i: Instruction) -> Operation:
     kind = dtype(i.type)
-    rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
-    if rounding and i.type == "f32":
+    if (rounding := next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")) and i.type == "f32":
         return Operation((kind,) * 3, kind, lambda a, b, c: float_operations.fma_toward(a, b, c, rounding))
     _directed(i)
     return Operation((kind,) * 3, kind, float_operations.fma)

@@ -11,8 +11,7 @@ from .ptx_types import Array
 
 def fma(a: Array, b: Array, c: Array) -> Array:
     """a * b + c, rounded once to the operands' type."""
-    kind = a.dtype
-    if kind == np.float64:
+    if (kind := a.dtype) == np.float64:
         return _fma64(a, b, c)
     product = a.astype(np.float64) * b.astype(np.float64)  # exact
     return _odd_sum(product, c.astype(np.float64)).astype(kind)

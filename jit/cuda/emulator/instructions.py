@@ -1,7 +1,5 @@
 """Each PTX instruction as a function of the threads that execute it: registers, memory and the warp's other threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 

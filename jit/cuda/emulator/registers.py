@@ -1,7 +1,5 @@
 """The registers of all threads that run together: one array for each, seen under the type that an instruction wants."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -10,7 +8,7 @@ import numpy as np
 from .ptx import Entry, Unsupported
 from .ptx_types import Array, dtype
 
-Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbers, a slice where they are neighbours
+Active: TypeAlias = slice | Array  # the threads that execute: ascending numbers, a slice where they are neighbours
 
 
 class Registers:
@@ -36,8 +34,7 @@ class Registers:
     def register(self, name: str) -> Array:
         if name not in self.held:
             declared = self.entry.registers
-            type = declared.get(name) or declared.get(name.rstrip("0123456789"))
-            if type is None:
+            if (type := declared.get(name) or declared.get(name.rstrip("0123456789"))) is None:
                 raise Unsupported(f"the register {name}")
             kind = dtype(type)
             self.held[name] = np.zeros(self.count, kind if kind.kind == "b" else f"u{kind.itemsize}")

@@ -3,8 +3,6 @@
 A group is threads at the same place; the group that is furthest behind runs first, so that threads reconverge after
 branches. A barrier holds a group until every thread of its block has arrived."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
