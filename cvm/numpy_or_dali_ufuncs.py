@@ -66,12 +66,16 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
         return decided
     if name == "power" and type(y) in (int, float) and y in trace.POWERS and dtypes[0].char in "fd":
         return by_numpy(trace.POWERS[y], [converted(tracer, inputs[0], dtypes[0])])
+    row = ufuncs()[name]
+    if name == "power" and dtypes[0].char in "fd" and type(y) not in PYTHON_NUMBERS and {*inputs[1].shape} <= {1}:
+        shapes = [getattr(x, "shape", ()) for x in inputs]
+        row = row if shapes[1] and {*shapes[0]} <= {1} else ufuncs()["scalar_power"]
     # weak operands in the loop's types, and strong ones too where the operator would choose another loop
     operands = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]
-    loop = ufuncs()[name].loop(tuple(x.type.element for x in operands))
+    loop = row.loop(tuple(x.type.element for x in operands))
     if loop is None or [e.dtype for e in loop[:-1]] != list(dtypes[: len(inputs)]):
         operands = [converted(tracer, x, d) for x, d in zip(operands, dtypes, strict=False)]
-    found = apply("numpy.elementwise", *operands, ufunc=name)
+    found = apply("numpy.elementwise", *operands, ufunc=row.name)
     tracer.note_difference(lambda: _differs(name, inputs, found), name)
     return found
 

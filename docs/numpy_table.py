@@ -26,7 +26,8 @@ BEGIN, END = "<!-- table: written by docs/numpy_table.py -->\n", "<!-- end of ta
 DIFFERS = {
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), "of 0.0 and -0.0 always the same one, where NumPy's choice depends on the position in the array"),
     **dict.fromkeys(("logaddexp", "logaddexp2"), "within 4 units in the last place of the larger of 1 and the result"),
-    **dict.fromkeys(("power", "pow", "float_power"), "within 2 ulp of the exact value; -0 and -inf to a power 0.5 that is an argument are 0 and infinity, where NumPy takes the root; of complex numbers whole powers below 100 are the same, others z to the w within 16 (1 + |w log z|) ulp"),
+    **dict.fromkeys(("power", "pow"), "within 2 ulp of the exact value; -0 and -inf to the power 0.5 are the root's -0 and NaN also of arrays of rank 0 that are scalars in NumPy, and 0 and infinity where f16 has a Python number of the arguments for its exponent; of complex numbers whole powers below 100 are the same, others z to the w within 16 (1 + |w log z|) ulp"),
+    "float_power": "within 2 ulp of the exact value; of complex numbers whole powers below 100 are the same, others z to the w within 16 (1 + |w log z|) ulp",
     "bincount": "minlength is above all elements, or it is an error of the call",
     "var": "floats are summed in the documented order; complex numbers take no real dtype",
     "full": "a traced fill value is refused: use np.full_like(x, value, shape=...)",

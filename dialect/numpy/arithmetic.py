@@ -1,5 +1,7 @@
 """Ufuncs of arithmetic whose meaning for integers, zeros and signs is NumPy's own."""
 
+from dataclasses import replace
+
 import numpy as np
 from ..ir.types import F32, F64, I32, I64, UI8, UI64
 from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
@@ -7,7 +9,7 @@ from ..theano.complex_arithmetic import INF, Z, absolute, choose, inv, is_inf
 from ..theano.complex_functions import exp, log
 from ..theano.scalar_op import SCALAR_OPS
 from .astype_formula import cast_like_numpy
-from .ufunc_table import Formula, complex_or, row
+from .ufunc_table import UFUNCS, Formula, complex_or, row
 
 NEGATIVE_POWER = "integers to negative integer powers are not allowed: use a float base"
 
@@ -156,6 +158,13 @@ row("fmod", _by_kind(_by_zero_is_zero("rem"), lambda x, y: apply("rem", x, y)))
 for _name in ("power", "float_power"):
     row(_name, lambda x, y: (_complex_power if x.type.kind == "complex" else _power)(x, y), gradient="pow", ulps=2,
         takes_complex=True)  # fmt: skip
+UFUNCS["scalar_power"] = replace(  # NumPy's loop for one exponent: 0.5 takes the root
+    UFUNCS["power"],
+    name="scalar_power",
+    numpy=lambda x, y: np.where(y == 0.5, np.sqrt(x), np.power(x, y)),
+    formula=lambda x, y: select(y.eq(0.5), apply("sqrt", x), apply("pow", x, y)),
+    types=lambda x, y: (x, x, x) if x is y and x in (F32, F64) else None,
+)
 row("sign", complex_or(_sign, _complex_sign), gradient="sgn", takes_complex=True)
 row("reciprocal", complex_or(_reciprocal, inv), gradient="inv", takes_complex=True)
 row("fabs", lambda x: apply("abs", x), gradient="abs_")

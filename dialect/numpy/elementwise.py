@@ -21,6 +21,7 @@ class Elementwise(Broadcasting[T]):
 
     Operands of lower rank are completed on the left, and repeated along the dimensions that their type says are 1.
     `astype` converts to the element type `dtype` as ndarray.astype does; `in_range` does so with integers that must fit.
+    `scalar_power` is NumPy's power of f32 and f64 with one exponent for all elements, of which 0.5 takes the root.
     Integers wrap modulo 2^width, and division by an integer zero gives 0. Floats are rounded once."""
 
     ufunc: str

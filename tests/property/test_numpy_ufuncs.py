@@ -172,6 +172,25 @@ def test_complex_powers(element: str) -> None:
                 assert near[finite].all(), (z[finite & ~near][:3], w[finite & ~near][:3])
 
 
+@pytest.mark.parametrize("target", [t for t in HERE if t != "cuda"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_one_exponent_of_a_half_takes_the_root(dtype: str, target: str) -> None:
+    """NumPy has a loop for one exponent, in which -0 and -inf have the root's results; exponents for each element have the power's."""
+    power = cvm.compile(lambda x, p: x**p, target=target, rules="numpy")
+    x = np.array([-0.0, -np.inf, np.inf, 4.0, -4.0, 0.0, np.nan], dtype)
+    halves = 0.5, np.dtype(dtype).type(0.5), np.array([0.5], dtype), np.full(x.shape, 0.5, dtype)
+    for p in (*halves, np.array([[2.0]], dtype)):
+        for given in (x, x[:1], x[0, ...]):
+            with np.errstate(invalid="ignore"):
+                wanted = given**p
+            assert _same(power(given, p), np.asarray(wanted), True).all(), (given, p)
+
+
+def test_powers_of_one_exponent_have_both_derivatives() -> None:
+    found = cvm.grad(lambda x, p: x**p, wrt=(0, 1))(np.float64(3.0), np.float64(0.5))
+    np.testing.assert_allclose(found, [0.5 / np.sqrt(3), np.sqrt(3) * np.log(3)], rtol=1e-15)
+
+
 BINARY = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.and_, operator.or_,
     operator.xor, operator.lshift, operator.rshift, operator.eq, operator.ne, operator.lt, operator.ge,
