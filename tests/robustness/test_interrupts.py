@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from available_targets import HERE
 import cvm
 
 SOON = 0.1  # seconds of processor time, of all threads: other processes may hold the processors meanwhile
@@ -170,3 +171,22 @@ def test_clocked_programs_stop_soon(size, threads):
         assert took is not None and took < SOON
     g.reset()
     assert g.step(3) == 3 and (g.read("n") == 3).all()
+
+
+@pytest.mark.parametrize(("target", "size", "count"), [("reference", 200_000, 60), ("cuda-sim", 16, 4)])
+def test_other_targets_stop_between_operations(target, size, count):
+    """The operations after the one that runs are not begun, and the next call is right."""
+    if target not in HERE:
+        pytest.skip("the target cannot run here")
+    sorts = [f"  %{n + 1} = builtin.argsort %{n} {{axis = 0}}" for n in range(count)]
+    text = "\n".join(["func @main(%0: tensor<?xi64>) {", *sorts, f"  return %{count}", "}"])
+    f, x = cvm.compile(text, target=target), np.random.default_rng(0).permutation(size)
+    expected = f(x[:5])
+    for after in (0.05, 0.15):
+        took = interrupted(f, (x,), after=after)
+        assert took is not None and took < SOON
+        np.testing.assert_array_equal(f(x[:5]), expected)
+    wanted = x[:5]
+    for _ in range(count):
+        wanted = np.argsort(wanted, kind="stable")
+    np.testing.assert_array_equal(expected, wanted)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 os.environ["CVM_CUDA_CODE"] = "ptx"
@@ -82,6 +86,15 @@ func @main(%x: tensor<3xf32>, %limit: tensor<f32>) -> tensor<3xf32> {
   %go = theano.elemwise %sum, %limit {scalar_op = "lt"}
   %y = builtin.while @double(%go, %x, %limit) {carry = 1}
   %z = theano.elemwise %y, 1 {scalar_op = "add"}
+  return %z
+}
+"""
+
+
+SORTS = """
+func @main(%x: tensor<4xi32>) -> tensor<4xi64> {
+  %y = builtin.argsort %x {axis = 0}
+  %z = builtin.argsort %y {axis = 0}
   return %z
 }
 """
@@ -284,6 +297,39 @@ def failures_of_the_driver() -> None:
     works()
 
 
+def interrupts() -> None:
+    """Ctrl-C stops a call between kernels: those after it are not launched, and the next calls are right."""
+    x, w = np.array([3, 1, 2, 0], "i4"), np.array([2, 0, 1, 3], "i4")
+    made: list[int] = []
+
+    def launched(calls: list[Any], before: int) -> None:
+        def given() -> Iterator[Any]:
+            for n, call in enumerate(calls):
+                if n == before:
+                    os.kill(os.getpid(), signal.SIGINT)
+                made.append(n)
+                yield call
+
+        launch(given())
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for before in (0, 1):
+        made.clear()
+        f = cvm.compile(SORTS, target="cuda")  # whose launches are not recorded yet
+        launch = f.device.launch
+        f.device.launch = partial(launched, before=before)
+        count = len(driver.launched)
+        try:
+            f(x)
+        except KeyboardInterrupt:
+            assert len(driver.launched) - count == len(made) == before
+        else:
+            raise AssertionError("the call was not interrupted")
+        del f.device.launch
+        for given in (x, w):
+            np.testing.assert_array_equal(f(given), np.argsort(np.argsort(given)))
+
+
 RECORDED = ("cvm.dense", "cvm.transpose", "cvm.non_max_suppression", "cvm.concatenate", "dali.mul")
 
 
@@ -305,7 +351,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, *recorded):
+    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, SORTS, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -327,6 +373,7 @@ if __name__ == "__main__":
             words,
             arrays_of_others,
             failures_of_the_driver,
+            interrupts,
             recorded_cases,
         ):
             check()
