@@ -81,6 +81,11 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
     return found
 
 
+def of_shape(shape: Any, found: Any) -> Any:
+    """The result, unless broadcasting has given it another shape."""
+    return found if found.shape == shape else fail(f"an array of shape {found.shape} is no array of shape {shape}")
+
+
 # reductions
 
 
@@ -94,7 +99,7 @@ def _chosen(name: str, x: Any, mask: Any, initial: Any) -> Any:
         return x
     if name not in IDENTITY and initial is None:
         fail(f"np.{name} of the elements that a mask chooses has to have an initial value")
-    return where(mask, x, np.asarray(IDENTITY.get(name, initial), x.dtype))
+    return of_shape(x.shape, where(mask, x, np.asarray(IDENTITY.get(name, initial), x.dtype)))
 
 
 def _from(name: str, found: Any, initial: Any) -> Any:
@@ -113,6 +118,9 @@ def _reduction(name: str, *omitted: str) -> Callable[..., Any]:
         if name in ("max", "min") and x.dtype.kind == "c":
             return _complex_extreme(name, x, axis, keepdims, initial)
         over = whole_axes(axis, x.ndim)
+        if name in ("max", "min") and initial is not None and 0 in [x.shape[a] for a in over]:
+            one = apply("builtin.pad", x, before=(0,) * x.ndim, after=tuple(int(a in over) for a in range(x.ndim)))
+            x = trace.NUMPY_FUNCTIONS["full_like"](one, initial)
         if dtype is not None:
             x = astype(x, dtype)
         typed = {} if dtype is None else {"dtype": element_of(dtype)}
@@ -166,6 +174,8 @@ def reshape(x: Any, *shape: Any, order: str = "C") -> Any:
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     if _is_fortran(order):
         return transpose(reshape(transpose(x), tuple(sizes)[::-1]))
+    if {0, -1} <= {*sizes}:
+        fail("the size that -1 stands for is open beside a size of 0")
     return apply("cvm.reshape", x, target_shape=tuple(whole_number(n, "a size") for n in sizes))
 
 
@@ -189,10 +199,8 @@ def transpose(x: Any, *axes: Any) -> Any:
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    order = list(range(x.ndim))
     a, b = whole_axis(axis1, x.ndim), whole_axis(axis2, x.ndim)
-    order[a], order[b] = b, a
-    return transpose(x, order)
+    return transpose(x, [{a: b, b: a}.get(n, n) for n in range(x.ndim)])
 
 
 def moveaxis(x: Any, source: Axes, destination: Axes) -> Any:
@@ -302,6 +310,8 @@ def _places(part: Any, size: Any) -> Any:
             if part.shape != (size,):
                 fail(f"a mask known while compiling has the size of its axis, {size}, got the shape {part.shape}")
             part = np.flatnonzero(part)
+        if isinstance(size, int) and not ((-size <= part) & (part < size)).all():
+            fail(f"the axis has {size} elements, got the subscripts {part.tolist()}")
     if part.dtype.kind not in "iu":
         fail(f"{SUBSCRIPTS}, got {_kind(part)} of {part.dtype}")
     return part

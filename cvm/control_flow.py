@@ -17,6 +17,7 @@ from .trace import TracedArray, Tracer, caller, fail, running_tracer, tracer_of
 from .traced_function import as_array, flatten_results, traced, unflatten
 
 Arrays = Sequence[TracedArray]
+Step = Callable[[Any, Arrays], tuple[Any, Any]]
 MOST_TRACES = 4  # of a body, until the types of Python numbers that it carries are settled
 
 
@@ -108,13 +109,7 @@ class _Body:
     """A function of the program, from carried values and further arguments to the next carried values and what is collected."""
 
     def __init__(
-        self,
-        tracer: Tracer,
-        loop: str,
-        init: Any,
-        types: Sequence[TensorType],
-        step: Callable[[Any, Arrays], tuple[Any, Any]],
-        condition: Callable[[Any], TracedArray] | None = None,
+        self, tracer: Tracer, loop: str, init: Any, types: Sequence[TensorType], step: Step, condition: Any = None
     ) -> None:
         self.tracer, self.name, self.span = tracer, loop, caller()
         self.form, start = flatten_results(init)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from ..array_api import astype, concatenate, where, whole_axis
+from ..array_api import astype, concatenate, where, whole_axes, whole_axis
 from ..indexed_update import update_in_place
 from ..numpy_or_dali_ufuncs import common, converted, loop_of
 from ..trace import TracedArray, apply, fail
@@ -53,7 +53,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 
 @numpy_function
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    first, second = whole_axis(axis1, x.ndim), whole_axis(axis2, x.ndim)
+    first, second = whole_axes((axis1, axis2), x.ndim)
     x = np.moveaxis(np.moveaxis(x, first, -1), second - (second > first), -1)
     rows, columns = known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
     start = max(-offset, 0), max(offset, 0)

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from ..array_api import astype, concatenate, where, whole_axis, whole_number
+from ..array_api import astype, concatenate, of_shape, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
@@ -15,7 +15,7 @@ from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_fun
 def broadcast_to(x: Any, shape: Any) -> Any:
     if x.shape == (sizes := (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
         return x
-    return apply("theano.elemwise", np.zeros(sizes, np.bool_), x, scalar_op="second")
+    return of_shape(sizes, apply("theano.elemwise", np.zeros(sizes, np.bool_), x, scalar_op="second"))
 
 
 @numpy_function
@@ -38,7 +38,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 @numpy_function
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    first, second = (whole_axis(a, x.ndim) for a in axes)
+    first, second = whole_axes(axes, x.ndim)
     if k % 2:
         return np.flip(np.swapaxes(x, first, second), first if k % 4 == 1 else second)
     return np.flip(x, (first, second)) if k % 4 else x
@@ -72,7 +72,8 @@ def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
     x, value = arrays_of(x, fill_value)
     value = astype(value, x.dtype if dtype is None else dtype)
-    return broadcast_to(value, shape) if shape is not None else apply("theano.elemwise", x, value, scalar_op="second")
+    found = apply("theano.elemwise", x, value, scalar_op="second")
+    return of_shape(x.shape, found) if shape is None else broadcast_to(value, shape)
 
 
 @numpy_function
@@ -85,7 +86,7 @@ def linspace(
     div = count - 1 if endpoint else count
     delta = stop - start
     kind = np.result_type(start.dtype, stop.dtype, float(count))
-    y = np.arange(count, dtype=kind).reshape((count,) + (1,) * delta.ndim)
+    y = np.indices((count,), kind)[0].reshape((count,) + (1,) * delta.ndim)
     step = delta / div if div > 0 else delta * np.nan
     found = where(np.any(step == 0), y / max(div, 1) * delta, y * step) if div > 0 else y * delta
     found = found + start
@@ -153,7 +154,7 @@ def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
 
 ARRAY_FUNCTIONS |= {
     **{f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))},
-    "vsplit": lambda x, sections: split(x, sections, 0),
+    "vsplit": lambda x, sections: split(x, sections, whole_axis(1, x.ndim) - 1),  # of at least two axes
     "hsplit": lambda x, sections: split(x, sections, 0 if x.ndim == 1 else 1),
     "dsplit": lambda x, sections: split(x, sections, 2),
     **{f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))},

@@ -1,6 +1,6 @@
 """NumPy's products of traced arrays, norms, and what slides one array over another."""
 
-from functools import reduce
+from functools import partial, reduce
 from operator import mul
 from string import ascii_letters, ascii_uppercase
 from typing import Any
@@ -32,7 +32,10 @@ def vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     (a, b), dtype = _widened(a, b)
     if not a.ndim or not b.ndim:
         fail("np.vecdot takes vectors, or stacks of them")
-    return astype(np.sum(a.conj() * b, axis=axis, dtype=a.dtype), dtype)
+    a, b = (x if axis == -1 else np.moveaxis(x, axis, -1) for x in (a, b))
+    if a.shape[-1] != b.shape[-1]:
+        fail(f"the sizes that are summed over differ: {a.shape[-1]} and {b.shape[-1]}")
+    return astype(np.sum(a.conj() * b, axis=-1, dtype=a.dtype), dtype)
 
 
 @numpy_function
@@ -49,6 +52,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if isinstance(axes, (int, np.integer)):
         axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     summed = [whole_axes(n, x.ndim) for n, x in zip(axes, (a, b), strict=True)]
+    if [a.shape[n] for n in summed[0]] != [b.shape[n] for n in summed[1]]:
+        fail(f"the sizes that are summed over differ: {axes} of {a.type} and {b.type}")
     letters = iter(ascii_letters)
     of_a = [next(letters) for _ in range(a.ndim)]
     of_b = [of_a[summed[0][summed[1].index(n)]] if n in summed[1] else next(letters) for n in range(b.ndim)]
@@ -89,14 +94,15 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         squares = np.square(x.real) + np.square(x.imag) if x.dtype.kind == "c" else np.square(x)
         return np.sqrt(np.sum(squares, axis=over, keepdims=keepdims))
     size = np.absolute(x)
+    extreme = np.min if ord in (-1, -np.inf) else partial(np.max, initial=0 if 0 in x.shape else None)
     if len(over) == 2 and ord in (1, -1, np.inf, -np.inf):
         summed, chosen = over if abs(ord) == 1 else over[::-1]
-        found = (np.max if ord > 0 else np.min)(np.sum(size, axis=summed, keepdims=True), axis=chosen, keepdims=True)
+        found = extreme(np.sum(size, axis=summed, keepdims=True), axis=chosen, keepdims=True)
         return found if keepdims else np.squeeze(found, over)
     if len(over) != 1 or not isinstance(ord, (int, float)):
         fail("np.linalg.norm has ord None, 'fro', 1, -1, inf and -inf for matrices, and numbers for vectors")
     if ord in (np.inf, -np.inf):
-        return (np.max if ord > 0 else np.min)(size, axis=over, keepdims=keepdims)
+        return extreme(size, axis=over, keepdims=keepdims)
     if ord == 0:
         return astype(np.sum(np.not_equal(x, 0), axis=over, keepdims=keepdims), size.dtype)
     total = np.sum(size if ord == 1 else np.power(size, ord), axis=over, keepdims=keepdims)
@@ -121,6 +127,8 @@ def einsum(subscripts: str, *operands: Any) -> Any:
             while terms[n].count(c) > 1:
                 first = terms[n].index(c)
                 second = terms[n].index(c, first + 1)
+                if known_size(arrays[n], first) != known_size(arrays[n], second):
+                    fail(f"np.einsum takes the diagonal of axes of one size, got {arrays[n].type} for {c}{c}")
                 arrays[n] = diagonal(arrays[n], 0, first, second)
                 terms[n] = terms[n][:first] + terms[n][first + 1 : second] + terms[n][second + 1 :] + c
     letters = result + "".join(sorted(set("".join(terms)) - set(result)))
@@ -190,6 +198,13 @@ def vector_norm(x: Any, *, axis: Axes = None, keepdims: bool = False, ord: Any =
     return fail("np.linalg.vector_norm takes one axis, or all of them, here")
 
 
+def _multi_dot(arrays: Any) -> Any:
+    first, *middle, last = [x.ndim for x in arrays_of(*arrays)]
+    if middle and ({*middle} != {2} or not {first, last} <= {1, 2}):
+        fail("np.linalg.multi_dot takes matrices; the first and the last one may be vectors")
+    return reduce(dot, arrays)
+
+
 LINALG = norm, outer, cross, tensordot, vecdot, matmul, matrix_power, vector_norm
 ARRAY_FUNCTIONS |= {f"linalg.{f.__name__}": f for f in LINALG}
 ARRAY_FUNCTIONS |= {
@@ -200,6 +215,6 @@ ARRAY_FUNCTIONS |= {
     "linalg.trace": lambda x, offset=0: np.trace(x, offset, -2, -1),
     "linalg.diagonal": lambda x, offset=0: diagonal(x, offset, -2, -1),
     "linalg.matrix_norm": lambda x, ord="fro", keepdims=False: norm(x, ord, (-2, -1), keepdims),
-    "linalg.multi_dot": lambda arrays: reduce(dot, arrays),
+    "linalg.multi_dot": _multi_dot,
     **dict.fromkeys(("matrix_transpose", "linalg.matrix_transpose"), lambda x: np.swapaxes(x, -1, -2)),
 }

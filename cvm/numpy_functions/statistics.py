@@ -77,6 +77,7 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     ends = [e if e is None or np.ndim(e) else np.broadcast_to(e, one) for e in (prepend, append)]
     if n and any(e is not None for e in ends):
         x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], at)
+    np.diff((), n)  # which refuses a negative order
     for _ in range(whole_number(n, "n")):
         later, sooner = along_axis(x, at, slice(1, None)), along_axis(x, at, slice(None, -1))
         x = np.not_equal(later, sooner) if x.dtype == np.bool_ else later - sooner
@@ -108,6 +109,7 @@ def _missing_parts(x: Any) -> Any:
 @numpy_function
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     edges, side = known_numbers(bins, "bins"), "left" if right else "right"
+    np.digitize(0, edges)  # which refuses those without an order
     if x.dtype.kind == "c":
         fail("np.digitize takes real numbers")
     if len(edges) > 1 and edges[0] > edges[-1]:
@@ -118,9 +120,9 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
 @numpy_function
 def histogram(x: Any, bins: Any, range: Any = None) -> Any:
     """Count the elements between known edges; the last interval is closed."""
-    if isinstance(bins, (int, np.integer)) and range is not None:
-        bins = np.histogram_bin_edges(np.zeros(0, x.dtype), bins, range)
-    edges = known_numbers(bins, "the edges of np.histogram, or a number of bins with the range,")
+    if not isinstance(bins, (int, np.integer)) or range is None:
+        bins = known_numbers(bins, "the edges of np.histogram, or a number of bins with the range,")
+    edges = np.histogram_bin_edges(np.zeros(0, x.dtype), bins, range)
     flat = np.expand_dims(np.ravel(x), 1)
     return diff(np.concatenate([np.sum(flat < edges[:-1], axis=0), np.sum(flat <= edges[-1:], axis=0)])), edges
 
@@ -148,8 +150,8 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 @numpy_function
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     x, xp, fp = arrays_of(x, xp, fp)
-    if "c" in (x.dtype.kind, xp.dtype.kind, fp.dtype.kind):
-        fail("np.interp takes real numbers")
+    if "c" in (x.dtype.kind, xp.dtype.kind, fp.dtype.kind) or xp.ndim != 1 or xp.shape != fp.shape:
+        fail(f"np.interp takes real numbers, and vectors xp and fp of one size, got {xp.type} and {fp.type}")
     x, xp, fp = (astype(a, np.float64) for a in (x, xp, fp))
     n = known_size(xp, 0)
     at = np.clip(searchsorted(xp, x, "right") - 1, 0, max(n - 2, 0))
@@ -185,7 +187,9 @@ def var(
     squares = np.square(deviation) if x.dtype.kind == "f" else np.square(deviation.real) + np.square(deviation.imag)
     sizes = [x.shape[a] for a in over]
     if where is not True:
-        count: Any = np.sum(broadcast_to(where, x.shape), axis=over, dtype=np.float64, keepdims=keepdims)
+        count: Any = np.sum(
+            broadcast_to(arrays_of(x, where)[1], x.shape), axis=over, dtype=np.float64, keepdims=keepdims
+        )
     elif all(isinstance(n, int) for n in sizes):
         count = float(np.prod(sizes, dtype=np.float64))
     else:
@@ -203,8 +207,8 @@ def average(x: Any, axis: Axes = None, weights: Any = None, keepdims: bool = Fal
     if weights is None:
         return np.mean(x, axis=axis, keepdims=keepdims)
     x, weights = arrays_of(x, weights)
-    if weights.ndim != x.ndim:
-        if axis is None or isinstance(axis, (tuple, list)) or weights.ndim != 1:
+    if weights.shape != x.shape:
+        if not isinstance(axis, int) or weights.shape != (x.shape[whole_axis(axis, x.ndim)],):
             fail("weights have the shape of the array, or are one for each element along an axis")
         weights = np.expand_dims(weights, [a for a in range(x.ndim) if a != whole_axis(axis, x.ndim)])
     kind = np.result_type(x.dtype, weights.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
@@ -219,7 +223,9 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
         flat = median(np.ravel(x), 0)
         return np.reshape(flat, (1,) * x.ndim) if keepdims else flat
     at = whole_axis(axis, x.ndim)
-    ordered, n = sort(x, at), known_size(x, at)
+    if not (n := known_size(x, at)):
+        return np.mean(x, axis=at, keepdims=keepdims)
+    ordered = sort(x, at)
     found = np.mean(along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1)), axis=at, keepdims=keepdims)
     last = along_axis(ordered, at, slice(n - 1, n) if keepdims else n - 1)
     return where(np.isnan(last), last, found) if x.dtype.kind in "fc" else found

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import tiers
-from numpy_expressions import expressions, judge
+from numpy_expressions import expressions, judge, of_edges
 from tiers import some
 
 STEP = 7  # of so many expressions one is judged; python tests/support/numpy_expressions.py judges all
@@ -20,3 +20,11 @@ def test_expressions_mean_what_numpy_means(plain: bool) -> None:
     assert not {n: v for n, v in verdicts.items() if v.startswith("different") or "CRASH" in v}
     assert counts["same"] > (1000 if tiers.everything else QUICK // 2)
     assert counts["refused"] <= 0.01 * counts["same"]
+
+
+def test_arrays_of_few_elements_and_arguments_at_the_edges() -> None:
+    """An array of NumPy's type, shape and values, or an error; where NumPy raises, an error."""
+    verdicts = judge(some([*of_edges()], 100))
+    assert not {n: v for n, v in verdicts.items() if v.startswith("different") or "CRASH" in v}
+    counts = Counter(v.partition(":")[0] for v in verdicts.values())
+    assert counts["same"] + counts["numpy refuses"] > 0.9 * len(verdicts)

@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from numpy_forms import FORMS, OF_STACKS  # noqa: E402
+from numpy_forms import FORMS, OF_EDGES, OF_EMPTY, OF_STACKS  # noqa: E402
 import cvm  # noqa: E402
 
 TYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -266,6 +266,19 @@ def of_forms(plain: bool) -> Iterator[Expression]:
                 yield Expression(name, eval(f"lambda x: {form}", {"np": np}), (x,), 64, True)
 
 
+def of_edges() -> Iterator[Expression]:
+    """Forms of arrays of one element and of none, and with arguments at the edges of what NumPy takes."""
+    three = np.full((1, 1), 3, "f4")
+    arrays: list[tuple[list[str], np.ndarray]] = [
+        (OF_EDGES, x) for x in (three, values("f4", 3, True, (4, 6)), values("i4", 3, True, (4, 6)))
+    ]
+    arrays += [(OF_EMPTY, np.zeros(shape, "f4")) for shape in ((0, 6), (4, 0), (0,), (0, 0))]
+    for forms, x in arrays:
+        for form in forms:
+            name = f"{form} ({x.dtype.str}, {'x'.join(map(str, x.shape))})"
+            yield Expression(name, eval(f"lambda x: {form}", {"np": np}), (x,), 64, True)
+
+
 def leaves(found: Any) -> list[np.ndarray]:
     return [a for f in found for a in leaves(f)] if isinstance(found, (tuple, list)) else [np.asarray(found)]
 
@@ -296,7 +309,7 @@ def _near(e: Expression, found: np.ndarray, wanted: np.ndarray) -> Any:
 
 
 def expressions(plain: bool) -> list[Expression]:
-    return [*of_ufuncs(plain), *of_functions(plain), *of_forms(plain)]
+    return [*of_ufuncs(plain), *of_functions(plain), *of_forms(plain), *of_edges()]
 
 
 def judge(list_: Sequence[Expression], target: str = "cpu") -> dict[str, str]:

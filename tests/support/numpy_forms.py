@@ -292,3 +292,52 @@ np.asarray(2) * x  np.float32(2) * x.astype(np.float32)  np.float64(2) * x.astyp
 np.array(2.0) * x.astype(np.float32)  np.array([2.0]) * x.astype(np.float32)  2.0 * x.astype(np.float32)  True * x.astype(np.int8)
 np.True_ * x.astype(np.int8)  1j * x.astype(np.float32)
 """.replace("\n", "  ").strip().split("  ")  # fmt: skip
+# with sizes, axes, orders and numbers at the edges of what NumPy takes
+OF_EDGES = """
+np.average(x, axis=1, weights=np.arange(6) + 1.0)  np.average(x, weights=np.arange(24).reshape(4,6))  np.vecdot(x[:,:3],np.array([2, 5, 1], 'i4'))
+np.vecdot(x,x,axis=0)  np.vecdot(x,x[:,0],axis=0)  np.vecdot(x, x[0], axis=0)  np.add.reduce(x, axis=1, where=[True,False,True,True,False,True])
+np.mean(x,where=[True,False,True,True,False,True])  np.var(x,where=[True,False,True,True,False,True])  x[1:3,[0,2]]  x[:, [0,9]]  x[np.array(1)]
+x[[-1]]  np.tensordot(x,x[:, :1],axes=([1],[1]))  np.tensordot(x[:, :1],x,axes=([1],[1]))  np.tensordot(x,x,axes=([0],[1]))  np.inner(x,x[:, :1])
+np.inner(x,x[0])  np.dot(x[None],x.T)  np.dot(x[None],x[:1])  np.broadcast_to(x,(4,1))  np.broadcast_to(x,(6,))  np.broadcast_to(x,(1,4,6))
+np.broadcast_to(x,(2,4,6))  np.full_like(x[0],[[1],[2]])  np.full_like(x,[1,2,3,4,5,6])  np.interp(x,[0,1,2],[0,1])  np.interp(x,[0,1],[0,1,2])
+np.interp(x,[],[])  np.bincount([0,1,1],weights=x[0])  np.bincount([0,1,1],weights=x[0,:1])  np.bincount([0],weights=x[0,:1])  np.digitize(x,[0,2,1])
+np.digitize(x,[2,2,1])  np.digitize(x,[])  np.histogram(x,[0,2,1])  np.histogram(x,[1])  np.histogram(x,3,range=(2,1))  np.linspace(x[0,0],1,-1)
+np.linspace(x[0,0],1,0)  np.linspace(x[0,0],1,1)  np.repeat(x,-1)  np.repeat(x,[1,2],axis=1)  np.repeat(x,[],axis=0)  np.tile(x,0)  np.tile(x,(0,2))
+np.tile(x,-1)  np.diff(x,n=-1)  np.diff(x,n=9)  np.rot90(x,axes=(0,0))  np.rot90(x,axes=(0,2))  np.rot90(x,axes=(0,-2))  np.split(x,[3,1])
+np.split(x,[-1])  np.array_split(x,0)  np.array_split(x,9)  np.split(x,0)  np.pad(x,-1)  np.pad(x,9,'reflect')  np.pad(x,9,'wrap')  np.pad(x,(1,2,3))
+np.pad(x,{0:1})  np.roll(x,(1,2),axis=0)  np.roll(x,1,axis=(0,0))  np.roll(x,(1,2))  np.roll(x,(1,2,3),axis=(0,1))  np.expand_dims(x,(0,0))
+np.squeeze(x,axis=0)  np.take(x,[])  np.take(x,np.zeros(0,int),axis=1)  np.take(x,100)  np.take(x,[100],mode='wrap')  np.take(x,[-100],mode='clip')
+np.trace(x,9)  np.trace(x,0,0,0)  np.diagonal(x,9)  np.diag(x,-9)  np.tri(0,3)  np.triu(x[0])  np.tril(x[0],1)  np.searchsorted(x[0],[])
+np.choose([0,1],[x[0],x[0]])  np.choose(np.array([0]),[x])  np.select([x>1],[x,x])  np.clip(x,[1,2],3)  np.clip(x)  np.clip(x[0,:1],[1,2,3],9)
+np.std(x,ddof=1)  np.std(x,ddof=100)  np.cross(x[:,:3],x[:, :2])  np.cross(x[0,:2],x[0,:2])  np.kron(x,2)  np.kron(x[0,0],x)  np.outer(x,3)
+np.convolve(x[0],[2])  np.correlate(x[0],[2],'full')  np.meshgrid(x[0])  np.meshgrid()  np.stack([x,x[0]])  np.concatenate([x,x[0]])
+np.concatenate([x[0,0],x[0,0]])  np.concatenate([x],axis=5)  np.hstack([x[0,0],x[0,1:]])  np.vstack([x[0,0],x[0,0]])  np.dstack([x[0],x[0]])
+np.column_stack([x[0,0],x[0,0]])  np.append(x,[],axis=0)  np.append(x,[])  np.sort(x,axis=5)  np.sort(x[0,0])  np.argsort(x[0,0])  np.argmax(x[:0])
+np.argmax(x[:0],axis=1)  np.max(x[:0])  np.max(x[:0],axis=1)  np.min(x[:0],axis=0)  np.ptp(x[:0])  np.ptp(x[:0],axis=1)  np.median(x[:0],axis=0)
+np.nanmax(x[:0])  np.nanmax(x[:0],axis=0)  np.nanmin(x[:0],axis=1)  np.nansum(x[:0],axis=0)  np.nanmean(x[:0],axis=0)  np.cumsum(x[:0],axis=0)
+np.mean(x[:0])  np.mean(x[:0],axis=0)  np.prod(x[:0])  np.all(x[:0])  np.any(x[:0],axis=0)  np.einsum('ij,jk',x,x.T[:1])
+np.einsum('ij,jk',x[:, :1],x.T)  np.einsum('ii->i',x)  np.matmul(x[:, :0],x[:0].T[:0])  x[:,:0]@x[:, :0].T  x[:0]@x.T  np.linalg.norm(x[:0])
+np.linalg.norm(x[:0],axis=1)  np.linalg.matrix_power(x,2)  np.linalg.matrix_power(x,0)  np.lib.stride_tricks.sliding_window_view(x,(9,1))
+np.lib.stride_tricks.sliding_window_view(x,0,axis=0)  np.lib.stride_tricks.sliding_window_view(x,-1,axis=0)  x.reshape(5)  x.reshape(-1,-1)
+x.reshape(-2)  x.reshape(0,-1)  x[:0].reshape(-1)  x[:0].reshape(0,-1)  x[:0].reshape(3,0)  x[:0].reshape(2,3)  x.transpose(0)  x.transpose(0,0)
+np.moveaxis(x,0,5)  np.moveaxis(x,[0,0],[1,1])  np.swapaxes(x,0,5)  np.flip(x,5)  np.flip(x,(0,0))  x[5]  x[0,9]  x[0,0,0]  x[...,...]  x[1.0]  x['a']
+x[None,None]  x[True]  x[::0]  np.where(x>1)  np.where(x[:0],1,2)  np.where(x>1,x,[1,2])  np.take_along_axis(x,np.array([[0]]),axis=1)
+np.take_along_axis(x,np.array([0]),axis=1)  np.take_along_axis(x,np.zeros((0,1),int),axis=1)  np.count_nonzero(x[:0])  np.arange(0)*x[:, :0]
+np.arange(5,0)+x[:0,:0].sum()  np.nan_to_num(x[:0])  np.ldexp(x,[1,2])  np.frexp(x[:0])  np.modf(x[:0,0])  divmod(x[:0],2)
+np.histogram(x[:0],[0,1,2])  np.bincount(np.zeros(0,int),minlength=3)  np.bincount(x[0,:0].astype(int),minlength=3)  np.searchsorted(x[0,:0],x)
+np.interp(x[:0],[0,1],[2,3])  np.average(x[:, :1],weights=[[1],[1],[1],[0]])  np.take(x, [[]], axis=0)  np.indices((0,2))+x[:0,:1]
+np.broadcast_arrays(x,x[:0])  np.broadcast_arrays(x[:1],x[:0])  np.linspace(x[:0,0],1,3)  np.diff(x[:0])  np.diff(x[:1],axis=0)
+np.array_equal(x,x[:0])  np.allclose(x[:0],x[:0])  np.isclose(x[:1],x[:0])  np.logical_and.reduce(x[:0])  np.maximum.reduce(x[:0])
+np.add.accumulate(x[:0])  np.maximum.accumulate(x[:0])  np.add.outer(x[:0],x[:1])  x.std(axis=0,ddof=-1)  np.var(x[:0],axis=0)
+np.cumsum(x,dtype='i4')
+""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+# of matrices without elements
+OF_EMPTY = """
+np.max(x, initial=5)  np.max(x, axis=0, initial=5, where=x!=0)  np.min(x, axis=0, initial=-2, where=x>2)  np.linalg.norm(x, np.inf)
+np.linalg.norm(x, 1)  np.linalg.norm(x, -np.inf)  np.linalg.norm(x, np.inf, axis=1)  np.median(x)  np.median(x,axis=0)
+np.median(x,axis=1,keepdims=True)  np.median(x,axis=0,keepdims=True)  np.median(x.astype(int),axis=-1)  np.einsum('ii->i', x)
+np.einsum('ii', x[:4, :4])  np.vsplit(x, [1])  np.linalg.multi_dot([x, x.T, x])  np.linalg.multi_dot([x])  np.linalg.multi_dot([x,x.T])
+x[np.zeros(0,int),0]  x[np.zeros(0,int),9]  x[np.zeros(0,int),np.array(-1)]  np.maximum.reduce(x, axis=0, initial=5, where=x>2)
+np.max(x,axis=(0,1),keepdims=True,initial=-3)  np.amin(x,initial=np.inf)  x.max(initial=7,axis=-1)  np.max(x.astype(bool),initial=True)
+np.max(x.astype('i1'),initial=-7)
+""".replace("\n", "  ").strip().split("  ")  # fmt: skip
