@@ -35,7 +35,7 @@ DIFFERS = {
     "empty_like": "zeros",
     **dict.fromkeys(("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign"), "complex numbers: each product rounded by itself, where NumPy's vector loops round a product and a sum together"),
     **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "matvec", "vecmat", "vecdot", "std", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "einsum", "convolve", "correlate", *(f"linalg.{n}" for n in ("norm", "vector_norm", "matrix_norm", "matmul", "tensordot", "vecdot", "trace", "multi_dot", "matrix_power"))), "floats are summed in the documented order"),
-    "average": "floats are summed in the documented order; of weights whose sum is zero NaN or infinity, where NumPy raises",
+    "average": "floats are summed in the documented order; of weights whose sum is zero NaN or infinity, and of no elements no error, where NumPy raises",
     "argsort": "always stable",
     "histogram": "of known edges",
     "searchsorted": "the array is compared with every value",

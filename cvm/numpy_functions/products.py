@@ -6,7 +6,7 @@ from string import ascii_letters, ascii_uppercase
 from typing import Any
 
 import numpy as np
-from ..array_api import Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
+from ..array_api import REDUCTIONS, Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
 from .elements import diagonal
@@ -94,7 +94,8 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         squares = np.square(x.real) + np.square(x.imag) if x.dtype.kind == "c" else np.square(x)
         return np.sqrt(np.sum(squares, axis=over, keepdims=keepdims))
     size = np.absolute(x)
-    extreme = np.min if ord in (-1, -np.inf) else partial(np.max, initial=0 if 0 in x.shape else None)
+    least = ord in (-1, -np.inf)
+    extreme = partial(REDUCTIONS["min" if least else "max"], initial=None if least or 0 not in x.shape else 0)
     if len(over) == 2 and ord in (1, -1, np.inf, -np.inf):
         summed, chosen = over if abs(ord) == 1 else over[::-1]
         found = extreme(np.sum(size, axis=summed, keepdims=True), axis=chosen, keepdims=True)
