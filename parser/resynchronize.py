@@ -48,7 +48,7 @@ class Ahead:
     def block_end(self, n: int) -> int:
         """The token after the block of statements that begins here, or n where no block is followed by more of the body."""
         depth = 0
-        for end in range(n, n + 1000 * (self[n].type == "LBRACE" and self.begins_body(n))):
+        for end in range(n, n + 1000 * self.begins_body(n)):
             kind = self[end].type
             depth += (kind == "LBRACE") - (kind == "RBRACE")
             if not depth or kind in (END, *HEADS):
@@ -61,8 +61,8 @@ def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
     braces = sum(DEPTH[t.type] for t in taken if t.type in ("LBRACE", "RBRACE"))
     n = 0
     while True:
-        n = ahead.block_end(n)  # as of a loop or a condition, which the language lacks
-        token = ahead[n]
+        if (token := ahead[n]).type == "LBRACE":
+            token = ahead[n := ahead.block_end(n)]  # as of a loop or a condition, which the language lacks
         if token.type == END or (token.type in HEADS and ahead.on_new_line(n)):
             return n
         if (token.type == "RBRACE" and braces <= 0) or ((n or taken) and ahead.begins_statement(n, depth)):

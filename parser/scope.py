@@ -19,7 +19,7 @@ from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, Op
 from .type_syntax import read_type
 
 SUGGESTED = 200  # mistakes for which the word that was meant is looked for
-_NAMES = re.compile(r"(?:%|^|(?<=,)\s*)([A-Za-z0-9_.$]+)")
+_NAMES = re.compile(r"(?:%|(?:^|(?<=,)\s*)(?=[A-Za-z_]))([A-Za-z0-9_.$]+)")
 
 
 class Report:

@@ -14,7 +14,7 @@ from .resynchronize import STARTS
 from .syntax_tree import Token
 
 KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
-ELEMENTS = re.compile(r"(?:[^<>:{}%@=\"\n/]|//.*)*+(?:\n(?:[^<>:{}%@=\"a-z\n/]|//.*)*+)*+")  # of dense
+ELEMENTS = re.compile(r"(?:[^<>:{}%@=\"\n/]++|//.*)*+(?:\n(?:[^<>:{}%@=\"a-z\n/]++|//.*)*+)*+")  # of dense
 CLOSING = {"LPAR": ")", "LBRACE": "}", "LSQB": "]"}
 OUTSIDE_BRACKETS = ("ARROW", "LBRACE", "RBRACE", "RETURN", END)
 BODY = re.compile(r"\{\s*(?:%|return\b)")  # a brace before a statement, not an attribute
