@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from ..dialect.notation.formulas import Formulas, LoopNest
-from ..dialect.notation.plan import Plan
+from ..dialect.notation.plan import Plan, hoist_constants
 from ..dialect.notation.printer import Names, array_names, plan_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
@@ -44,8 +44,8 @@ def at_stage(module: Module, function: Function, stage: str, optimize: int = 2) 
 def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
     """The constants whose values the text of formulas or kernels leaves out, by their names there."""
     if isinstance(lowered, Plan):
-        constants = lowered.constants
-        return {name[1:]: constants[t] for t, name in array_names(lowered).items() if t in constants}
+        plan = hoist_constants(lowered)
+        return {name[1:]: plan.constants[t] for t, name in array_names(plan).items() if t in plan.constants}
     names = Names()
     shown = {t: names.of(t)[1:] for t in (*lowered.arguments, *lowered.constants)}
     found = {shown[t]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS}

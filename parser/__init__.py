@@ -31,7 +31,10 @@ def check(
 ) -> tuple[Module, list[Diagnostic]]:
     """The module as far as it could be built and verified, and every mistake in the order of the text."""
     with compiling():
-        module, diagnostics = _build(text, filename, folder, allow_outside)
+        source, mistakes = decode(text, filename)
+        reader = Reader(source)
+        module, more = build(reader.read(), source, None if folder is None else Files(folder, allow_outside))
+        diagnostics = [*untokened(source, mistakes, reader.diagnostics), *more]
         verified, more = (module, []) if too_many(diagnostics) else verify.check(module)
     found = sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
     return verified, abridged(found) if found else found
@@ -40,10 +43,3 @@ def check(
 def read(path: str | Path, allow_outside: bool = False) -> Module:
     """The verified module of a file."""
     return parse(read_bytes(path), str(path), Path(path).parent, allow_outside)
-
-
-def _build(text: str | bytes, filename: str, folder: Path | None, outside: bool) -> tuple[Module, list[Diagnostic]]:
-    source, diagnostics = decode(text, filename)
-    reader = Reader(source)
-    module, more = build(reader.read(), source, None if folder is None else Files(folder, outside))
-    return module, [*untokened(source, diagnostics, reader.diagnostics), *more]

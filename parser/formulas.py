@@ -12,12 +12,12 @@ import numpy as np
 from lark import Tree
 from lark.exceptions import UnexpectedInput
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ..dialect.ir.sizes import Size
+from ..dialect.ir.sizes import Dim, Size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import I1, ElementType
 from ..dialect.notation import expressions as ex
 from ..dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ..dialect.notation.loops import NO_STEPS, Steps
+from ..dialect.notation.loops import Steps
 from ..dialect.notation.printer import REDUCTIONS
 from ..dialect.notation.scalar_functions import SCALARS
 from ..dialect.notation.traverse import walk
@@ -53,7 +53,7 @@ class _Reader(KernelReader):
         *steps, results = rest
         trees = [t for t in arguments.children if t is not None]
         named = [str(t.children[0]) for t in trees], [str(r) for r in results.children]
-        self.sliced = set() if slices is None else {*slices.sliced(*named)}  # these begin at any address
+        self.scope.sliced = set() if slices is None else {*slices.sliced(*named)}
         given = [self.tensor(t) for t in trees]
         self.sizes = self.outer | {d.key for t in given for d in t.shape if isinstance(d, Size)}
         self.constants: list[ex.Tensor] = []  # without values
@@ -93,12 +93,7 @@ class _Reader(KernelReader):
         """A tensor that a step defines."""
         if str(name) in self.names:
             raise self.mistake(f"{name} is defined twice", name)
-        return self.tensor(Tree("tensor", [name, type]), "slice" if str(name) in self.sliced else "heap")
-
-    def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
-        if tree is not None and str(tree.children[0]) in self.sliced and space == "argument":
-            space = "slice"
-        return super().tensor(tree, space)
+        return self.tensor(Tree("tensor", [name, type]), "heap")
 
     def defined(self, tree: Any, count: int | None = None) -> tuple[ex.Tensor, ...]:
         """The tensors that a step defines; so many, if a count is given."""
@@ -106,9 +101,9 @@ class _Reader(KernelReader):
             raise self.mistake(f"expected one array, got {len(tree.children)}", tree)
         return tuple(self.named(*t.children) for t in tree.children)
 
-    def atom(self, token: Any) -> Size:
+    def atom(self, token: Any) -> Dim:
         found = super().atom(token)
-        if self.sizes is not None and found.key not in self.sizes:
+        if self.sizes is not None and isinstance(found, Size) and found.key not in self.sizes:
             raise self.mistake(f"{token} is the size of no argument", token)
         return found
 
@@ -169,21 +164,16 @@ class _Reader(KernelReader):
 
     def loop_over(self, defined: Any, steps: Any, operands: Any, program: Any) -> list[Step]:
         given = tuple(map(self.tensor_named, operands.children))
-        known = NO_STEPS
-        match steps.children:
-            case [trips, carry, scan, reverse]:
-                known = Steps(int(carry), int(scan), self.size(trips), reverse is not None)
-            case [carry]:
-                known = Steps(int(carry))
+        known = self.steps(steps)
         inner = _Reader(self.source, self.base)
         inner.anonymous, inner.outer = self.anonymous, self.sizes or self.outer
         inside = inner.formulas(*program.children, slices=known)
         held = tuple(ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants)
         self.constants += held  # the same at every step
         given += held
-        if len(given) != len(inside.arguments) + (known.trips is None):
-            raise self.mistake(f"the body takes {len(inside.arguments)} arrays, got {len(given)}", defined)
-        return [LoopNest(self.defined(defined), given, (), self.span(defined), inside, known)]
+        found = self.defined(defined)
+        self.check_steps(known, given, found, inside, defined)
+        return [LoopNest(found, given, (), self.span(defined), inside, known)]
 
     # expressions
 

@@ -6,6 +6,7 @@ from typing import Any
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean
+from ..grammar import read
 
 CODE = "parse.kernel"
 MARKS = {
@@ -14,10 +15,6 @@ MARKS = {
     "SYMBOL": "a name such as @k", "STRING": "a message in quotes", "INTEGER": "a whole number", "NAME": "a word",
     "SIZE": "?N",
 }  # fmt: skip
-WORDS = (
-    "alloc", "assert", "constant", "else", "for", "formulas", "if", "in", "kernel", "let", "loop", "nest", "of", "overlap",
-    "prefetch", "return", "scheduled", "streaming", "sums", "view", "where",
-)  # fmt: skip
 GROUPS = (  # tokens that mean one thing together
     ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),
     ({"FLOAT", "MINUS", "LPAR"}, {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"}, "an expression"),
@@ -44,7 +41,8 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
     start = base + (whole if ended else int(at or 0))
     got = "the end" if ended else str(token)
     wanted = _expected(set(getattr(error, "accepts", None) or getattr(error, "expected", ()) or ()))
-    near = did_you_mean(got, WORDS) if got.isalpha() and got not in WORDS else ""
+    words = re.findall(r"^_?[A-Z]+\.2: /([a-z]+)\\b", read("loops.lark"), re.MULTILINE)
+    near = did_you_mean(got, words) if got.isalpha() and got not in words else ""
     place = Span(source, start, start if ended else start + len(got))
     return Diagnostic(f"expected {wanted}, got {got}{near}", place, CODE)
 

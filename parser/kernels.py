@@ -1,27 +1,30 @@
-"""Parse printed kernels (`dialect.notation.printer`).
+"""Parse printed kernels (`dialect.notation.printer`), and loops over kernels.
 
 Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Each kernel is
 read on its own: a mistake in one hides none in the next."""
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from operator import add, mul, sub
 from typing import Any, TypeAlias, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
-from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product
+from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
+from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
-from ..dialect.notation import expressions as ex
-from ..dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
-from ..dialect.notation.printer import PRECEDENCE
+from ..dialect.notation import expressions as ex, loops as ir
+from ..dialect.notation.formulas import Formulas
+from ..dialect.notation.plan import Plan
+from ..dialect.notation.printer import PRECEDENCE, Names, tensor_text
 from ..dialect.notation.scalar_functions import SCALARS
 from ..grammar import read
 from .kernel_syntax_errors import CODE, explain
+from .link_kernels import link_kernels
 
 T = TypeVar("T")
 
@@ -31,35 +34,49 @@ _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 KINDS = ("serial", "parallel", "vector", "unrolled", "block", "thread", "matrix")
-_HEAD = re.compile(r"^[ \t]*kernel\b", re.MULTILINE)
-Places: TypeAlias = dict[Statement, Span]
-Views: TypeAlias = dict[ex.Tensor, ex.Tensor]
+_HEAD = re.compile(r"^([ \t]*)(?:kernel|loop|plan)\b", re.MULTILINE)
+Places: TypeAlias = dict[ir.Statement, Span]
 
 
-def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], Places, Views]:
-    """The kernels of a text, not yet verified, the place of each statement, and the parameters that are views of others;
-    raises ParseError with a mistake of each kernel."""
+def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
+    """The kernels of a text, linked but not yet verified, and the place of each statement; raises with a mistake of each."""
     source = Source(filename, text)
-    bounds = [0, *[m.start() for m in _HEAD.finditer(text)][1:], len(text)]
-    kernels: list[Kernel] = []
-    places: Places = {}
-    views: Views = {}
-    mistakes: list[Diagnostic] = []
+    found = Scope(source)
+    heads = [*_HEAD.finditer(text)]
+    bounds = [0, *(m.start() for m in heads[1:] if len(m[1]) <= len(heads[0][1])), len(text)]
     for start, end in pairwise(bounds):
-        reader = KernelReader(source, start)
         try:
-            kernels += [reader.kernel(tree) for tree in language().parse(text[start:end], start="start").children]
+            for tree in language().parse(text[start:end], start="start").children:
+                found.read(tree, start)
         except UnexpectedInput as e:
-            mistakes.append(explain(e, source, start, end))
-        except ParseError as e:
-            mistakes += e.diagnostics
+            found.mistakes.append(explain(e, source, start, end))
         except RecursionError:
-            mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
-        places |= reader.places
-        views |= reader.views
-    if mistakes:
-        raise ParseError(mistakes)
-    return kernels, places, views
+            found.mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
+    if found.mistakes:
+        raise ParseError(found.mistakes)
+    return link_kernels(found.kernels, found.views, found.sides, Span(source, 0, 0)), found.places
+
+
+@dataclass
+class Scope:
+    """The kernels of a text, or of the body of a loop, as far as they have been read."""
+
+    source: Source
+    sizes: dict[str, Dim] | None = None  # the anonymous ones of a loop
+    sliced: Set[str] = frozenset()  # the arrays of a loop's body that are slices of others
+    sides: tuple[list[ex.Tensor], list[ex.Tensor]] = field(default_factory=lambda: ([], []))  # that the text declares
+    arrays: dict[str, ex.Tensor] = field(default_factory=dict[str, ex.Tensor])
+    views: dict[ex.Tensor, ex.Tensor] = field(default_factory=dict[ex.Tensor, ex.Tensor])
+    kernels: list[ir.Kernel] = field(default_factory=list[ir.Kernel])
+    places: Places = field(default_factory=Places)
+    mistakes: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def read(self, tree: Any, base: int) -> None:
+        """Read a kernel, a loop, or a declaration of arguments and results."""
+        try:
+            getattr(KernelReader(self.source, base, self), tree.data)(*tree.children)
+        except (ParseError, VerifyError) as e:
+            self.mistakes += e.diagnostics
 
 
 @cache
@@ -74,13 +91,12 @@ def language() -> Any:
 class KernelReader:
     """The symbol table of one kernel."""
 
-    def __init__(self, source: Source, base: int) -> None:
+    def __init__(self, source: Source, base: int, scope: Scope | None = None) -> None:
         self.source = source
         self.base = base  # where the text that is read begins
-        self.places: Places = {}
-        self.views: Views = {}
+        self.scope = Scope(source) if scope is None else scope
         self.names: dict[str, ex.Expr | ex.Tensor] = {}  # a name of a formula stands for any expression
-        self.anonymous: dict[str, Size] = {}
+        self.anonymous: dict[str, Dim] = {} if self.scope.sizes is None else self.scope.sizes
 
     def mistake(self, message: str, token: Any) -> ParseError:
         """A ParseError at a token, or at the first token of a tree."""
@@ -104,39 +120,110 @@ class KernelReader:
     def element(self, token: Any) -> ElementType:
         return self.known(ELEMENT_TYPES, token, "element type")
 
-    # statements
+    # kernels
 
-    def kernel(self, tree: Any) -> Kernel:
-        name, inputs, outputs, condition, order, scheduled, body = tree.children
-        declared = [t.children for t in (*inputs.children, *outputs.children) if t is not None]
-        parameters = tuple(self.tensor(t) for t, _ in declared)
-        views = {t: of for t, (_, of) in zip(parameters, declared, strict=True) if of is not None}
-        arrays = {f"%{t.name}": t for t in parameters if not views.get(t, "").startswith("%")}
-        for t, of in views.items():
-            home = self.known(arrays, of, "array") if of[0] == "%" else ex.Tensor(t.name, *self.shaped(of))
-            self.views[t] = self.view_of(t, home, of)
+    def kernel(self, *parts: Any) -> None:
+        name, inputs, outputs, condition, order, scheduled, body = parts
+        parameters, results = self.parameters(inputs, outputs)
         if order not in (None, "terms", "blocks"):
             raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
-        return Kernel(
-            name[1:],
-            parameters,
-            self.block(body),
-            len([t for t in outputs.children if t is not None]),
-            condition=None if condition is None else self.typed(condition, I1),
-            span=self.span(name),
-            sum_order="either" if order is None else str(order),  # type: ignore[arg-type]
-            scheduled=scheduled is not None,
-        )
+        where = None if condition is None else self.typed(condition, I1)
+        how: Any = "either" if order is None else str(order)
+        given = parameters, self.block(body), results, self.span(name), where, how, scheduled is not None
+        self.scope.kernels.append(ir.Kernel(name[1:], *given))
+
+    def kernel_loop(self, *parts: Any) -> None:
+        name, inputs, outputs, steps, operands, head, *bodies = parts
+        parameters, count = self.parameters(inputs, outputs)
+        results = parameters[len(parameters) - count :]
+        given: Any = [self.known(self.names, v, "array") for v in operands.children]
+        how = self.steps(steps)
+        inside = Scope(self.source, self.anonymous)
+        inside.sliced = {*how.sliced(*([str(t.children[0]) for t in side.children if t] for side in head.children))}
+        for tree in (head, *bodies):
+            inside.read(tree, self.base)
+        self.scope.places |= inside.places
+        if inside.mistakes:
+            raise ParseError(inside.mistakes)
+        plan = link_kernels(inside.kernels, inside.views, inside.sides, self.span(name))
+        self.check_steps(how, given, results, plan, name)
+        if how.trips is None:
+            if given[1 : 1 + how.carry] != [*results]:
+                raise self.mistake("what a loop with a condition carries lies in its results", operands)
+            del given[1 : 1 + how.carry]
+            parameters = (*parameters[: len(parameters) - count], *results, *results)
+        loop = ir.Loop(name[1:], parameters, (), count, self.span(name), scheduled=True, steps=how)
+        self.scope.kernels.append(replace(loop, operands=tuple(map(parameters.index, given))).with_plan(plan))
+
+    def plan(self, *sides: Any) -> None:
+        self.scope.sizes = self.anonymous
+        for side, trees in zip(self.scope.sides, sides, strict=True):
+            for t in trees.children:
+                side.append(self.tensor(t))
+                self.scope.arrays.setdefault(f"%{side[-1].name}", side[-1])
+
+    def parameters(self, inputs: Any, outputs: Any) -> tuple[tuple[ex.Tensor, ...], int]:
+        """The parameters of a kernel, which may be views, and how many are results."""
+        declared = [t.children for t in (*inputs.children, *outputs.children) if t is not None]
+        for t in (t for t, of in declared if of is None):
+            self.same_sizes(*t.children)
+        found = tuple(self.tensor(t) for t, _ in declared)
+        views = {t: of for t, (_, of) in zip(found, declared, strict=True) if of is not None}
+        arrays = {f"%{t.name}": t for t in found if not views.get(t, "").startswith("%")}
+        for t, of in views.items():
+            home = self.known(arrays, of, "array") if of[0] == "%" else ex.Tensor(t.name, *self.shaped(of))
+            self.scope.views[t] = self.view_of(t, home, of)
+        self.scope.arrays = {f"%{t.name}": t for t in (self.scope.views.get(t, t) for t in found)} | self.scope.arrays
+        return found, sum(t is not None for t in outputs.children)
+
+    def same_sizes(self, name: Any, type: Any) -> None:
+        """Anonymous sizes of an array are those that it has in kernels before."""
+        known, dims = self.scope.arrays.get(str(name)), _split(type)[0]
+        for text, n in zip(dims, known.shape, strict=True) if known is not None and known.rank == len(dims) else ():
+            if text[:1] == "?" and text[1:].isdigit():
+                self.anonymous.setdefault(text, n)
+
+    def steps(self, tree: Any) -> ir.Steps:
+        parts: Any = tree.children if len(tree.children) == 4 else (None, *tree.children, 0, None)
+        trips, carry, scan, reverse = parts
+        how = ir.Steps(int(carry), int(scan), None if trips is None else self.size(trips), reverse is not None)
+        if isinstance(how.trips, int) and not 0 < how.trips <= ir.MAX_STEPS:
+            raise self.mistake(f"a loop takes between 1 and {ir.MAX_STEPS} steps, got {how.trips}", tree)
+        return how
+
+    def check_steps(
+        self, steps: ir.Steps, given: Sequence[ex.Tensor], found: Sequence[ex.Tensor], body: Formulas | Plan, at: Any
+    ) -> None:
+        """Raise ParseError unless a loop is given, and gives, what its body takes and gives at every step, or slices of it."""
+        first, carry, end = int(steps.trips is None), steps.carry, steps.carry + steps.scan
+        taken, returned = body.arguments, body.results
+        gives, counts = len(returned) - first, (len(given) - first, len(found))
+        if counts != (len(taken), gives) or end > len(taken) or carry > gives:
+            raise self.mistake(
+                f"the body takes {len(taken)} arrays and gives {gives}, got {counts[0]} and {counts[1]}", at
+            )
+
+        def slices(arrays: Sequence[ex.Tensor], end: int) -> list[Any]:
+            return [replace(t, shape=(steps.trips, *t.shape)) if carry <= n < end else t for n, t in enumerate(arrays)]
+
+        truth = [replace(t, shape=(), element=I1) for t in given[:first]]
+        inside = (*truth, *slices(taken, end), *slices(returned[first:], gives), *taken[:carry], *truth)
+        for array, inner in zip((*given, *found, *found[:carry], *returned[:first]), inside, strict=True):
+            same = array.rank == inner.rank and all(map(same_size, inner.shape, array.shape))
+            if array.element is not inner.element or not same:
+                wanted, got = (tensor_text(t, Names()).partition(": ")[2] for t in (inner, array))
+                raise self.mistake(f"%{array.name} is {wanted} by the body of the loop, got {got}", at)
 
     def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
         value, type = tree.children
-        return self.name(ex.Tensor(str(value)[1:], *self.shaped(type), space))
+        shape, element = self.shaped(type)
+        if space in ("argument", "heap") and str(value) in self.scope.sliced and not ir.is_aligned(shape, element):
+            space = "slice"
+        return self.name(ex.Tensor(str(value)[1:], shape, element, space))
 
     def shaped(self, type: Any) -> tuple[tuple[Dim, ...], ElementType]:
         """The sizes and elements of a type."""
-        parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
-        shape, apart, element = parts.groups() if parts else (None, "", "")
-        dims = [] if shape is None else shape.split(apart)
+        dims, element = _split(type)
         try:
             shape = tuple(self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims)
             return shape, ELEMENT_TYPES[element]
@@ -151,19 +238,21 @@ class KernelReader:
             raise self.mistake(f"{token} has other elements than a view of it", token)
         return of
 
+    # statements
+
     def name(self, e: Any) -> Any:
         self.names[f"%{e.name}"] = e
         return e
 
-    def block(self, tree: Any) -> Block:
+    def block(self, tree: Any) -> ir.Block:
         made = []
         for s in tree.children:
             statement = getattr(self, s.data)(*s.children)
-            self.places[statement] = self.span(s)
+            self.scope.places[statement] = self.span(s)
             made.append(statement)
         return tuple(made)
 
-    def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> Statement:
+    def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> ir.Statement:
         first, last = self.typed(start, I64), self.typed(stop, I64)
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it
@@ -176,31 +265,31 @@ class KernelReader:
             said = "a vector loop has a width, as in vector 8" if width is None else f"a {how} loop has no width"
             raise self.mistake(said, width or how)
         end = None if extent is None else last
-        return For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
+        return ir.For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
 
-    def branch(self, condition: Any, then: Any, otherwise: Any) -> Statement:
-        return If(self.typed(condition, I1), self.block(then), self.block(otherwise) if otherwise is not None else ())
+    def branch(self, condition: Any, then: Any, otherwise: Any) -> ir.Statement:
+        return ir.If(self.typed(condition, I1), self.block(then), () if otherwise is None else self.block(otherwise))
 
-    def let(self, name: Any, type: Any, value: Any) -> Statement:
+    def let(self, name: Any, type: Any, value: Any) -> ir.Statement:
         element = self.element(type)
         found = self.typed(value, element)
-        return Let(self.name(ex.Var(str(name)[1:], element)), found)
+        return ir.Let(self.name(ex.Var(str(name)[1:], element)), found)
 
-    def register(self, name: Any, type: Any) -> Statement:
-        return Alloc(self.name(ex.Tensor(str(name)[1:], (), self.element(type), "register")))
+    def register(self, name: Any, type: Any) -> ir.Statement:
+        return ir.Alloc(self.name(ex.Tensor(str(name)[1:], (), self.element(type), "register")))
 
-    def buffer(self, space: Any, tensor: Any) -> Statement:
-        return Alloc(self.tensor(tensor, str(space)))
+    def buffer(self, space: Any, tensor: Any) -> ir.Statement:
+        return ir.Alloc(self.tensor(tensor, str(space)))
 
-    def store(self, name: Any, at: Any, value: Any, streaming: Any) -> Statement:
+    def store(self, name: Any, at: Any, value: Any, streaming: Any) -> ir.Statement:
         tensor = self.buffer_named(name, "stored to")
-        return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
+        return ir.Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
 
-    def assert_(self, condition: Any, message: Any) -> Statement:
-        return Assert(self.typed(condition, I1), unquoted(str(message)), self.span(message))
+    def assert_(self, condition: Any, message: Any) -> ir.Statement:
+        return ir.Assert(self.typed(condition, I1), unquoted(str(message)), self.span(message))
 
-    def prefetch(self, name: Any, at: Any) -> Statement:
-        return Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
+    def prefetch(self, name: Any, at: Any) -> ir.Statement:
+        return ir.Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
 
     def buffer_named(self, name: Any, use: str) -> ex.Tensor:
         if not isinstance(tensor := self.known(self.names, name, "buffer"), ex.Tensor):
@@ -297,17 +386,13 @@ class KernelReader:
     # sizes
 
     def read_named_size(self, _: ElementType | None, token: Any) -> ex.Expr:
-        return ex.Extent(self.atom(token))
+        return ex.as_index(self.atom(token))
 
     def read_sized(self, _: ElementType | None, total: Any) -> ex.Expr:
         return ex.as_index(self.size(total))
 
-    def atom(self, token: Any) -> Size:
-        if not token[1:].isdigit():
-            return Size.named(token[1:])
-        if token not in self.anonymous:
-            self.anonymous[str(token)] = Size.unknown()
-        return self.anonymous[token]
+    def atom(self, token: Any) -> Dim:
+        return self.anonymous.setdefault(str(token), Size.unknown()) if token[1:].isdigit() else Size.named(token[1:])
 
     def size(self, tree: Any) -> Dim:
         match tree.data, tree.children:
@@ -326,6 +411,13 @@ class KernelReader:
                     raise self.mistake(f"there is no function of sizes {name}", name)
                 return Size.of_atom((_SIZES[str(name)], self.size(a), self.size(b)))
         raise TypeError(f"no size: {tree.data}")
+
+
+def _split(type: Any) -> tuple[list[str], str]:
+    """The texts of a type's sizes and of its elements."""
+    parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
+    shape, apart, element = parts.groups() if parts else (None, "", "")
+    return [] if shape is None else shape.split(apart), element
 
 
 def unquoted(text: str) -> str:

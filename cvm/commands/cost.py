@@ -15,7 +15,7 @@ import numpy as np
 import cvm
 from cvm.commands.display import columns
 from cvm.commands.io import page, suffix_of, write
-from cvm.commands.read_level import Level, compiled, parsed_sizes, read_kernels, read_level
+from cvm.commands.read_level import compiled, parsed_sizes, read_kernels, read_level
 from cvm.dialect.program.module import Module
 from cvm.jit.cache import disk_cache
 from cvm.jit.host_processor import host_name, host_processor
@@ -33,7 +33,9 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760.0, 380.0, 64.0, 44.0, 16.0
 def cost(options: Namespace) -> int:
     suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html") if options.output else ""
     program = read_level(options.program)
-    costs = counted(program, options.entry, CompileOptions(options.optimize), parsed_sizes(options.size))
+    f, sizes = compiled(program, options.entry, "cpu", CompileOptions(options.optimize)), parsed_sizes(options.size)
+    ways = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
+    costs: dict[str, Cost] = {by: f.cost(by, **sizes) for by in ways}
     here = roofline()
     text = "\n".join(table(costs, here))
     if options.json:
@@ -46,12 +48,6 @@ def cost(options: Namespace) -> int:
             drawn = page("cost.html", TITLE=escape(options.program), DRAWING=drawn, TABLE=escape(text))
         write(options.output, drawn.encode())
     return 0
-
-
-def counted(program: Level, entry: str, options: CompileOptions, sizes: Mapping[str, int]) -> dict[str, Cost]:
-    """The cost of a call by operation, where there are operations, and by kernel; of a graph that of a tick."""
-    f = compiled(program, entry, "cpu", options)
-    return {by: f.cost(by, **sizes) for by in (("operation", "kernel") if isinstance(program, Module) else ("kernel",))}
 
 
 def as_json(c: Cost) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`cvm ops`: list the operators of each dialect, or print the page of one, from the operators' classes.
 
-`cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that does not."""
+`cvm explain CODE`: the rule that a diagnostic names, with a program that breaks it and one that does not. `cvm new
+dialect NAME`: the skeleton of a package with an operator, a pass and their golden tests."""
 
 import inspect
 import json
@@ -10,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from cvm.cli import Usage
 from cvm.commands.display import columns
 from cvm.dialect.ir.attributes import attribute_text, describe
 from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.spec.op import OPERATORS, REQUIRED, Operator
+from cvm.dialect.spec.op import DIALECTS, OPERATORS, REQUIRED, Operator
 
 SUMMARY = 100  # characters of an operator's line in the list
 GENERAL = {  # what may follow any operator's name in a code
@@ -176,3 +178,26 @@ def violations() -> dict[str, str]:
     """A program for each constraint of an operator that breaks it, from `violations.json`."""
     found: dict[str, str] = json.loads((files("cvm.commands") / "violations.json").read_text("utf-8"))
     return found
+
+
+def new(options: Namespace) -> int:
+    name = options.name
+    if re.fullmatch(r"[a-z][a-z0-9]*", name) is None:
+        raise Usage(f"{name}: expected a name of small letters and digits, such as my")
+    if name in DIALECTS:
+        raise Usage(f"{name} is a dialect of cvm")
+    if (folder := Path(options.output or f"{name}_dialect")).exists() and any(folder.iterdir()):
+        raise Usage(f"{folder} is there already, and not empty")
+    for path, text in skeleton(name).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    print(f"{folder}: pip install -e {folder}, then python -m pytest {folder}, or cvm ops {name}")
+    return 0
+
+
+def skeleton(name: str) -> dict[str, str]:
+    """The files of the package by their paths. The templates' dialect is called NAME."""
+    text = files("cvm").joinpath("commands/new_dialect.txt").read_text("utf-8")
+    text = text.replace("NAME", name).replace("Name", name.capitalize())
+    parts = re.split(r"(?m)^==== (.*) ====\n", text)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -36,7 +36,8 @@ def read_level(name: str, data: bytes | None = None) -> Level:
 def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:
     """The reader of a text of formulas or kernels, by its first word after comments; None for a program of functions."""
     head = re.match(rb"(?:\s|//[^\n]*\n)*(\w+)", data)
-    return {b"kernel": read_kernels, b"formulas": read_formulas}.get(head[1] if head else b"")
+    readers = dict.fromkeys((b"kernel", b"loop", b"plan"), read_kernels)
+    return {b"formulas": read_formulas, **readers}.get(head[1] if head else b"")
 
 
 def warnings_of(module: Module) -> list[cvm.Diagnostic]:
@@ -73,12 +74,11 @@ def _check(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> None:
 
 def read_kernels(text: str, filename: str) -> Plan:
     """The verified kernels of a text, linked by the names of their arrays; raises with a mistake of each."""
-    from cvm.lowering.loops.link_kernels import link_kernels
     from cvm.parser.kernels import read_kernels as parse
 
-    kernels, places, views = parse(text, filename)
-    _check(kernels, places)
-    return link_kernels(kernels, views)
+    plan, places = parse(text, filename)
+    _check(plan.all_kernels, places)
+    return plan
 
 
 def entries(program: Level) -> list[str]:
@@ -93,7 +93,7 @@ def compiled(program: Level, entry: str, target: str | None = None, options: Com
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
     from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference, kernels_of
-    from cvm.lowering.loops.link_kernels import check_names
+    from cvm.parser.link_kernels import check_names
 
     if isinstance(program, Plan):
         check_names(program)

@@ -119,10 +119,8 @@ def text_of(item: Any, generic: bool = False) -> str:
             return formulas_text(item)
         case Plan():
             return plan_text(item)
-        case Kernels():
-            return kernels_text(item.kernels)
-        case Kernel():
-            return kernels_text([item])
+        case Kernels() | Kernel():
+            return kernels_text(getattr(item, "kernels", [item]))
         case StepPlan():
             return plan_text(*item.plans)
     raise TypeError(f"no text for {type(item).__name__}")

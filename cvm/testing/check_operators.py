@@ -19,24 +19,20 @@ SEEDS = 8
 
 def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
     """Print a line for each operator that is wrong, and how many were compared; 1 if some are wrong."""
-    wrong = 0
+    wrong, targets = 0, [t for t in TARGETS if not TARGETS[t].missing()]
     for op in operators:
         try:
-            said = _checked(op)
+            said = _checked(op, targets)
         except cvm.Error as e:
             said = str(e)
         if said:
             wrong += 1
             print(f"{op.name}: {said}")
-    print(f"{len(operators)} operators compared on {', '.join(_targets())}, {wrong} wrong")
+    print(f"{len(operators)} operators compared on {', '.join(targets)}, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def _targets() -> list[Any]:
-    return [t for t in TARGETS if not TARGETS[t].missing()]
-
-
-def _checked(op: type[Operator[Any]]) -> str:
+def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
     """The first difference between two targets on the operator's example; empty where there is none."""
     if not dedent(op.example).strip():
         return f"it has no example ({place(op)})"
@@ -44,7 +40,7 @@ def _checked(op: type[Operator[Any]]) -> str:
     if any(isinstance(f, Graph) for f in module.functions.values()):
         return ""
     entry = [*module.functions][-1]
-    functions: dict[str, Any] = {t: cvm.compile(module, entry, t) for t in _targets()}
+    functions: dict[str, Any] = {t: cvm.compile(module, entry, t) for t in targets}
     for seed in range(SEEDS):
         arrays = random_arrays(module.functions[entry], seed)
         results = {t: f(*[a.copy() for a in arrays]) for t, f in functions.items()}

@@ -16,7 +16,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest as sha256
 from cvm.commands.inputs import random_arrays
-from cvm.commands.opt import all_passes, listing, text_after
+from cvm.commands.opt import all_passes, text_after
 from cvm.commands.read_level import Level, bind_sizes, compiled, entries, read_level, targets_of
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.ir.types import kind_of
@@ -27,7 +27,7 @@ from cvm.jit.host_processor import resolve
 from cvm.jit.targets import all_stages, find_target
 from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
 from cvm.lowering.passes import run_passes
-from cvm.lowering.pipeline import context_of
+from cvm.lowering.pipeline import PIPELINES, context_of
 from cvm.lowering.processor import compiling_for
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
 from .lines import Call, as_array, check_text, difference, read_call
@@ -102,12 +102,7 @@ def _module(test: Filetest, command: Command) -> Module:
 @cache
 def names() -> tuple[str, ...]:
     """Every command."""
-    return tuple(dict.fromkeys((*_COMMANDS, *all_stages(), *passes())))
-
-
-def passes() -> list[str]:
-    """The names of `cvm opt --list`."""
-    return [line.split()[0] for line in listing() if line.startswith("  ")]
+    return tuple(dict.fromkeys((*_COMMANDS, *all_stages(), *all_passes(), *PIPELINES)))
 
 
 # The commands that print text

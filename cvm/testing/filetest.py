@@ -13,6 +13,7 @@ from difflib import unified_diff
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 GOLDEN, HEADER = "//>", "//= "
 CHECK_ONLY = ("llvm-opt", "asm", "ptx")  # text of LLVM or of NVIDIA's compiler, which differs between versions
@@ -56,8 +57,7 @@ class Command:
         return {m[1]: m[2] for w in self.text.split() if (m := OPTION.fullmatch(w))}
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """An `// error: code: message`, or a warning, at the end of a line."""
 
     line: int
@@ -65,8 +65,7 @@ class Expected:
     message: str
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """A line that looks for text: `check`, `check-next`, `check-not` or `check-dag`."""
 
     kind: str
@@ -81,7 +80,8 @@ class Filetest:
         self.text = text
         self.path = path
         self.lines = text.splitlines()
-        self.tests = [Command(t, n) for n, t in self._comments("test")]
+        found = ((n, line) for n, line in enumerate(self.lines, 1) if re.match("// test( |$)", line))
+        self.tests = [Command(" ".join(line[8:].split()), n) for n, line in found]
         self.functions = {name: (first, last) for name, first, last in _functions(self.lines)}
 
     @staticmethod
@@ -94,11 +94,6 @@ class Filetest:
 
     def command(self, text: str) -> Command:
         return next((c for c in self.tests if c.text == text), Command(text, 1))
-
-    def _comments(self, word: str) -> Iterator[tuple[int, str]]:
-        for n, line in enumerate(self.lines, 1):
-            if line.startswith(f"// {word} ") or line == f"// {word}":
-                yield n, " ".join(line[len(word) + 4 :].split())
 
     # expectations
 
@@ -224,7 +219,7 @@ def _near(word: str, mark: str) -> bool:
 def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
     """Each function, graph or kernel with its first and last line, from 0: the last is the next `}` indented as the first."""
     for first, line in enumerate(lines):
-        if (head := re.match(r"(\s*)(?:func|graph|kernel|formulas)\s+@([\w.$-]+)", line)) is not None:
+        if (head := re.match(r"(\s*)(?:func|graph|kernel|loop|formulas)\s+@([\w.$-]+)", line)) is not None:
             indent, name = head.groups()
             yield name, first, next((n for n in range(first, len(lines)) if lines[n].startswith(indent + "}")), first)
 

@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from ..ir.types import I1, TensorType, Type
-from ..notation.loops import Steps
+from ..notation.loops import MAX_STEPS, Steps
 from ..spec.broadcasting import all_equal, all_of
 from ..spec.op import C, T, operator
 from .call import Calling
-
-MAX_STEPS = 1 << 40
 
 Step = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 

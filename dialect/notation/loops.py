@@ -21,8 +21,8 @@ from operator import is_not
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from ..ir.diagnostics import NOWHERE, Span
-from ..ir.sizes import Dim, same_size
-from ..ir.types import ElementType
+from ..ir.sizes import Dim, product, same_size
+from ..ir.types import UI8, ElementType
 from .affine import Affine, affine
 from .expressions import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
 from .scalar_functions import SCALARS
@@ -30,6 +30,9 @@ from .traverse import rewrite, substitute, walk
 
 if TYPE_CHECKING:
     from .plan import Plan
+
+
+MAX_STEPS = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +181,12 @@ class Steps:
 NO_STEPS = Steps(0)
 
 
+def is_aligned(shape: tuple[Dim, ...], element: ElementType) -> bool:
+    """Test whether slices of this type, one after the other, begin as the vectors of a GPU do, of 16 bytes."""
+    size = product(shape)
+    return isinstance(size, int) and size * element.bytes % 16 == 0
+
+
 @dataclass(frozen=True, eq=False)
 class Loop(Kernel):
     """A loop over a plan: over the kernels of another plan, which stands among kernels and is scheduled by itself.
@@ -191,9 +200,17 @@ class Loop(Kernel):
     operands: tuple[int, ...] = ()
     scratch: tuple[Tensor, ...] = ()
 
+    @property
+    def given(self) -> tuple[Tensor, ...]:
+        """The operands, among them the carried values of a loop with a condition."""
+        found = [self.parameters[n] for n in self.operands]
+        return (*found[:1], *self.outputs, *found[1:]) if self.steps.trips is None else tuple(found)
+
     def with_plan(self, plan: "Plan") -> "Loop":
-        """The loop over another form of the same plan."""
-        *spares, workspace = self.scratch
+        """The loop over a plan, or over another form of the same plan."""
+        stored = plan.results if self.steps.trips is None else plan.results[: self.steps.carry]
+        spares = [Tensor(f"{r.name}.next", r.shape, r.element, "heap") for r in stored]
+        *spares, workspace = self.scratch or (*spares, Tensor("workspace", (0,), UI8, "heap"))
         if not same_size(workspace.shape[0], plan.workspace):
             workspace = replace(workspace, shape=(plan.workspace,))
         return replace(self, plan=plan, scratch=(*spares, workspace))

@@ -1,15 +1,16 @@
 """A function as kernels: which kernels run in which order, and what the arrays they share are."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from ..ir.diagnostics import Span
 from ..ir.sizes import Dim
-from .expressions import Tensor
+from .expressions import Read, Tensor
 from .interval import Interval
-from .loops import Kernel, Loop, reshaped_parameters, scratch_buffers
+from .loops import If, Kernel, Loop, Store, expressions, reshaped_parameters, scratch_buffers, statements
+from .traverse import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,41 @@ class Plan:
     def data(self) -> dict[Tensor, np.ndarray]:
         """The constants, those of loops among them."""
         return {t: array for plan in self.plans for t, array in plan.constants.items()}
+
+
+def hoist_constants(plan: Plan) -> Plan:
+    """The plan with the constants of its loops' plans as operands of the loops, which are the same at every step."""
+    kernels: list[Kernel] = []
+    constants = dict(plan.constants)
+    for k in plan.kernels:
+        if isinstance(k, Loop) and (inner := hoist_constants(k.plan)).constants:
+            held = [replace(t, name=f"{inner.name}.{t.name}") for t in inner.constants]
+            constants |= dict(zip(held, inner.constants.values(), strict=True))
+            operands = (*k.operands, *range(n := len(k.inputs), n + len(held)))
+            inner = replace(inner, arguments=(*inner.arguments, *inner.constants), constants={})
+            k = replace(k, parameters=(*k.inputs, *held, *k.outputs), operands=operands, plan=inner)
+        kernels.append(k)
+    return replace(plan, kernels=tuple(kernels), constants=constants) if len(constants) > len(plan.constants) else plan
+
+
+def reads_and_writes(
+    kernels: Sequence[Kernel], home: Mapping[Tensor, Tensor], own: bool = False
+) -> tuple[dict[Tensor, None], dict[Tensor, None]]:
+    """The arrays that kernels read before any writes them, in the order of their text, or do not write, and those that
+    they write. With `own`, a kernel reads what it has written itself."""
+    read: dict[Tensor, None] = {}
+    written: dict[Tensor, None] = {}
+    for kernel in kernels:
+        outputs = [(t, True) for t in kernel.outputs]
+        found = [*outputs * own, *((t, False) for t in (kernel.given if isinstance(kernel, Loop) else ()))]
+        for s in statements(kernel.body if kernel.condition is None else (If(kernel.condition, kernel.body),)):
+            found += [(e.tensor, False) for top in expressions(s) for e in walk(top) if isinstance(e, Read)]
+            found += [(s.tensor, True)] if isinstance(s, Store) else []
+        for t, writes in (*found, *outputs):
+            if t in kernel.parameters and (writes or home.get(t, t) not in written):
+                (written if writes else read).setdefault(home.get(t, t))
+    arrays = (home.get(t, t) for k in kernels for t in k.parameters)
+    return read | {t: None for t in arrays if t not in written}, written
 
 
 @dataclass(frozen=True, eq=False)

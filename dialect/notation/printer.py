@@ -11,7 +11,7 @@ from ..ir.sizes import Dim
 from ..ir.types import I1, I64, ElementType
 from . import expressions as ex
 from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Loop, Prefetch, Statement, Steps, Store
-from .plan import Plan
+from .plan import Plan, hoist_constants, reads_and_writes
 from .scalar_functions import SCALARS
 
 PRECEDENCE = tuple(level.split() for level in ("|", "^", "&", "== != < <= > >=", "<< >>", "+ -", "* / // % mod"))
@@ -24,9 +24,10 @@ _SIZES = {"//": "floordiv", "*": "mul", "max": "max", "min": "min"}
 class Names:
     """A unique name for every index, variable and tensor of a kernel; equal names are distinguished by a number."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: dict[object, str] | None = None) -> None:
         self.given: dict[object, str] = {}
         self.used: set[str] = set()
+        self.sizes = {} if sizes is None else sizes  # anonymous ones, by their first appearance
 
     def of(self, e: ex.Index | ex.Var | ex.Tensor) -> str:
         if e not in self.given:
@@ -44,14 +45,11 @@ class Names:
         """A scope: names defined inside may be used again after it. Sizes keep their names."""
         given, used = dict(self.given), set(self.used)
         yield
-        self.given = {k: n for k, n in self.given.items() if k in given or isinstance(k, tuple)}
-        self.used = used
+        self.given, self.used = given, used
 
     def size(self, atom: tuple[object, ...]) -> str:
         """The name of a size; an anonymous size has the number of its first appearance."""
-        if len(atom) == 1:
-            return f"?{atom[0]}"
-        return self.given.setdefault(atom, f"?{sum(isinstance(k, tuple) for k in self.given)}")
+        return f"?{atom[0]}" if len(atom) == 1 else self.sizes.setdefault(atom, f"?{len(self.sizes)}")
 
 
 def expression_text(e: ex.Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
@@ -171,35 +169,54 @@ def kernels_text(kernels: Iterable[Kernel]) -> str:
 
 
 def array_names(plan: Plan) -> dict[ex.Tensor, str]:
-    """The name of each array that kernels access, whatever the shapes in which they view it."""
+    """The name of each array that kernels access, whatever the shapes in which they view it, and of the other arguments."""
     names = Names()
-    return {home: names.of(home) for k in plan.kernels for t in k.parameters for home in [plan.home.get(t, t)]}
+    accessed = (plan.home.get(t, t) for k in plan.kernels for t in k.parameters)
+    return {home: names.of(home) for home in (*accessed, *plan.arguments, *plan.constants, *plan.results)}
 
 
 def plan_text(*plans: Plan) -> str:
-    """The kernels of plans."""
-    return "\n".join(text for plan in plans for text in kernel_texts(plan))
+    """The kernels of plans, each after its arguments and results if the kernels do not tell them."""
+    plans = tuple(map(hoist_constants, plans))
+    told = all({*p.arguments, *p.constants} == {*reads_and_writes(p.kernels, p.home)[0]} for p in plans)
+    sizes = None if told else {}
+    heads = ["" if sizes is None else _head(plan, sizes) for plan in plans]
+    return "\n".join(t for h, plan in zip(heads, plans, strict=True) for t in (h, *kernel_texts(plan, sizes)) if t)
 
 
-def kernel_texts(plan: Plan) -> Iterator[str]:
-    """Each kernel. The first that views an array from outside the plan in another shape has its type, too."""
-    names, outside = array_names(plan), {*plan.arguments, *plan.results, *plan.constants}
+def _head(plan: Plan, sizes: dict[object, str]) -> str:
+    arrays, names = array_names(plan), Names(sizes)
+    sides = (*plan.arguments, *plan.constants), plan.results
+    inputs, outputs = (", ".join(f"{arrays[t]}: {_type_text(t, names)}" for t in side) for side in sides)
+    return f"plan ({inputs}) -> ({outputs})\n"
+
+
+def kernel_texts(plan: Plan, sizes: dict[object, str] | None = None) -> Iterator[str]:
+    """Each kernel, its arrays declared before if the names of `sizes` are; otherwise the first that views an array from
+    outside the plan in another shape has its type, too."""
+    plan = hoist_constants(plan)
+    names = array_names(plan)
+    outside = {*plan.arguments, *plan.results, *plan.constants} if sizes is None else set()
     for kernel in plan.kernels:
         homes = {t: plan.home.get(t, t) for t in kernel.parameters}
         first = {home: t for t, home in reversed(homes.items())}
         typed = {t: home for home, t in first.items() if home in outside and home not in homes}
         outside.difference_update(first)
-        yield kernel_text(kernel, {t: names[home] for t, home in homes.items()}, typed)
+        yield kernel_text(kernel, {t: names[home] for t, home in homes.items()}, typed, sizes)
 
 
-def kernel_text(kernel: Kernel, arrays: Mapping[ex.Tensor, str] = {}, typed: Mapping[ex.Tensor, ex.Tensor] = {}) -> str:
+def kernel_text(
+    kernel: Kernel, arrays: Mapping[ex.Tensor, str] = {}, typed: Mapping[ex.Tensor, ex.Tensor] = {},
+    sizes: dict[object, str] | None = None,
+) -> str:  # fmt: skip
     """One kernel of the loop language. `arrays` names the arrays of its parameters: a second view of one says whose view it
-    is, and one that is `typed` of what type the array is."""
+    is, and one that is `typed` of what type the array is. `sizes` names the anonymous sizes of a loop around it."""
     first = {arrays[t]: t for t in reversed(kernel.parameters) if t in arrays}
-    names = Names()
+    names = Names(sizes)
     names.given, names.used = {t: name for name, t in first.items()}, {name[1:] for name in first}
     declared = []
-    for t in kernel.parameters:
+    inputs = [t for t in kernel.inputs if not (isinstance(kernel, Loop) and t in kernel.outputs)]
+    for t in (*inputs, *kernel.outputs):
         array = _type_text(typed[t], names) if t in typed else arrays.get(t, names.of(t))
         text = tensor_text(t, names)
         declared.append(text + f" view of {array}" * (array not in text.split(": ")))
@@ -211,8 +228,9 @@ def kernel_text(kernel: Kernel, arrays: Mapping[ex.Tensor, str] = {}, typed: Map
         head.append(f"sums {kernel.sum_order}")
     if isinstance(kernel, Loop):
         head[0] = f"loop {head[0].partition(' ')[2]}"
-        head.append(steps_text(kernel.steps, names))
-        inner = plan_text(kernel.plan).rstrip("\n").split("\n")
+        head.append(f"{steps_text(kernel.steps, names)} of ({', '.join(map(names.of, kernel.given))})")
+        texts = [_head(kernel.plan, names.sizes), *kernel_texts(kernel.plan, names.sizes)]
+        inner = "\n".join(texts).rstrip("\n").split("\n")
         return "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"]) + "\n"
     if kernel.scheduled:
         head.append("scheduled")

@@ -11,12 +11,15 @@ from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import TensorType, Type, as_given
 from ...dialect.ir.unify import bind
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, conjunction
 from ...dialect.notation.formulas import Formulas, View
-from ...dialect.notation.loops import For, Kernel, statements
+from ...dialect.notation.loops import MAX_STEPS, For, If, Kernel, Loop, outer_loops, statements
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.printer import plan_text
+from ...dialect.notation.traverse import walk
 from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
+from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.analysis.verify_kernel import check_kernel
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
@@ -35,6 +38,14 @@ from .gpu_function import SimulatedFunction
 from .native_function import NativeFunction
 
 
+def _size_tests(kernel: Kernel) -> list[Expr]:
+    """The conditions on sizes without which a kernel accesses nothing."""
+    _, block = outer_loops(kernel.body, lambda loop: True)
+    tests = [s.condition for s in block if isinstance(s, If) and len(block) == 1 and not s.otherwise]
+    parts = [part for e in (*tests, kernel.condition) if e is not None for part in conjunction(e)]
+    return [p for p in parts if all(isinstance(e, (Apply, Const, Extent)) for e in walk(p))]
+
+
 class PlanFunction(CompiledFunction):
     """The calls of kernels that have no program, and their stages. `declared` has the arguments and results as a caller
     sees them, where passes have split complex ones."""
@@ -44,8 +55,11 @@ class PlanFunction(CompiledFunction):
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         self.given, self.declared = plan, declared
         self.options = options
-        self.plan = self._prepared(legalize_types(plan))
-        self.views = {s.tensor: s.of for s in declared.steps if isinstance(s, View)} if declared else plan.views
+        self.legal: Plan = run_passes((legalize_types,), plan, Context())
+        self.plan = self._prepared(self.legal)
+        views = {t: of for p in plan.plans for t, of in p.views.items()}
+        self.views = {s.tensor: s.of for s in declared.steps if isinstance(s, View)} if declared else views
+        self.guards = {t: _size_tests(k) for p in plan.plans for k in p.kernels for t in k.parameters}
         sides = declared or plan
         values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*sides.arguments, *sides.results)}
         arguments, results = (tuple(values[t] for t in side) for side in (sides.arguments, sides.results))
@@ -68,7 +82,8 @@ class PlanFunction(CompiledFunction):
         """The kernels mapped to the grid of a GPU; as they are where they have been."""
         loops = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, For))
         on_grid = any(s.kind in ("block", "thread") for s in loops)
-        return (place_buffers if on_grid else schedule_for_gpu)(self._checked(plan))
+        checked = self._checked(plan)
+        return run_passes((place_buffers,), checked, Context()) if on_grid else schedule_for_gpu(checked)
 
     _prepared = _on_grid  # the kernels as the target runs them
 
@@ -85,9 +100,13 @@ class PlanFunction(CompiledFunction):
         sizes = {atom: n for atom, n in bind(declared, given).items() if isinstance(n, int)}
         for view, of in self.views.items():
             count, expected = (evaluate(product(t.shape), sizes) for t in (view, of))
-            if count != expected:
+            if count != expected and all(Evaluation({}, sizes).values(e, {}) for e in self.guards.get(view, ())):
                 message = f"%{view.name} is a view of %{of.name}, and has {count} elements, not {expected}"
                 raise CallError(Diagnostic(message, self.head.span, "run"))
+        for k in (k for p in self.plan.plans for k in p.kernels if isinstance(k, Loop)):
+            if not 0 < (trips := evaluate(1 if (n := k.steps.trips) is None else n, sizes)) <= MAX_STEPS:
+                message = f"@{k.name} takes between 1 and {MAX_STEPS} steps, got {trips}"
+                raise CallError(Diagnostic(message, k.span, "run"))
         return [t.with_array_shape(tuple(evaluate(d, sizes) for d in t.array_shape)) for t in self.head.result_types]
 
     def lower(self, stage: str = "loops") -> str:
@@ -96,11 +115,11 @@ class PlanFunction(CompiledFunction):
             if stage == "loops":
                 return plan_text(self.given)
             if stage == "schedule":
-                return plan_text(schedule(legalize_types(self.given)))
+                return plan_text(schedule(self.legal))
             if stage in STAGES:
                 raise TargetError(f"{stage} is a stage of programs of functions; these are kernels")
             target = target_of_stage(stage)
-            plan = self._on_grid(legalize_types(self.given)) if target.name == "cuda" else self.plan
+            plan = self._on_grid(self.legal) if target.name == "cuda" else self.plan
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
 
@@ -110,7 +129,7 @@ class KernelFunction(PlanFunction, NativeFunction):
     _begin = CompiledFunction.__init__  # nothing is compiled before the first call
 
     def _prepared(self, plan: Plan) -> Plan:
-        return place_buffers(self._checked(plan))
+        return run_passes((place_buffers,), self._checked(plan), Context())
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         if not hasattr(self, "_made"):

@@ -13,12 +13,11 @@ import numpy as np
 from ...dialect.builtin import Calling, Const
 from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.ir.sizes import Dim, Size, Undecided, product
-from ...dialect.ir.types import Type
+from ...dialect.ir.sizes import Dim, Size, Undecided
 from ...dialect.ir.unify import put, with_sizes
 from ...dialect.notation.expressions import Check, Const as Number, Expr, Index, Read, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ...dialect.notation.loops import Assert, Steps, located, map_expressions, nodes, statements
+from ...dialect.notation.loops import Assert, Steps, is_aligned, located, map_expressions, nodes, statements
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -29,7 +28,6 @@ from ..passes import declare
 from .propagate_constants import propagate_constants
 
 GraphPass: TypeAlias = Callable[[Function, Context], Function | None]
-VECTOR_BYTES = 16  # accessed at once on a GPU, where they begin at a multiple of as many
 
 
 @declare("formulas", Function)
@@ -45,7 +43,7 @@ def build_formulas(
 
     def tensor(value: Value, space: str) -> Tensor:
         type = with_sizes(value.known_type, equal)
-        space = "slice" if value in sliced and not aligned(type) else space
+        space = "slice" if value in sliced and not is_aligned(type.array_shape, type.element) else space
         tensors[value] = Tensor(_unique(value.name, used), type.array_shape, type.element, space)
         return tensors[value]
 
@@ -122,12 +120,6 @@ def requirements_of(step: Step) -> Sequence[tuple[str, Span]]:
         case Nest(body=body):
             return [(s.message, s.span) for s in statements(body) if isinstance(s, Assert)]
     return ()
-
-
-def aligned(type: Type) -> bool:
-    """Test whether slices of this type, one after the other, begin as vectors do."""
-    size = product(type.array_shape)
-    return isinstance(size, int) and size * type.element.bytes % VECTOR_BYTES == 0
 
 
 def _unique(name: str, used: dict[str, int]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
 
-from ...dialect.ir.types import F32, F64, UI8
+from ...dialect.ir.types import F32, F64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
 from ...dialect.notation.plan import Plan, viewed
@@ -75,11 +75,9 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     read = sorted_tensors({*operands, *(carried if copies else ())})
     plan = nest.program
     assert isinstance(plan, Plan)
-    stored = plan.results if copies else plan.results[: steps.carry]
-    spares = tuple(ex.Tensor(f"{r.name}.next", r.shape, r.element, "heap") for r in stored)
+    places = tuple(map(read.index, operands))
     loop = ir.Loop(name, (*read, *nest.tensors), (), len(nest.tensors), nest.span, spans=(nest.span,), scheduled=True)
-    places, scratch = tuple(map(read.index, operands)), (*spares, ex.Tensor("workspace", (0,), UI8, "heap"))
-    return [*copies, replace(loop, steps=steps, operands=places, scratch=scratch).with_plan(plan)]
+    return [*copies, replace(loop, steps=steps, operands=places).with_plan(plan)]
 
 
 def build_nest(formula: Formula, name: str) -> ir.Kernel:

@@ -18,6 +18,7 @@ from ...dialect.ir.types import I1
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine, key
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, maximum
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from ..analysis.accesses import allocated, depends, every_access, reads, stores, stride, varies, varying_values
 from ..analysis.cost import chain
@@ -185,6 +186,8 @@ def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
     """Vectors and an overlapping last one, or if the extent is too short narrower ones or the original loop."""
 
     def vectors(width: int, middle: Expr, short: ir.Block) -> ir.Block:
+        if (index_bounds(count)[1] or width) < width:
+            return short
         first = replace(s, stop=middle, kind="vector", width=width)
         last = replace(s, start=s.end - width, stop=s.end, kind="vector", width=width)
         return (ir.If(count >= width, (first, last), short),)

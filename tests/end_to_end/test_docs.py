@@ -19,7 +19,7 @@ from cvm.dialect.notation.expressions import Read
 from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.spec.op import OPERATORS
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
-from cvm.lowering.pipeline import to_formulas
+from cvm.lowering.pipeline import PIPELINES, to_formulas
 from cvm.lowering.processor import GENERIC
 from cvm.parser.format import format_text
 from cvm.parser.kernels import read_kernels
@@ -31,7 +31,8 @@ from samples import SAMPLES
 import cvm
 from cvm import cli, extending
 from cvm.commands.ops import by_dialect
-from cvm.testing.commands import passes, perform
+from cvm.commands.opt import all_passes
+from cvm.testing.commands import perform
 from cvm.testing.filetest import Filetest
 
 ROOT = Path(__file__).parents[2]
@@ -195,7 +196,9 @@ def test_worked_example_of_a_pass() -> None:
     module.__dict__["Read"] = Read
     for version, text in zip(("", change), goldens, strict=True):
         exec(compile(f"from __future__ import annotations\n{version}", "docs/passes.md", "exec"), module.__dict__)
-        (kernel,), *_ = read_kernels("".join(line for line in text.splitlines(True) if not line.startswith("//")))
+        (kernel,) = read_kernels("".join(line for line in text.splitlines(True) if not line.startswith("//")))[
+            0
+        ].kernels
         made = module.__dict__["shift_products"](kernel)
         with nullcontext() if version else pytest.raises(LoweringError, match="an index of %x may be below 0"):
             check_kernel(made)
@@ -357,7 +360,7 @@ def test_terms_of_the_glossary_are_those_of_the_code(section: str) -> None:
 
 def test_glossary_names_every_pass_and_package() -> None:
     named = re.findall(r"`(\w+)`", " ".join(row[0] for row in glossary("Passes")))
-    assert len(named) == len(set(named)) and set(passes()) <= set(named)
+    assert len(named) == len(set(named)) and {*all_passes(), *PIPELINES} <= set(named)
     listed = set(re.findall(r"`([\w/]+)`", " ".join(row[0] for row in glossary("Packages"))))
     packages = {
         str(p.parent.relative_to(ROOT))

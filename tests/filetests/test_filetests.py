@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cvm.testing.commands import passes
+from cvm.lowering.pipeline import PIPELINES
+from cvm.commands.opt import all_passes
 from cvm.testing.filetest import Filetest
 
 FOLDER = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", passes())
+@pytest.mark.parametrize("name", [*all_passes(), *PIPELINES])
 def test_every_pass_has_a_golden(name: str) -> None:
     """A pass of `cvm opt --list` has a filetest of its name in passes/, whose golden lines show the rewrite."""
     path = FOLDER / "passes" / f"{name}.cvm"

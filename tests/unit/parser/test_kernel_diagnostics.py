@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import cvm
 from cvm.commands.read_level import compiled, read_kernels
@@ -44,7 +45,7 @@ def mistakes(text: str) -> list[str]:
         ("    }\n  }\n}\n\n", "    }\n}\n\n", "3:18 parse.kernel: expected } to close the { of line 3, got the end of the kernel"),
         ("      %t[%i] = 0\n    }\n", "      %t[%i] = 0\n", "6:12 parse.kernel: expected } to close the { of line 6, got the end of the kernel"),
         ("  }\n}\n\nkernel", "  }\n\nkernel", "2:53 parse.kernel: expected } to close the { of line 2, got the end of the kernel"),
-        ("  }\n}\n\nkernel", "  }\n}\n}\n\nkernel", "11:1 parse.kernel: expected kernel, got }"),
+        ("  }\n}\n\nkernel", "  }\n}\n}\n\nkernel", "11:1 parse.kernel: expected kernel, loop or plan, got }"),
         ("%t[%i] + 1", "%t[%i] + ", "15:12 parse.kernel: expected a statement, an operator or }, got ="),
         ("%t[%i] + 1", "%t[%i] +* 1", "14:27 parse.kernel: expected an expression, got *"),
         ("%t[%i] + 1", "%t[%i 1", "14:25 parse.kernel: expected an operator, ,, [ or ], got 1"),
@@ -88,5 +89,66 @@ def test_the_end_of_a_kernel_that_is_not_closed_is_noted() -> None:
 def test_statements_keep_their_places() -> None:
     from cvm.parser.kernels import read_kernels as parse
 
-    kernels, places, _ = parse(GOOD)
-    assert kernels[1].span.text == "@b" and places[kernels[1].body[0]].line == 13
+    plan, places = parse(GOOD)
+    assert plan.kernels[1].span.text == "@b" and places[plan.kernels[1].body[0]].line == 13
+
+
+LOOP = """\
+loop @sums(%start: tensor<f32>, %xs: tensor<?T x f32>) -> (%last: tensor<f32>, %all: tensor<?T x f32>) steps ?T carry 1 scan 1 of (%start, %xs) {
+  plan (%total: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, %y: tensor<f32>)
+
+  kernel @add(%total: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>) {
+    %next[] = %total[] + %x[]
+  }
+
+  kernel @copy(%next: tensor<f32>) -> (%y: tensor<f32>) {
+    %y[] = %next[]
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        ("of (%start, %xs)", "of (%start)", "1:6 parse.kernel: the body takes 2 arrays and gives 2, got 1 and 2"),
+        ("of (%start, %xs)", "of (%xs, %start)", "1:6 parse.kernel: %xs is tensor<f32> by the body of the loop, got tensor<?T x f32>"),
+        ("of (%start, %xs)", "of (%start, %x)", "1:140 parse.kernel: there is no array %x; did you mean %xs"),
+        ("steps ?T", "steps 0", "1:110 parse.kernel: a loop takes between 1 and 1099511627776 steps, got 0"),
+        ("steps ?T", "step ?T", "1:104 parse.kernel: expected steps or while, got step; did you mean steps"),
+        ("steps ?T", "steps ?S", "1:6 parse.kernel: %xs is tensor<?S x f32> by the body of the loop, got tensor<?T x f32>"),
+        ("%y: tensor<f32>)\n\n", "%z: tensor<f32>)\n\n", "1:6 kernel.array: no kernel has written %z where it is read"),
+        ("(%total: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, ", "(%sum: tensor<f32>, %x: tensor<f32>) -> (%next: tensor<f32>, ", "1:6 kernel.array: no kernel has written %total where it is read"),
+        ("  plan (", "  plann (", "2:3 parse.kernel: expected plan, got plann; did you mean plan"),
+        ("%total[] + %x[]", "%total[] + %w[]", "5:26 parse.kernel: there is no value %w"),
+        ("%total[] + %x[]", "%total[] + ", "6:3 parse.kernel: expected an expression, got }"),
+        ("@copy(%next: tensor<f32>)", "@copy(%next: tensor<f64>)", "8:10 kernel.array: %next is one array, but tensor<f32> in a kernel before @copy and tensor<f64> in it"),
+        ("    %y[] = %next[]\n  }\n}", "    %y[] = %next[]\n  }\n", "1:145 parse.kernel: expected } to close the { of line 1, got the end of the kernel"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_loop_is_reported_once(was: str, becomes: str, said: str) -> None:
+    assert LOOP.count(was) == 1 and compiled(read_kernels(LOOP, "k.loops"), "kernels")
+    assert mistakes(LOOP.replace(was, becomes)) == [said]
+
+
+def test_every_kernel_of_a_loop_is_checked() -> None:
+    broken = LOOP.replace("%total[] + %x[]", "%u[] + %x[]").replace("= %next[]", "= %v[]")
+    assert [m.partition(":")[0] for m in mistakes(broken)] == ["5", "9"]
+
+
+def test_a_loop_takes_at_least_one_step() -> None:
+    f = compiled(read_kernels(LOOP, "k.loops"), "kernels", "cpu")
+    assert [y.tolist() for y in f(np.float32(1), np.arange(3, dtype=np.float32))] == [4, [1, 2, 4]]
+    with pytest.raises(cvm.CallError, match="@sums takes between 1 and 1099511627776 steps, got 0"):
+        f(np.float32(1), np.zeros(0, np.float32))
+
+
+def test_arguments_may_be_declared() -> None:
+    kernel = "kernel @k(%y: tensor<?N x i32>) -> (%z: tensor<?N x i32>) {\n  for %i in 0..?N {\n    %z[%i] = %y[%i]\n  }\n}\n"
+    text = "plan (%like: tensor<?N x f32>, %y: tensor<?N x i32>) -> (%z: tensor<?N x i32>)\n\n" + kernel
+    f = compiled(read_kernels(text, "k.loops"), "kernels", "cpu")
+    assert [a.name for a in f.function.arguments] == ["like", "y"] and f.lower("loops") == text
+    assert f(np.zeros(2, np.float32), np.array([3, 4], np.int32)).tolist() == [3, 4]
+    assert mistakes(text.replace("%z: tensor<?N x i32>)\n\n", "%w: tensor<?N x i32>)\n\n")) == [
+        "1:1 kernel.array: no kernel has written %w where it is read"
+    ]

@@ -1,0 +1,100 @@
+"""The text of every level parses back, prints alike, and computes the same bytes, with arrays given by their names: for every
+operator's example and samples, and for the programs in examples/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cvm.dialect.notation.plan import Plan
+from cvm.dialect.notation.printer import array_names
+from cvm.dialect.program.function import Graph
+from cvm.dialect.program.module import Module
+from cvm.dialect.spec.op import OPERATORS
+from cvm.lowering.processor import compiling_for
+from cvm.lowering.stages import at_stage, left_out
+from operator_checks import program
+from samples import SAMPLES
+from tiers import some
+import cvm
+from cvm.commands.inputs import random_arrays
+from cvm.commands.ops import by_dialect
+from cvm.commands.read_level import compiled, read_level
+
+ROOT = Path(__file__).parents[2]
+OPS = sorted(op.name for members in by_dialect().values() for op in members)
+FOLDERS = [ROOT / "examples", ROOT / "tests/filetests/builtin"]
+PROGRAMS = sorted(
+    p
+    for folder in FOLDERS
+    for p in folder.rglob("*.cvm")
+    if "invalid" not in p.stem and p.parts[-2] not in ("tests", "passes")
+)
+STAGES = ("formulas", "loops", "schedule")
+
+
+def parses_back(module: Module, name: str, arrays: Sequence[np.ndarray], stage: str) -> None:
+    """The text of a function at a stage gives the function's results, or fails where it does."""
+    f = cvm.compile(module, name)
+    with compiling_for(f.compiled_for):
+        lowered = at_stage(f.module, f.computed, stage)
+    text = f.lower(stage)
+    again = compiled(read_level("text", text.encode()), name, "cpu")
+    if stage != "formulas":
+        assert again.lower("loops") == text
+    if stage == "loops":  # whose float sums are in the order of their terms
+        again = compiled(read_level("text", again.lower("schedule").encode()), name, "cpu")
+    given = left_out(lowered) | dict(zip((a.name for a in f.function.arguments), arrays, strict=True))
+    try:
+        wanted = f(*map(np.copy, arrays))  # some are overwritten
+    except cvm.Error:  # which need not be one of a kernel
+        with suppress(cvm.Error):
+            again(*(_as_taken(given[a.name], a.known_type.array_shape) for a in again.function.arguments))
+        return
+    found = again(*(_as_taken(given[a.name], a.known_type.array_shape) for a in again.function.arguments))
+    results = found if isinstance(found, tuple) else (found,)
+    if isinstance(lowered, Plan):
+        names = array_names(lowered)
+        known = {f"%{r.name}": y for r, y in zip(again.function.results, results, strict=True)}
+        results = tuple(known[names[lowered.home.get(t, t)]] for t in lowered.results)
+    for result, value in zip(results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        assert result.tobytes() == value.tobytes()
+
+
+def _as_taken(array: np.ndarray, shape: Sequence[object]) -> np.ndarray:
+    """Complex numbers as kernels take them: as pairs of floats."""
+    if array.dtype.kind != "c" or len(shape) == array.ndim:
+        return array
+    return np.ascontiguousarray(array).reshape(*array.shape, 1).view(np.real(array).dtype)
+
+
+def functions_parse_back(module: Module) -> None:
+    for name, function in module.functions.items():
+        if not isinstance(function, Graph):
+            for stage in STAGES:
+                parses_back(module, name, random_arrays(function, 0), stage)
+
+
+@pytest.mark.parametrize("name", some(OPS, 40))
+def test_example_of_operator(name: str) -> None:
+    functions_parse_back(cvm.parse(OPERATORS[name].example, f"{name}.cvm"))
+
+
+@pytest.mark.parametrize("path", some(PROGRAMS, 8), ids=lambda p: str(p.relative_to(ROOT)))
+def test_program(path: Path) -> None:
+    functions_parse_back(cvm.load(path))
+
+
+@pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", some(sorted(SAMPLES), 6))
+def test_sample_of_operator(name: str, unknown_sizes: bool) -> None:
+    for seed in range(3):
+        try:
+            module, arrays = program(SAMPLES[name](np.random.default_rng(seed)), unknown_sizes)
+        except cvm.VerifyError:
+            continue
+        for stage in STAGES:
+            parses_back(module, "main", arrays, stage)
