@@ -193,7 +193,7 @@ def var(
     elif all(isinstance(n, int) for n in sizes):
         count = float(np.prod(sizes, dtype=np.float64))
     else:
-        count = np.sum(np.ones_like(x, dtype=np.float64), axis=over)
+        count = np.sum(np.ones_like(x, dtype=np.float64), axis=over, keepdims=keepdims)
     rest = max(count - ddof, 0.0) if isinstance(count, float) else np.maximum(count - ddof, 0.0)
     total = np.sum(squares, axis=over, keepdims=keepdims, where=where)
     return total / rest if isinstance(rest, float) else astype(total / rest, total.dtype)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import tiers
 from numpy_expressions import expressions, judge, of_edges
 from tiers import some
+import cvm
 
 STEP = 7  # of so many expressions one is judged; python tests/support/numpy_expressions.py judges all
 QUICK = 200  # expressions in the quick tier
@@ -28,3 +30,13 @@ def test_arrays_of_few_elements_and_arguments_at_the_edges() -> None:
     assert not {n: v for n, v in verdicts.items() if v.startswith("different") or "CRASH" in v}
     counts = Counter(v.partition(":")[0] for v in verdicts.values())
     assert counts["same"] + counts["numpy refuses"] > 0.9 * len(verdicts)
+
+
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_deviations_of_unknown_sizes(keepdims: bool) -> None:
+    deviation = cvm.compile(lambda x: np.std(x, axis=1, ddof=1, keepdims=keepdims), rules="numpy")
+    arrays = [np.random.default_rng(n).normal(size=(n, n + 2)) for n in (4, 3)]
+    for found, x in zip(deviation.batch(arrays), arrays, strict=True):
+        wanted = np.std(x, axis=1, ddof=1, keepdims=keepdims)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
