@@ -126,8 +126,7 @@ class Layout:
             self.lines.append((self.continuation(token) if self.open else INDENT * self.level) + text)
 
     def continuation(self, token: Token) -> str:
-        column = self.open[-1] if self.open else -1
-        if column > 0 and token.type in CLOSING:
+        if (column := self.open[-1] if self.open else -1) > 0 and token.type in CLOSING:
             column -= 1
         return " " * column if column > 0 else INDENT * self.level + CONTINUED
 

@@ -209,8 +209,7 @@ def _fitting(found: np.ndarray, type: Type | None, text: str) -> np.ndarray:
 
 def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:
     """Write results to a file whose suffix says how; standard output takes an .npz."""
-    suffix = ".npz" if path == "-" else Path(path).suffix.lower()
-    if suffix not in (".npz", *WRITERS):
+    if (suffix := ".npz" if path == "-" else Path(path).suffix.lower()) not in (".npz", *WRITERS):
         raise Usage(f"--output {path}: the name ends with .npz, {', '.join(WRITERS)}, which says how it is written")
     if suffix != ".npz" and len(results) != 1:
         raise Usage(f"--output {path}: {suffix} holds one array, but there are {len(results)} results; .npz holds all")

@@ -152,8 +152,7 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 def _check_header(file: Any, wanted: TensorType) -> None:
     """Refuse an array of another shape before its elements are read."""
     read = HEADERS.get(np.lib.format.read_magic(file))
-    shape = None if read is None else read(file)[0]
-    if shape is not None and shape != wanted.shape:
+    if (shape := None if read is None else read(file)[0]) is not None and shape != wanted.shape:
         raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {shape}")
 
 

@@ -178,8 +178,7 @@ class CompiledGraph:
             self._observed = None
 
     def _writable(self, name: str) -> State:
-        state = self._states.get(name) if isinstance(name, str) else None
-        if state is None or not state.writable:
+        if (state := self._states.get(name) if isinstance(name, str) else None) is None or not state.writable:
             known = ", ".join(s.name for s in self.writable) or "none"
             message = f'@{self.graph.name} has no field or sensor "{name}" to write; it has {known}'
             raise CallError(Diagnostic(message, self.graph.span, "graph.write"))

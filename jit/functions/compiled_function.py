@@ -211,8 +211,7 @@ class CompiledFunction:
             given = [as_given(a.known_type, array.shape) for a, array in zip(self.head.arguments, arrays, strict=True)]
             if len(self._types) > 1000:
                 self._types.clear()
-            found = None if self.left_open is None else self.left_open.result_types(given)
-            if found is None:
+            if (found := None if self.left_open is None else self.left_open.result_types(given)) is None:
                 from ...dialect.program.verify import instantiate
 
                 types = instantiate(self.module, self.computed, given)

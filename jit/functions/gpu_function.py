@@ -67,8 +67,7 @@ class GpuFunction(CompiledFunction):
                     yield from self._launches_of(kernel.plan, launch_of, sizes, {**addresses, **known}, inner, status)
                 continue
             launch = launch_of[kernel]
-            work = 1 if launch.work is None else evaluate(launch.work, sizes)
-            if work <= 0:
+            if (work := 1 if launch.work is None else evaluate(launch.work, sizes)) <= 0:
                 continue
             given = [*map(address, launch.arrays)]
             given += [sizes[atom] for atom in launch.sizes]

@@ -51,8 +51,7 @@ class NativeFunction(CompiledFunction):
         super().__init__(module, function, options)
         check_runs_here(options.cpu)
         self.kept_as = None if disk_cache.folder() is None else name_of(module, self.computed, options)
-        made = cache_entry.load(self.kept_as, self.computed) if self.kept_as is not None else None
-        if made is None:
+        if (made := cache_entry.load(self.kept_as, self.computed) if self.kept_as is not None else None) is None:
             made = self._compile()
             if self.kept_as is not None:
                 cache_entry.store(self.kept_as, self.computed, made)

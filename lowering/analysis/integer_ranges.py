@@ -237,8 +237,7 @@ class _Evaluation:
         test = scalar(bounds)
         sides: list[Bounds] = []
         for truth, side in ((True, then), (False, otherwise)):
-            narrowed = self.implied(condition, truth) if test[0] <= truth <= test[1] else None
-            if narrowed is not None:
+            if (narrowed := self.implied(condition, truth) if test[0] <= truth <= test[1] else None) is not None:
                 found = self.under(narrowed, side)
                 sides.append(side.type.limits if found is None else found)
         return hull(*_safe(sides)) if sides else then.type.limits

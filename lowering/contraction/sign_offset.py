@@ -71,8 +71,7 @@ def _is_byte(factor: Magnitude) -> Expr | bool:
 
 def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> bool:
     """Add 128 to the columns, or if `swapped` the rows, and correct the sums; False unless the other is constant."""
-    packed = packing.known_panels(packing.words) if swapped else packing.known_rows()
-    if packed is None:
+    if (packed := packing.known_panels(packing.words) if swapped else packing.known_rows()) is None:
         return False
     parts = np.ascontiguousarray(packed).view(np.int8).reshape(*packed.shape, I32.bytes).sum(-1, dtype=np.int32)
     sums = parts.sum(-2 if swapped else -1, dtype=np.int32) * OFFSET

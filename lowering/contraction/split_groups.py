@@ -28,8 +28,7 @@ def split_groups(kernel: ir.Kernel) -> SplitGroups | None:
     for s in ir.statements(kernel.body):
         if isinstance(s, ir.For) and s.kind == "serial" and s.stop is None:
             divisors = {n for e in ir.nodes(kernel.body) if (n := _group(e, s.index)) is not None}
-            count = _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None
-            if count is not None:
+            if (count := _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None) is not None:
                 return _Cut(s, *count).kernel(kernel)
     return None
 

@@ -77,8 +77,7 @@ def lower_by_strategy(
     candidates = candidates_of(problem)
     if explained is not None:
         explained.append((problem, candidates))
-    large = worth_packing(c) if c is not None and c.unknown else True
-    if large is False:
+    if (large := worth_packing(c) if c is not None and c.unknown else True) is False:
         return None
     order = sorted((choice for choice in candidates if not choice.why_not), key=lambda choice: choice.cost)
     if (lowered := _versions(problem, order, candidates)) is None:

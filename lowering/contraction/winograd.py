@@ -107,8 +107,7 @@ def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
     c, small = problem.contraction, transform is WINOGRAD_F2X2_3X3
     if small and processor().has_int8_dot_product and are_bytes(problem):
         return "products of four bytes take less time"
-    windows = windows_of(c) if c.unknown.isdisjoint((c.row, *c.reduction_axes)) else None
-    if windows is None:
+    if (windows := windows_of(c) if c.unknown.isdisjoint((c.row, *c.reduction_axes)) else None) is None:
         return "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
     if _pays(c, windows) is False:
         return "too few rows, tiles or channels for transforms to pay"

@@ -39,8 +39,7 @@ def _simplest(operation: Operation, defined: dict[Value, Operator[Value]]) -> Va
     operator = operation.operator
     type_key = operation.results[0].known_type.key if len(operation.results) == 1 else None
     for _ in range(MOST_STEPS):
-        simpler = None if operator.destroys() else operator.simplified(defined.get)
-        if isinstance(simpler, Value):
+        if isinstance(simpler := None if operator.destroys() else operator.simplified(defined.get), Value):
             return operator if isinstance(simpler, Literal) or simpler.known_type.key != type_key else simpler
         if simpler is None or type_operation(replace(operation, operator=simpler))[0].key != type_key:
             return operator

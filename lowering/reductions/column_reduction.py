@@ -161,8 +161,7 @@ class _Columns:
         block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
         at = reduction.start + block * ROWS_AT_ONCE + row
         group = ir.For(row, ir.substitute_block(reduction.body, {reduction.index: at}))
-        narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
-        if narrow is None:
+        if (narrow := narrow_sum(group.body[-1]) if len(group.body) == 1 else None) is None:
             some = ir.For(block, (self.columns((group,)),), stop=n // ROWS_AT_ONCE)
         else:
             some = self.between(block, row, n // ROWS_AT_ONCE, *narrow)

@@ -25,8 +25,7 @@ def fuse_rows(plan: Plan) -> Plan:
     """The plan with kernels fused."""
     kernels: list[ir.Kernel] = []
     for kernel in plan.kernels:
-        joined = _joined(kernels[-1], kernel, plan.home) if kernels else None
-        if joined is None:
+        if (joined := _joined(kernels[-1], kernel, plan.home) if kernels else None) is None:
             kernels.append(kernel)
         else:
             kernels[-1] = joined

@@ -155,8 +155,7 @@ class Model:
                 handles[operator.outputs[0]] = options(operator.builtin_options, op, SCHEMA).shared_name or "variable"
                 continue
             value = graph.tensors[operator.inputs[-1]] if op == "ASSIGN_VARIABLE" else None
-            array = None if value is None else self.constant(value, self.tensor(value))
-            if array is None:
+            if (array := None if value is None else self.constant(value, self.tensor(value))) is None:
                 raise Unsupported(f"initial state that {op} computes")
             self.initial[handles[operator.inputs[0]]] = array
 

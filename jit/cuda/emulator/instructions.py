@@ -47,8 +47,7 @@ class Instructions:
 
         def run(active: Active) -> None:
             held = truth[active]
-            chosen = registers.active(registers.lanes[active][~held if negated else held])
-            if chosen is not None:
+            if (chosen := registers.active(registers.lanes[active][~held if negated else held])) is not None:
                 step(chosen)
 
         return run
