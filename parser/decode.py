@@ -11,7 +11,7 @@ WIDE = {  # encodings of several bytes a character by the first bytes; the longe
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
 MARK = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*|\r)?$", re.MULTILINE)  # a line that a merge leaves
-CONFLICT = re.compile(r"(?m)^(<{7}.*\n)((?:(?!<{7}|\|{7}|={7}|>{7}).*\n)*+)([|=]{7}.*\n(?:(?![<>]{7}).*\n)*+>{7}.*)")
+CONFLICT = re.compile(r"(?m)^(<{7}.*\n)((?:(?!<{7}|\|{7}|={7}|>{7}).*\n)*)([|=]{7}.*\n(?:(?![<>]{7}).*\n)*>{7}.*)")
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:

@@ -16,6 +16,7 @@ from ..dialect.spec.op import size_text
 from .syntax_tree import Mistake, Token
 
 _COMMENT = re.compile(r"//[^\n]*")
+# of a repeat that is possessive, Python before 3.11.5 keeps what a last, vain round took: here a comma, and a sign
 _INTEGERS = re.compile(r"\s*-?[0-9]{1,18}\s*(?:,\s*-?[0-9]{1,18}\s*)*+", re.ASCII)
 _NUMBERS = re.compile(
     r"\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*(?:,\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*)*+",
@@ -54,7 +55,7 @@ def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | No
     if re.sub(r"[^\[\],]++", "", body) != _brackets(shape):
         return None
     flat = body.translate(_NO_BRACKETS)
-    if not (_INTEGERS if element.is_integer else _NUMBERS).fullmatch(flat):
+    if not (_INTEGERS if element.is_integer else _NUMBERS).fullmatch(flat) or flat.rstrip()[-1] in ",-":
         return None
     if element.is_integer:
         values = np.fromstring(flat, np.int64, sep=",")

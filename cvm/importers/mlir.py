@@ -82,7 +82,7 @@ def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
             lines[operation := super().parse_operation()], _ = source.place(start)
             return operation
 
-    for found in re.finditer(r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f]{2})*+("?)', text):
+    for found in re.finditer(r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f][0-9A-Fa-f])*+("?)', text):
         if found[1] == "":  # for which xDSL would search exponentially long
             raise cvm.ParseError(Diagnostic("a string that does not end", Span(source, *found.span()), "import"))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -137,7 +138,7 @@ class Size:
 
     @_of_sizes
     def __mul__(self, other: Dim) -> Dim:
-        return _dim(self.form * other) if isinstance(other, int) else _opaque("*", *sorted((self, other), key=repr))
+        return _dim(self.form * other) if isinstance(other, int) else _opaque("*", *sorted((self, other), key=in_order))
 
     __rmul__ = __mul__
 
@@ -223,6 +224,11 @@ def _atom_key(atom: _Atom) -> tuple[object, ...]:
     return tuple(p.key if isinstance(p, Size) else p for p in atom)
 
 
+def in_order(x: object) -> list[Any]:
+    """A key that sorts by text, numbers in it by their values: whatever numbers the unknown sizes of a program have."""
+    return [int(part) if n % 2 else part for n, part in enumerate(re.split(r"(\d+)", repr(x)))]
+
+
 def _atom_text(atom: _Atom) -> str:
     if len(atom) == 1:
         return atom[0]
@@ -240,7 +246,7 @@ def _form(dim: Dim) -> LinearForm[_Atom]:
 def _dim(form: LinearForm[_Atom]) -> Dim:
     if not (terms := tuple(form.terms.values())):
         return form.constant
-    return Size(terms if len(terms) == 1 else tuple(sorted(terms, key=repr)), form.constant)
+    return Size(terms if len(terms) == 1 else tuple(sorted(terms, key=in_order)), form.constant)
 
 
 def _difference(a: Dim, b: Dim) -> Bounds:
@@ -288,7 +294,7 @@ def larger(a: Dim, b: Dim) -> Dim:
     try:
         return a if a >= b else b
     except Undecided:
-        return _opaque("max", *sorted((a, b), key=repr))
+        return _opaque("max", *sorted((a, b), key=in_order))
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
@@ -296,7 +302,7 @@ def smaller(a: Dim, b: Dim) -> Dim:
     try:
         return a if a <= b else b
     except Undecided:
-        return _opaque("min", *sorted((a, b), key=repr))
+        return _opaque("min", *sorted((a, b), key=in_order))
 
 
 def evaluate(dim: Dim, known: Mapping[_Atom, int]) -> int:

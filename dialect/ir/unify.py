@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .sizes import OPERATIONS, Dim, Size, certainly, larger, same_size, smaller
+from .sizes import OPERATIONS, Dim, Size, certainly, in_order, larger, same_size, smaller
 from .types import Type
 
 
@@ -50,7 +50,7 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
             if ours not in taken and theirs not in names:
                 names[theirs], taken[ours] = own, size
     for _, size in pairs:
-        for atom in sorted(size.atoms(), key=repr) if isinstance(size, Size) else ():
+        for atom in sorted(size.atoms(), key=in_order) if isinstance(size, Size) else ():
             if atom not in names:
                 number = ("?", -1 - len(names))
                 names[atom], taken[number] = Size.of_atom(number), Size.of_atom(atom)
@@ -60,7 +60,7 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
 def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type, ...]:
     """A callee's result types over the caller's sizes; a size that the callee computes is a new one in every call."""
     atoms = {a for r in results for d in r.array_shape if isinstance(d, Size) for a in d.atoms()}
-    sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=repr)} if atoms else {}
+    sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=in_order)} if atoms else {}
     return tuple(with_sizes(r, sizes) for r in results)
 
 

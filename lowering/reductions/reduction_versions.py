@@ -14,7 +14,7 @@ from itertools import combinations
 from operator import and_
 from typing import Any
 
-from ...dialect.ir.sizes import Dim, Size, product, same_size
+from ...dialect.ir.sizes import Dim, Size, in_order, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
@@ -71,7 +71,7 @@ def _reductions(block: Block) -> Iterator[For]:
 
 def _with_ones(kernel: Kernel, never: frozenset[Atoms]) -> tuple[Kernel, tuple[Any, ...]] | None:
     """The kernel for the fewest sizes, none of `never`, that change the order by being 1; None if no sizes do."""
-    atoms = sorted(_atoms(kernel), key=repr)
+    atoms = sorted(_atoms(kernel), key=in_order)
     before = orders(kernel) if atoms else []
     if not any(o.may_change for o in before) or len(atoms) > MAX_SIZES:
         return None

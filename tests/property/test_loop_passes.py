@@ -73,7 +73,7 @@ FRAMED = """kernel @k(%x: tensor<8x8xi32>) -> (%y: tensor<10x10xi32>) {
 
 
 def test_borders_without_what_holds_nowhere_in_them() -> None:
-    (kernel,), *_ = read_kernels(FRAMED)
+    (kernel,) = read_kernels(FRAMED)[0].kernels
     made = loop_partition(kernel)
     assert "if" not in kernels_text([made])
     x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.int32)

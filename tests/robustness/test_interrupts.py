@@ -173,7 +173,7 @@ def test_clocked_programs_stop_soon(size, threads):
     assert g.step(3) == 3 and (g.read("n") == 3).all()
 
 
-@pytest.mark.parametrize(("target", "size", "count"), [("reference", 200_000, 60), ("cuda-sim", 16, 4)])
+@pytest.mark.parametrize(("target", "size", "count"), [("reference", 200_000, 60), ("cuda-sim", 16, 20)])
 def test_other_targets_stop_between_operations(target, size, count):
     """The operations after the one that runs are not begun, and the next call is right."""
     if target not in HERE:

@@ -50,6 +50,8 @@ def mistakes(text: str) -> list[str]:
         ("%t[%i] + 1", "%t[%i] +* 1", "14:27 parse.kernel: expected an expression, got *"),
         ("%t[%i] + 1", "%t[%i 1", "14:25 parse.kernel: expected an operator, ,, [ or ], got 1"),
         ("    let", "    lett", "14:5 parse.kernel: expected a statement or }, got lett; did you mean let"),
+        ("if %x[%i] > 0", "if %i < ?Z", "4:13 parse.kernel: ?Z is the size of no argument"),
+        ("%y[%i] = %a // 2", "%y[%i] = i32([2 * ?0 + 1])", "15:19 parse.kernel: this size is the size of no argument"),
         ("%a // 2", "%b // 2", "15:14 parse.kernel: there is no value %b"),
         ("let %a: i32", "let %a: i3", "14:13 parse.kernel: there is no element type i3; did you mean i32"),
         ("%t[%i] + 1", "%t[%i] § 1", "14:26 parse.kernel: no word or mark of the loop language begins with '§'"),
