@@ -74,7 +74,7 @@ def arrays(random: np.random.Generator, arguments: list[Typed]) -> list[np.ndarr
     return [values(random, t.element, t.shape) for _, t in arguments]  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_fused_is_unfused_is_the_reference(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -77,7 +77,7 @@ def failures(
     return count, wrong
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(40)
 @pytest.mark.filterwarnings("error", TRIMMED)
 @pytest.mark.parametrize("name, dialect, share", WAYS)
 def test(name: str, dialect: str, share: int, tmp_path: File, request: pytest.FixtureRequest) -> None:
@@ -108,7 +108,7 @@ def test_settings_are_made_wherever_they_are_looked_up() -> None:
         assert not missing, f"{name}: {sorted(missing)}"
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(10)
 @pytest.mark.filterwarnings(TRIMMED)
 @pytest.mark.parametrize("name", SEEN)
 def test_is_taken(name: str, tmp_path: File) -> None:

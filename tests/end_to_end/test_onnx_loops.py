@@ -44,7 +44,7 @@ def test_node_tests_as_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(r.outcome == "right" for r in found) >= 20
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("lengths", [False, True], ids=["whole", "lengths"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])

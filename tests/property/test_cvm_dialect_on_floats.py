@@ -44,7 +44,7 @@ def floating(name: str, random: np.random.Generator, dtype: str, special: bool =
     return found.map(change)
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", FLOATING)
 def test_compiled_code_is_as_the_reference(name: str, dtype: str) -> None:

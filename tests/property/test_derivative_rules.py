@@ -103,7 +103,7 @@ def as_results(found: Any) -> tuple[np.ndarray, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-@pytest.mark.sample(100)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("sizes", ["known", "unknown"])
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_has_a_derivative(name: str, sizes: str) -> None:

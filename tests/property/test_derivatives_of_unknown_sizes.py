@@ -120,7 +120,7 @@ func @loss(%x: tensor<?x?xf64>, %y: tensor<?x?xf64>, %z: tensor<?xf64>) -> tenso
 """
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize(
     "names", [("dali.mul", "dali.sub"), ("cvm.broadcast_mul", "cvm.broadcast_sub"), ("dali.max", "dali.mul")]

@@ -60,7 +60,7 @@ def program(op: Operator[np.ndarray], unknown_sizes: bool) -> tuple[Module, list
     return verify(Module({"main": Function("main", tuple(values), (operation,), (result,))})), arrays
 
 
-@pytest.mark.sample(36)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", SAMPLED)
 def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:

@@ -13,7 +13,7 @@ from legal_and_equal import legal
 import cvm
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_random_shapes(seed: int, processor: str, compile_for: Callable[..., None]) -> None:

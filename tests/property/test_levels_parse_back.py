@@ -78,18 +78,18 @@ def functions_parse_back(module: Module) -> None:
                 parses_back(module, name, random_arrays(function, 0), stage)
 
 
-@pytest.mark.parametrize("name", some(OPS, 40))
+@pytest.mark.parametrize("name", some(OPS, 30))
 def test_example_of_operator(name: str) -> None:
     functions_parse_back(cvm.parse(OPERATORS[name].example, f"{name}.cvm"))
 
 
-@pytest.mark.parametrize("path", some(PROGRAMS, 8), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", some(PROGRAMS, 4), ids=lambda p: str(p.relative_to(ROOT)))
 def test_program(path: Path) -> None:
     functions_parse_back(cvm.load(path))
 
 
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
-@pytest.mark.parametrize("name", some(sorted(SAMPLES), 6))
+@pytest.mark.parametrize("name", some(sorted(SAMPLES), 3))
 def test_sample_of_operator(name: str, unknown_sizes: bool) -> None:
     for seed in range(3):
         try:

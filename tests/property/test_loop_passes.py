@@ -32,7 +32,7 @@ def run(kernel: Kernel, operands: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [np.ravel(y) for y in execute(kernel, *given)]
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", sorted(n for n in SAMPLES if n.startswith("cvm")))
 def test_passes_keep_kernels_legal(name: str, unknown_sizes: bool) -> None:

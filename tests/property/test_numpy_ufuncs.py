@@ -108,7 +108,7 @@ def _complex_close(row: Ufunc, found: np.ndarray, operands: list[np.ndarray]) ->
         return ~ordinary | (error <= bound * limits.eps * size)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("target", [t for t in HERE if t not in ("cuda", "reference")])
 @pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda e: str(e))
 def test_formulas_give_what_numpy_gives(a: str, b: str, target: str) -> None:
@@ -199,6 +199,7 @@ SCALARS = (2, -1, 0.1, True, 3, 300)
 REAL = [t for t in TYPES if not t.startswith("complex")]
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("scalar", SCALARS, ids=repr)
 @pytest.mark.parametrize("name", REAL)
 def test_python_scalars_are_weak(name: str, scalar: Any) -> None:

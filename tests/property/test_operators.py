@@ -39,6 +39,7 @@ def test_every_operator_has_samples(name: str) -> None:
     assert name in SAMPLES
 
 
+@pytest.mark.sample(90)
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_formula_agrees_with_reference(name: str) -> None:
     for seed in SEEDS:
@@ -57,7 +58,7 @@ def test_formula_agrees_with_reference(name: str) -> None:
                 assert_same(found, array, ulps(op), f"seed {seed}: {op}")
 
 
-@pytest.mark.sample(150)
+@pytest.mark.sample(110)
 @pytest.mark.parametrize(("name", "optimize", "unknown_sizes"), COMPILED)
 def test_compiled_agrees_with_reference(name: str, optimize: int, unknown_sizes: bool) -> None:
     for seed in COMPILED_SEEDS:

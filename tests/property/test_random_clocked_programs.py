@@ -7,7 +7,7 @@ import pytest
 from random_graphs import Program, set_up
 
 
-@pytest.mark.sample(25)
+@pytest.mark.sample(15)
 @pytest.mark.filterwarnings("ignore:.*trimmed")
 @pytest.mark.parametrize("seed", range(60))
 def test_random_graphs(seed: int) -> None:

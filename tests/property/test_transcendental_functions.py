@@ -51,7 +51,7 @@ def test_f16_is_rounded_from_f32(function: str) -> None:
     assert ulps(run(function, *operands), exact(function, *operands)).max() <= 0.51
 
 
-@pytest.mark.sample(28)
+@pytest.mark.sample(16)
 @BOTH
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_same_bits_for_every_number_of_lanes(function: str, element: ElementType) -> None:

@@ -112,7 +112,7 @@ def names(types: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(re.findall(r"\?(\w)", " ".join(types)))]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_as_with_known_sizes(name: str) -> None:
     _, types, several = PROGRAMS[name]

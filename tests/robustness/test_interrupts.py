@@ -77,7 +77,7 @@ def interrupted(f, arguments, after=0.2, **named):
     return None if ended else time.process_time() - sent[0]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("way", ["direct", "out"])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_stops_soon(name, way, threads):

@@ -79,7 +79,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 SUMS = ("var", "std", "average", "nansum", "nanmean", "tensordot", "inner", "norm", "einsum", "convolve", "correlate", "interp", "cumsum", "cumprod", "vecdot", "median", "diagonal")  # fmt: skip
 
 
-@pytest.mark.sample(150)
+@pytest.mark.sample(100)
 @pytest.mark.parametrize("dtype", X)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numpys_values_and_types(name: str, dtype: str) -> None:

@@ -135,6 +135,7 @@ def test_division_of_the_least_integer(function: str, element: ElementType) -> N
     pointwise(lambda x: apply(function, x, constant(3, element)), [element], a)
 
 
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("source", REAL, ids=str)
 @pytest.mark.parametrize("target", REAL, ids=str)
 def test_conversions(source: ElementType, target: ElementType) -> None:

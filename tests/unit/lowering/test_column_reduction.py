@@ -32,7 +32,7 @@ def reduced(name: str, element: str, *shape: int | str, axis: int = 0) -> object
     return swept(f"func @main(%x: tensor<{given} x {element}>) {{\n{body}}}\n")
 
 
-@pytest.mark.sample(36)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["sum", "max", "prod"])
 @pytest.mark.parametrize("element", ["i8", "ui8", "i32", "i64"])

@@ -141,6 +141,7 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
     both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in ((8, 1, 20), (16, 20))))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("operation", "a", "b", "shares"),
     [

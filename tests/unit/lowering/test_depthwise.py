@@ -27,7 +27,7 @@ def of_a_plain_processor(compile_for: Callable[..., None]) -> None:
     compile_for()
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("ranges", RANGES)
 def test_every_path(name: str, ranges: str) -> None:

@@ -73,7 +73,7 @@ def test_constant_weights(name: str, ends: str, processor: Processor) -> None:
     assert "quaddot_us" in lowered and ("^" in lowered) == (low < 0)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["dense", "strided", "groups", "7x7 pixels"])
 def test_ranges_found_when_called(name: str, processor: Processor) -> None:
     _, image, kernel = PROGRAMS[name]

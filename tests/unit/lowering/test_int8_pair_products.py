@@ -44,7 +44,7 @@ def weights(name: str, kind: str) -> list[np.ndarray]:
     return [np.full(shape, low, np.int32), np.full(shape, high, np.int32), ends, anywhere]
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_constant_weights(name: str, kind: str) -> None:

@@ -43,7 +43,7 @@ def complaints(kernel: Kernel) -> list[str]:
     return [re.sub(r"(%\w+)\.\d+\b", r"\1", complaint) for complaint in check_kernel(kernel)]
 
 
-@pytest.mark.sample(90)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_kernels_of_operators(name: str, unknown_sizes: bool) -> None:

@@ -173,7 +173,7 @@ def larger(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SHAPES, name, shapes)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", LARGER)
 @pytest.mark.parametrize("most", [127, 326, 327, 8191, 8192, 2**31 - 1])
 def test_larger_tiles_whatever_the_factors_are(larger: None, name: str, most: int) -> None:
@@ -249,7 +249,7 @@ SMALL = {  # as few tiles, rows and channels as there may be
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("transform", ["winograd_2x2", "winograd_4x4"])
