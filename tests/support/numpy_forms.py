@@ -4,7 +4,7 @@ FORMS = """
 x.sum()  x.sum(axis=0)  x.sum(axis=-1, keepdims=True)  x.sum(axis=(0,1))  x.sum(axis=())  x.sum(0)  x.sum(dtype=np.float64)  x.sum(dtype='f4')
 x.sum(axis=1, dtype=np.int64)  np.sum(x, initial=10)  np.sum(x, axis=0, where=x!=0)
 np.sum(x, axis=0, where=np.array([True,False,True,False,True,True]))  sum(x)  sum(x, start=1)  x.prod(axis=1)
-np.prod(x, axis=0, keepdims=True, initial=2)  np.prod(x[:, :2], where=x[:, :2] != 0)  x.mean()  x.mean(axis=(0,1), keepdims=True)
+np.prod(x[0] * 0 + x[1:2], axis=0, keepdims=True, initial=2)  np.prod(x[:, :2], where=x[:, :2] != 0)  x.mean()  x.mean(axis=(0,1), keepdims=True)
 x.mean(0, dtype=np.float64)  np.mean(x, where=x!=0)  np.mean(x, axis=1, where=x!=0)  np.mean(x, dtype=np.float32)  np.mean(x, dtype=np.float16)
 x.max()  x.max(axis=1)  x.max(axis=(0,1))  x.max(-1, keepdims=True)  np.max(x, initial=5)  np.max(x, axis=0, initial=5, where=x!=0)  np.amax(x, 0)
 x.min()  np.amin(x, axis=1, keepdims=True)  np.min(x, axis=0, initial=-2, where=x>2)  x.any()  x.all()  x.any(axis=0)  x.all(axis=(0,1))
@@ -112,7 +112,7 @@ x[1:] - x[:-1]  x[:, 1:] * x[:, :-1]  np.sum(x * np.arange(6))  1 / (1 + np.exp(
 x + np.zeros((4, 6), np.float16)  x + np.ones(6, np.uint8)  x * np.ones(6, np.int8)  x / np.ones(6, np.int8)  x % np.full(6, 3, np.int8)
 x // np.full(6, 3, np.uint8)  x + np.float32(0.1)  x * np.pi  x + np.inf  x * np.nan  x == np.nan  x + np.e  np.uint8(200) + x  np.int8(100) * x
 np.float16(0.1) * x  np.take(x, [True, False])  np.take(x, [9, -9], mode='clip')  np.take(x, [9, -9], mode='wrap', axis=1)
-np.choose(x[0].astype(int), [x[0], x[1]], mode='wrap')  np.choose(x[0]>1, [x[0], x[1]])  np.choose([0,5,-1,2,2,2], [x[0], x[1]], mode='wrap')
+np.choose((x[0] > 1) * 5 - 2, [x[0], x[1]], mode='wrap')  np.choose(x[0]>1, [x[0], x[1]])  np.choose([0,5,-1,2,2,2], [x[0], x[1]], mode='wrap')
 np.choose([0,1,0,1,1,0], [x[0], 7])  np.select([x > 3, x > 1], [x, 1.5], 0)  np.select([x > 3, True], [x, 1.5], 0)
 np.select([x > 3, x > 1], [1, 2.5], 0)  np.select([x > 3], [x[0]], [1,2,3,4,5,6])  x[..., np.array([True,False,True,True,False,False])]
 x[[True, False, True, False], :2]  x[[True, False, True, False], [0,1]]  x[[True, False, True, False], None, [0,1]]
@@ -277,7 +277,7 @@ x[0] == x[1]  x.sum() / x.size  x.sum() * 0.5  x.sum() + 1  x.mean() * np.float3
 x.max() - 1  -x.sum()  abs(x.min())  x.sum() // 3  x.sum() % 7  divmod(x.sum(), 7)  x.sum() > 3  x.any() & (x.sum() > 3)  ~(x > 1).any()
 (x > 1).sum() / x.size  (x > 1).sum(axis=0, dtype=np.int8)  x.sum(dtype=np.int8)  x.astype(np.uint8) - 1  x.astype(np.int8) * 100
 x.astype(np.int16) << 3  x.astype(np.uint8) / 2  x.astype(np.float16) + 1e-4  x.astype(np.float16).sum()  x.astype(np.float16).mean(axis=0)
-x.astype(np.float32).mean()  x.astype(np.int32).mean(axis=1)  x.astype(np.uint8).sum()  x.astype(np.uint32).prod(axis=1)  x.astype(bool).mean()
+x.astype(np.float32).mean()  x.astype(np.int32).mean(axis=1)  x.astype(np.uint8).sum()  (x > 1).astype(np.uint32).prod(axis=1)  x.astype(bool).mean()
 x.astype(bool) + x.astype(bool)  x.astype(bool) * x.astype(bool)  x.astype(bool) - x.astype(bool)  x.astype(bool) ** 2  x.astype(bool) // True
 x.astype(bool) % True  x.astype(bool) << 1  np.add(x.astype(bool), x.astype(bool), dtype=np.int32)  np.sqrt(x.astype(np.int8))
 np.sqrt(x.astype(np.int16))  np.sqrt(x.astype(np.int32))  np.exp(x.astype(np.uint8))  np.sin(x.astype(bool))  np.floor(x.astype(np.int8))
