@@ -38,6 +38,9 @@ class Launch:
     cooperates: bool  # a block's threads work together
 
 
+_CALL = re.compile(r"\b(\w+)\s*[(<]")
+
+
 @dataclass(frozen=True)
 class Source:
     """The CUDA C of a plan, its launches in their order, and what they may report."""
@@ -60,11 +63,11 @@ def emit(plan: Plan) -> Source:
 def _helpers(body: str) -> str:
     """The functions that a text calls, in their order."""
     needed: list[str] = []
-    text = body
+    called = {*_CALL.findall(body)}
     for name, definition in reversed(helpers().items()):
-        if re.search(rf"\b{name}\s*[(<]", text):
+        if name in called:
             needed.append(definition)
-            text += definition
+            called.update(_CALL.findall(definition))
     return "".join(f"\n{d}\n" for d in reversed(needed))
 
 

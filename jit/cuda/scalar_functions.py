@@ -223,8 +223,8 @@ def reinterpretation(source: ElementType, target: ElementType) -> Row:
 
 def lookup_tables(body: str) -> str:
     """The rows of numbers that a text looks up: tables in constant data, and the functions that read them."""
-    called = [rows for rows in LOOKED_UP if any(re.search(rf"\b{name}\(", body) for name in rows.columns)]
-    return "".join(f"\n{_table(rows)}\n" for rows in called)
+    called = {*re.findall(r"\b(\w+)\(", body)}
+    return "".join(f"\n{_table(rows)}\n" for rows in LOOKED_UP if not called.isdisjoint(rows.columns))
 
 
 def _table(rows: Rows) -> str:

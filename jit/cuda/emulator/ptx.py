@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 class Unsupported(Exception):
@@ -83,6 +84,7 @@ def parse(text: str) -> dict[str, Entry]:
     return found
 
 
+@lru_cache(32)  # most kernels have the same
 def _bytes(numbers: str, width: int, count: int) -> bytes:
     """`count` integers of a width as bytes; unlisted ones are zero."""
     listed = [(int(n, 0) & (1 << 8 * width) - 1).to_bytes(width, "little") for n in numbers.split(",")]
