@@ -660,3 +660,11 @@ func @main(%x: tensor<?N x 8xi32>, %w: tensor<4x8xi32>) {
     assert (diagnostic.code, diagnostic.line) == ("func.type", 3)
     (_, note) = diagnostic.notes
     assert (note.message, note.span.line) == ("called here", 6)
+
+
+@pytest.mark.parametrize("last", [", -", ", ", ",", ", -1e", ", x"])
+@pytest.mark.parametrize("element", ["i32", "f32"])
+def test_the_last_number_of_a_long_constant(last: str, element: str) -> None:
+    numbers = ", ".join(["12345"] * 15) + last
+    program = f"func @f() -> tensor<16x{element}> {{\n  %c = const dense<[{numbers}]> : tensor<16x{element}>\n  return %c\n}}\n"
+    assert len(said(program)) == 1, said(program)
