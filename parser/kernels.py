@@ -54,12 +54,7 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
             found.mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
     if found.mistakes:
         raise ParseError(found.mistakes)
-    plan = link_kernels(found.kernels, found.views, found.sides, Span(source, 0, 0))
-    bound = {a for t in plan.arguments for d in t.shape if isinstance(d, Size) for a in d.atoms()}
-    if unbound := [(a, span) for a, span in found.sizes_read.items() if a not in bound]:
-        names = ((f"?{a[0]}" if len(a) == 1 else "this size", span) for a, span in unbound)
-        raise ParseError([Diagnostic(f"{name} is the size of no argument", span, CODE) for name, span in names])
-    return plan, found.places
+    return link_kernels(found.kernels, found.views, found.sides, Span(source, 0, 0)), found.places
 
 
 @dataclass
@@ -74,7 +69,6 @@ class Scope:
     views: dict[ex.Tensor, ex.Tensor] = field(default_factory=dict[ex.Tensor, ex.Tensor])
     kernels: list[ir.Kernel] = field(default_factory=list[ir.Kernel])
     places: Places = field(default_factory=Places)
-    sizes_read: dict[Any, Span] = field(default_factory=dict[Any, Span])  # by kernels, and where first
     mistakes: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def read(self, tree: Any, base: int) -> None:
@@ -144,7 +138,7 @@ class KernelReader:
         results = parameters[len(parameters) - count :]
         given: Any = [self.known(self.names, v, "array") for v in operands.children]
         how = self.steps(steps)
-        inside = Scope(self.source, self.anonymous, sizes_read=self.scope.sizes_read)
+        inside = Scope(self.source, self.anonymous)
         inside.sliced = {*how.sliced(*([str(t.children[0]) for t in side.children if t] for side in head.children))}
         for tree in (head, *bodies):
             inside.read(tree, self.base)
@@ -263,9 +257,7 @@ class KernelReader:
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it
         known = last.value if isinstance(last, ex.Const) else getattr(last, "size", 0)
-        index = self.name(
-            ex.Index(str(name)[1:], known if extent is None else self.size_read(self.size(extent), extent))
-        )
+        index = self.name(ex.Index(str(name)[1:], known if extent is None else self.size(extent)))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         if how not in KINDS:
             raise self.mistake(f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}", how)
@@ -287,10 +279,7 @@ class KernelReader:
         return ir.Alloc(self.name(ex.Tensor(str(name)[1:], (), self.element(type), "register")))
 
     def buffer(self, space: Any, tensor: Any) -> ir.Statement:
-        allocated = self.tensor(tensor, str(space))
-        for d in allocated.shape:
-            self.size_read(d, tensor)
-        return ir.Alloc(allocated)
+        return ir.Alloc(self.tensor(tensor, str(space)))
 
     def store(self, name: Any, at: Any, value: Any, streaming: Any) -> ir.Statement:
         tensor = self.buffer_named(name, "stored to")
@@ -397,16 +386,10 @@ class KernelReader:
     # sizes
 
     def read_named_size(self, _: ElementType | None, token: Any) -> ex.Expr:
-        return ex.as_index(self.size_read(self.atom(token), token))
+        return ex.as_index(self.atom(token))
 
     def read_sized(self, _: ElementType | None, total: Any) -> ex.Expr:
-        return ex.as_index(self.size_read(self.size(total), total))
-
-    def size_read(self, size: Dim, at: Any) -> Dim:
-        """A size that a kernel reads when it is called, which an argument has to have."""
-        for atom in size.atoms() if isinstance(size, Size) else ():
-            self.scope.sizes_read.setdefault(atom, self.span(at))
-        return size
+        return ex.as_index(self.size(total))
 
     def atom(self, token: Any) -> Dim:
         return self.anonymous.setdefault(str(token), Size.unknown()) if token[1:].isdigit() else Size.named(token[1:])

@@ -93,10 +93,11 @@ def compiled(program: Level, entry: str, target: str | None = None, options: Com
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
     from cvm.jit.functions.formula_function import FormulaFunction, FormulaReference, kernels_of
-    from cvm.parser.link_kernels import check_names
+    from cvm.parser.link_kernels import check_names, check_sizes
 
     if isinstance(program, Plan):
         check_names(program)
+        check_sizes(program)
         return find_target(target).compile_kernels(program, options)
     if target in ("cpu", "reference"):
         return (FormulaFunction if target == "cpu" else FormulaReference)(program, options)
