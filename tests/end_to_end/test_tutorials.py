@@ -11,7 +11,7 @@ from pages import run_page
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorial").glob("*.md"))
 
 
-QUICK = ("first_program", "gpu")
+QUICK = ("gpu",)
 PAGES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mark.slow]) for p in TUTORIALS]
 
 

@@ -12,7 +12,7 @@ from tiers import some
 import cvm
 
 STEP = 7  # of so many expressions one is judged; python tests/support/numpy_expressions.py judges all
-QUICK = 200  # expressions in the quick tier
+QUICK = 120  # expressions in the quick tier
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["ordinary", "edges"])

@@ -172,6 +172,7 @@ def test_complex_powers(element: str) -> None:
                 assert near[finite].all(), (z[finite & ~near][:3], w[finite & ~near][:3])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", [t for t in HERE if t != "cuda"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_one_exponent_of_a_half_takes_the_root(dtype: str, target: str) -> None:

@@ -320,6 +320,7 @@ def test_single_reads_and_writes_that_fail(how, tmp_path):
     assert "right" in run_script(SINGLE, str(tmp_path / "cache"), how)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("not __import__('sys').platform.startswith('linux')", reason="needs RLIMIT_AS")
 def test_calls_for_which_the_system_has_no_memory():
     """The system gives no more memory from some allocation of a call on."""

@@ -82,10 +82,12 @@ def test_forks_while_others_compile():
     run_script(FORKS, "compiles", "12", CVM_CACHE_DIR="", timeout=300)
 
 
+@pytest.mark.slow
 def test_forks_while_others_call_with_new_sizes():
     run_script(FORKS, "calls", "60", timeout=300)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_set_by_a_signal_handler():
     assert int(run_script(RESIZED)) > 100
 

@@ -56,7 +56,7 @@ def grown(compiles: int, calls: int) -> dict[str, float]:
 
 
 def test_some_compiles_and_calls():
-    found = grown(200, 20_000)
+    found = grown(100, 10_000)
     assert found["compiles"] < WITHIN and found["calls"] < WITHIN
 
 

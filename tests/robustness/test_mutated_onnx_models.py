@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+import tiers
 
 pytest.importorskip("onnx")
 
@@ -15,7 +16,7 @@ import cvm
 
 NUMBERS = (-1, 0, 1, 2, 3, -2, 7, 1 << 31, 1 << 40, 1 << 62, -(1 << 62))
 ELEMENTS = (1, 6, 7, 9, 10, 11, 2, 3)
-TIMES = 600
+TIMES = 600 if tiers.everything else 200
 
 
 def mutate(chance: random.Random, model: Any) -> None:

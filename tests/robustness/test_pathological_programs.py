@@ -41,6 +41,7 @@ def test_constants_beyond_memory(body, size):
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("line", ["cvm.nothing %x", "cvm.elemwise_add %x, %w"])
 def test_many_mistakes(line):
     text = "func @main(%x: tensor<1xi32>, %w: tensor<2x3xi32>) {\n"

@@ -113,9 +113,8 @@ def test_dlpack_of_a_host_array_reads_the_same() -> None:
 @needs_nvrtc
 @pytest.mark.skipif(not importlib.util.find_spec("pycuda"), reason="PyCUDA is not installed: pip install pycuda")
 @pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler to build the stand-in driver with")
-@pytest.mark.parametrize(
-    "script", ["run_on_fake_driver.py", pytest.param("benchmark_on_fake_driver.py", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("script", ["run_on_fake_driver.py", "benchmark_on_fake_driver.py"])
+@pytest.mark.slow
 def test_pycuda_over_a_driver_that_emulates(script: str) -> None:
     """Target cuda works on an emulated driver, and so does the GPU benchmark."""
     done = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, timeout=600)

@@ -334,6 +334,7 @@ def _compile_many(path: Path, value: int) -> None:
         assert np.array_equal(cvm.compile(path)(X), X @ np.full((3, 2), value))
 
 
+@pytest.mark.slow
 def test_processes_share_it(folder: Path, tmp_path: Path) -> None:
     paths = [(weights(tmp_path / name, value), value) for name, value in (("a", 2), ("b", 3))]
     context = multiprocessing.get_context("spawn")
