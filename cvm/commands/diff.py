@@ -54,8 +54,8 @@ class Side:
         computed = [r for o in function.operations if not isinstance(o.operator, Const) for r in o.results]
         return {v.name: v for v in computed or function.results}
 
-    def evaluate(self, names: Sequence[str]) -> Evaluate:
-        """A function from the arguments to these values."""
+    def evaluate(self, names: Sequence[str], given: Function) -> Evaluate:
+        """A function from the arguments of `given` to these values: by their names, or in their order if others have those."""
         if self.saved is not None:
             saved = self.saved
             return lambda _: {n: saved[n] for n in names if n in saved}
@@ -65,7 +65,9 @@ class Side:
             tapped = replace(function, results=tuple(self.values()[n] for n in names), declared=None, return_spans=())
             program = program.with_functions({**program.functions, self.entry: tapped})
         f = compiled(program, self.entry, self.target)
-        return lambda arrays: named(f, f(*[a.copy() for a in arrays]))
+        order, own = ([v.name for v in side.arguments] for side in (given, function))
+        places = [order.index(n) for n in own] if {*order} == {*own} else range(len(order))
+        return lambda arrays: named(f, f(*[arrays[n].copy() for n in places]))
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
 def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
     """The same among these values."""
     kernels = isinstance(b.program, Plan) or isinstance(a.program, Plan)
-    of_a, of_b = a.evaluate(names), b.evaluate(names)
+    of_a, of_b = (side.evaluate(names, a.function) for side in (a, b))
     if (found := first_difference(of_a(arrays), of_b(arrays), ulps, kernels)) is None:
         return ""
     name = found.name

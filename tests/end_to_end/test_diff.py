@@ -95,6 +95,8 @@ def test_programs_and_saved_arrays(folder: Path, capsys: pytest.CaptureFixture[s
 def test_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pipelines = ("--pipeline", "build_loops", "--pipeline", "build_loops,collapse,vectorize")
     assert "are the same" in run(capsys, "a.cvm", *pipelines, status=0)
+    order_of_kernels = ("--pipeline", "fuse", "--pipeline", "vectorize")  # in which %w comes before %x
+    assert "are the same" in run(capsys, "a.cvm", *order_of_kernels, status=0)
 
     def wrong(kernel: Any, _: Any) -> Any:
         return kernel.with_body(()) if kernel.outputs[0].name == "c" else kernel

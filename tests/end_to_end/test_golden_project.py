@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,24 @@ LAYER = """func @main(%x: tensor<?N x 8 x i32>, %w: tensor<5x8xi32>) -> tensor<?
   return %y
 }
 """
+SCAN = """func @add(%c: tensor<f32>, %x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %y = dali.add %c, %x
+  return %y, %y
+}
+
+func @main(%c: tensor<f32>, %x: tensor<6xf32>) -> (tensor<f32>, tensor<6xf32>) {
+  %last, %sums = builtin.scan @add(%c, %x) {carry = 1, scan = 1}
+  return %last, %sums
+}
+"""
+BROKEN = """from cvm.extending import Kernel, register_pass
+
+
+@register_pass()
+def drop_body(kernel: Kernel) -> Kernel:
+    \"\"\"Drop the body.\"\"\"
+    raise RuntimeError("no such body")
+"""
 REDUCED = """func @main(%x: tensor<?N x 1 x i32>, %w: tensor<1x1xi32>) -> tensor<?N x 1 x i32> {
   %h = cvm.dense %x, %w
   return %h
@@ -105,8 +124,11 @@ REDUCED = """func @main(%x: tensor<?N x 1 x i32>, %w: tensor<1x1xi32>) -> tensor
 def test_every_command_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
     """Run each level from a wheel: passes are watched; diff, reduce, report, viz and cost do what their pages say."""
 
-    def cvm(*arguments: str, status: int = 0) -> str:
-        return said([str(environment / "bin" / "cvm"), *arguments], tmp_path, status, None, CVM_CACHE_DIR=str(tmp_path))
+    def cvm(*arguments: str, status: int = 0, start: Sequence[str] = ()) -> str:
+        command = [*start, str(environment / "bin" / "cvm"), *arguments]
+        return said(command, tmp_path, status, None, CVM_CACHE_DIR=str(tmp_path))
+
+    with_errors = ("sh", "-c", 'exec "$@" 2>&1', "sh")
 
     (tmp_path / "p.cvm").write_text(LAYER)
     (tmp_path / "q.cvm").write_text(LAYER.replace("relu", "negative"))
@@ -118,6 +140,20 @@ def test_every_command_from_a_wheel_alone(tmp_path: Path, environment: Path) -> 
         assert "%y: tensor<4x5xi32>" in cvm("run", stage, "--random-inputs", "1")
         assert "define i32 @entry" in cvm("lower", stage, "--to", "llvm")
         assert "kernel @" in cvm("opt", stage, "--pipeline", "unroll{factor=4}", "--verify-each")
+    passes = "fuse,vectorize,unroll{factor=4}"
+    watched = cvm(
+        "opt", "p.cvm", "--pipeline", passes, "--print-after-all", "--print-changed", "--timing", start=with_errors
+    )
+    assert all(mark in watched for mark in ("// after vectorize", "+++ after build_formulas", "+kernel @main.0", " ms"))
+    (tmp_path / "broken.py").write_text(BROKEN)
+    cvm("opt", "p.cvm", "--load", "broken", "--pipeline", "build_loops,drop_body", status=1)
+    assert "no such body" in cvm(
+        "opt", "--load", "broken", "--run-reproducer", "p.reproducer.cvm", status=1, start=with_errors
+    )
+    (tmp_path / "scan.cvm").write_text(SCAN)
+    cvm("lower", "scan.cvm", "--to", "loops", "-o", "scan.loops")
+    for program in ("scan.cvm", "scan.loops"):
+        assert "[1, 3, 6, 10, 15, 21]" in cvm("run", program, "--input", "c=0", "--input", "x=[1,2,3,4,5,6]")
     assert json.loads(cvm("cost", "p.cvm", "--json", "--size", "N=4"))["operation"]["operations"] == 4 * 5 * 17
     cvm("cost", "p.cvm", "-o", "roofline.svg")
     cvm("viz", "p.cvm", "-o", "drawing.svg")
@@ -125,6 +161,7 @@ def test_every_command_from_a_wheel_alone(tmp_path: Path, environment: Path) -> 
     for page, mark in (("roofline.svg", "op/s"), ("drawing.svg", "cvm.dense"), ("report.html", "contraction @main.0")):
         assert mark in (tmp_path / page).read_text("utf-8")
     assert "all 2 values are the same" in cvm("diff", "p.cvm")
+    assert "values are the same" in cvm("diff", "p.cvm", "--pipeline", "fuse", "--pipeline", "vectorize")
     found = cvm("diff", "p.cvm", "q.cvm", status=1)
     assert found.startswith("p.cvm:3:8: %y of cvm.relu differs at [") and "%x: tensor<1x8xi32>" in found
     assert "%y of cvm.negative differs" in cvm("diff", "q.cvm", "saved.npz", "--random-inputs", "1", status=1)
