@@ -5,16 +5,14 @@
 An array is an argument if a kernel reads it before any writes it, and a result if a kernel writes it, unless the text
 declares what is. One that is both is updated in place."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ..dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, VerifyError
-from ..dialect.ir.sizes import Dim, Size, in_order, may_be_same, product
+from ..dialect.ir.sizes import atoms_of, in_order, may_be_same, product
 from ..dialect.notation.expressions import Extent, Tensor
-from ..dialect.notation.loops import Alloc, Kernel, Loop, expressions, statements
+from ..dialect.notation.loops import Alloc, Kernel, Loop, nodes, statements
 from ..dialect.notation.plan import Plan, reads_and_writes
 from ..dialect.notation.printer import Names, tensor_text
-from ..dialect.notation.traverse import walk
 
 
 def link_kernels(
@@ -70,19 +68,14 @@ def check_names(plan: Plan) -> None:
 
 def check_sizes(plan: Plan) -> None:
     """Raise VerifyError if a kernel reads a size that no argument has."""
-    bound = _sizes(d for t in plan.arguments for d in t.shape)
+    bound = atoms_of(d for t in plan.arguments for d in t.shape)
     for kernel in plan.all_kernels:
-        inside = [*statements(kernel.body)]
-        read = {e.size for s in inside for top in expressions(s) for e in walk(top) if isinstance(e, Extent)}
-        allocated = (d for s in inside if isinstance(s, Alloc) for d in s.tensor.shape)
-        if unbound := sorted(_sizes((*read, *allocated)) - bound, key=in_order):
+        read = (e.size for e in nodes(kernel.body) if isinstance(e, Extent))
+        allocated = (d for s in statements(kernel.body) if isinstance(s, Alloc) for d in s.tensor.shape)
+        if unbound := sorted(atoms_of((*read, *allocated)) - bound, key=in_order):
             name = f"?{unbound[0][0]}" if len(unbound[0]) == 1 else "a size that is read"
             message = f"kernel @{kernel.name}: {name} is the size of no argument"
             raise VerifyError(Diagnostic(message, kernel.span, "kernel.illegal"))
-
-
-def _sizes(dims: Iterable[Dim]) -> set[tuple[Any, ...]]:
-    return {atom for d in dims if isinstance(d, Size) for atom in d.atoms()}
 
 
 def _agree(first: Tensor, again: Tensor) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeAlias
@@ -222,6 +222,11 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 def _atom_key(atom: _Atom) -> tuple[object, ...]:
     return tuple(p.key if isinstance(p, Size) else p for p in atom)
+
+
+def atoms_of(dims: Iterable[Dim]) -> set[_Atom]:
+    """The named and anonymous sizes that these depend on."""
+    return {atom for d in dims if isinstance(d, Size) for atom in d.atoms()}
 
 
 def in_order(x: object) -> list[Any]:

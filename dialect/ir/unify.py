@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .sizes import OPERATIONS, Dim, Size, certainly, in_order, larger, same_size, smaller
+from .sizes import OPERATIONS, Dim, Size, atoms_of, certainly, in_order, larger, same_size, smaller
 from .types import Type
 
 
@@ -59,7 +59,7 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
 
 def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type, ...]:
     """A callee's result types over the caller's sizes; a size that the callee computes is a new one in every call."""
-    atoms = {a for r in results for d in r.array_shape if isinstance(d, Size) for a in d.atoms()}
+    atoms = atoms_of(d for r in results for d in r.array_shape)
     sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=in_order)} if atoms else {}
     return tuple(with_sizes(r, sizes) for r in results)
 

@@ -12,7 +12,7 @@ from ..builtin import Calling
 from ..ir.compilation_context import abridged, too_many
 from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError
 from ..ir.limits import LIMITS
-from ..ir.sizes import Dim, Size
+from ..ir.sizes import Dim, Size, atoms_of
 from ..ir.types import FieldType, Type, size_limit_error
 from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
 from ..spec.op import C, Operator, actual_values, violated
@@ -278,7 +278,7 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
         scope.report("func.results", message, spans[0] if spans else function.span)
         return
     types = [a.type for a in function.arguments if a.type is not None]
-    known = {atom for t in types for d in t.array_shape if isinstance(d, Size) for atom in d.atoms()}
+    known = atoms_of(d for t in types for d in t.array_shape)
     for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
         if unbound := [d for d in stated.array_shape if isinstance(d, Size) and d.name and not d.atoms() <= known]:
             message = f"a named size of a result is one of an argument, but {unbound[0]} of {stated} is of none"

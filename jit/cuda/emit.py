@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, Size, in_order, product
+from ...dialect.ir.sizes import Dim, atoms_of, in_order, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Expr, Extent, Read, Tensor
 from ...dialect.notation.plan import Plan, Requirements
@@ -222,7 +222,7 @@ def _atoms(kernel: ir.Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object
     found = [d for t in tensors for d in t.shape]
     found += [s.index.extent for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
     found += [e.size for e in ir.nodes(kernel.body) if isinstance(e, Extent)]
-    return tuple(sorted({a for d in found if isinstance(d, Size) for a in d.atoms()}, key=in_order))
+    return tuple(sorted(atoms_of(found), key=in_order))
 
 
 def _grid(kernel: ir.Kernel) -> tuple[int, Dim | None]:

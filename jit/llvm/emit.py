@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, Size, in_order
+from ...dialect.ir.sizes import Dim, atoms_of, in_order
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan, Requirements
@@ -44,8 +44,7 @@ class Emission:
 
     def __init__(self, *plans: Plan, optimize: bool = True) -> None:
         self.optimize = optimize
-        dims = [d for plan in plans for d in _dims(plan)]
-        self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=in_order))
+        self.sizes = tuple(sorted(atoms_of(d for plan in plans for d in _dims(plan)), key=in_order))
         self.requirements = Requirements(plans)
         self.functions: list[Definition] = []
         self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls

@@ -14,7 +14,7 @@ from itertools import combinations
 from operator import and_
 from typing import Any
 
-from ...dialect.ir.sizes import Dim, Size, in_order, product, same_size
+from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
@@ -96,7 +96,7 @@ def _atoms(kernel: Kernel) -> set[Any]:
     """The sizes that a kernel's loops and arrays depend on."""
     extents = [s.index.extent for s in statements(kernel.body) if isinstance(s, For)]
     sizes = [*extents, *(d for p in kernel.parameters for d in p.shape)]
-    return {a for d in sizes if isinstance(d, Size) for a in d.atoms()}
+    return atoms_of(sizes)
 
 
 @dataclass(frozen=True)
