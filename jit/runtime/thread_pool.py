@@ -212,6 +212,7 @@ def leave(here: i32) -> void:
 def worker(seen: i32) -> i32:
     {set_default(REGISTER)!r}
     pthread_setspecific(i32[place], 1)
+    leave(ir(i32, "load atomic i32, ptr @home monotonic, align 4"))
     spun = 0
     while True:
         current = ir(i32, "load atomic i32, ptr @generation seq_cst, align 4")
@@ -230,15 +231,15 @@ def worker(seen: i32) -> i32:
             ir(i32, "atomicrmw sub ptr @sleepers, i32 1 seq_cst")
             spun = 0
 
-# takes part in the job, if it is open
+# takes part in the job, if it is open; elsewhere than its caller, who may be done before it had its turn there
 def join() -> void:
+    there = ir(i32, "load atomic i32, ptr @home monotonic, align 4")
+    if sched_getcpu() == there:
+        leave(there)
     have = ir(i64, "load atomic i64, ptr @state acquire, align 8")
     while have & 65536 != 0:
         found = ir(i64, "extractvalue {{{{ i64, i1 }}}} {{}}, 0", ir(pair, "cmpxchg ptr @state, i64 {{}}, i64 {{}} seq_cst acquire", have, have + 1))
         if found == have:
-            there = ir(i32, "load atomic i32, ptr @home monotonic, align 4")
-            if sched_getcpu() == there:
-                leave(there)
             work(1)
             ir(i64, "atomicrmw sub ptr @state, i64 1 seq_cst")
             if ir(i32, "load atomic i32, ptr @waiting seq_cst, align 4") != 0:
@@ -270,7 +271,7 @@ class Pool:
         from ..llvm.native_code import Library, Source
 
         functions = {"parallel": (), "steady": (), "worker": (ctypes.c_int32,), "stop": ()}
-        words = ("generation", "busy", "quit", "workers", "allowed", "main", "place")
+        words = ("generation", "home", "busy", "quit", "workers", "allowed", "main", "place")
         if FUTEX is None:
             self.library = Library(Source(SERIAL), {"parallel": ()})
         else:
@@ -294,6 +295,7 @@ class Pool:
         for n in os.sched_getaffinity(0):
             if n < 64 * MASK:
                 allowed[n // 64] |= 1 << n % 64
+        self.word("home").value = ctypes.CDLL(None).sched_getcpu()
         worker, generation = self.library.functions["worker"], self.word("generation").value
         for _ in range(workers):
             thread = threading.Thread(target=worker, args=(generation,), name="cvm", daemon=True)

@@ -197,6 +197,26 @@ def test_numbers_of_threads_that_the_environment_may_say(monkeypatch):
             thread_pool._default()
 
 
+def test_a_worker_begins_on_another_processor(monkeypatch):
+    """It could not leave its caller's before its first turn there, when a short call is over."""
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("there is one processor")
+    cvm.set_num_threads(1)
+    cvm.compile(PROGRAM)(arrays(96, 1000), arrays(80, 1000))
+    home, affinity = min(allowed), os.sched_getaffinity
+    monkeypatch.setattr(os, "sched_getaffinity", lambda thread: allowed)
+    try:
+        os.sched_setaffinity(0, {home})
+        cvm.set_num_threads(2)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    worker, end = thread_pool._pool.threads[-1].native_id, time.monotonic() + 20
+    while home in affinity(worker) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert affinity(worker) == allowed - {home}
+
+
 def test_a_worker_leaves_its_caller_s_processor():
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
