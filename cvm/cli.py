@@ -45,8 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 # commands that are functions of another module than that of their name
-MODULES = {"cache": "doctor", "completion": "doctor", "explain": "ops", "fmt": "show", "import": "importing"}
-MODULES |= {"lower": "show", "lsp": "doctor", "new": "ops", "verify": "check", "viz": "show"}
+MODULES = {"cache": "doctor", "import": "importing", "verify": "check"}
 Argument = tuple[list[str], dict[str, Any]]
 
 

@@ -1,7 +1,6 @@
 """`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and how to get what is missing.
 
-`cvm cache info` and `cvm cache clear`: the disk cache of compiled code. `cvm lsp`: the language server, on standard input and
-output. `cvm completion SHELL`: a script that completes commands and flags, made by shtab."""
+`cvm cache info` and `cvm cache clear`: the disk cache of compiled code."""
 
 import importlib.util
 import os
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from importlib import metadata
 
 import cvm
-from cvm.cli import Usage, parser
 from cvm.jit.cache import disk_cache
 from cvm.jit.host_processor import host_name, host_processor, llvm_version
 from cvm.jit.targets import TARGETS
@@ -85,21 +83,3 @@ def _is_there(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
-
-
-def lsp(options: Namespace) -> int:
-    try:
-        from cvm.language_server.server import main
-    except ImportError as e:
-        raise Usage(f"the language server needs pygls, as in pip install 'cvm-lang[editor]' ({e})") from None
-    main()
-    return 0
-
-
-def completion(options: Namespace) -> int:
-    try:
-        import shtab  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise Usage("completion needs shtab: pip install 'cvm-lang[completion]'") from None
-    print(shtab.complete(parser(), options.shell))
-    return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from example_projects import ROOT, environment, said
 import cvm.extending
-from cvm.commands.ops import skeleton
+from cvm.commands.new import skeleton
 
 __all__ = ["environment"]  # a fixture
 CVM = [sys.executable, "-m", "cvm"]

@@ -29,7 +29,7 @@ ALSO = {
     "cvm/dask/__init__.py": "dask",
     "cvm/dask/graph.py": "dask",
     "cvm/commands/inputs.py": "PIL",
-    "cvm/commands/doctor.py": "shtab",
+    "cvm/commands/completion.py": "shtab",
     "cvm/highlight.py": "pygments",
     "cvm/language_server/server.py": "lsprotocol pygls",
     "cvm/testing/pytest_plugin.py": "pytest",

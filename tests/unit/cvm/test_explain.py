@@ -13,7 +13,7 @@ from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import check
 from cvm.parser.error_examples import snippets
 from cvm import cli
-from cvm.commands.ops import GENERAL, rule_of, rules, violations
+from cvm.commands.explain import GENERAL, rule_of, rules, violations
 
 ROOT = Path(__file__).parents[3]
 CODES = re.compile(r'"((?:parse|op|value|func|call|const|graph|limit|program)\.[a-z_]+)"')

@@ -1,0 +1,14 @@
+"""`cvm completion SHELL`: a script that completes commands and flags, made by shtab."""
+
+from argparse import Namespace
+
+from cvm.cli import Usage, parser
+
+
+def completion(options: Namespace) -> int:
+    try:
+        import shtab  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise Usage("completion needs shtab: pip install 'cvm-lang[completion]'") from None
+    print(shtab.complete(parser(), options.shell))
+    return 0
