@@ -50,7 +50,6 @@ Argument = tuple[list[str], dict[str, Any]]
 
 
 def _arg(names: str, help: str | None = None, **how: Any) -> Argument:
-    """An argument of a command, as argparse takes it."""
     return names.split(), {"help": help, **how}
 
 
@@ -356,7 +355,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
     top = _Parser(
         prog="cvm",
         description="Runs, checks, tests, shows and formats tensor programs. A file named - is standard input or output.",

@@ -32,7 +32,6 @@ class CvmLexer(Lexer):
     url = ""
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
-        """The tokens of a text: offset, kind, and the text itself."""
         for token in scanner().tokens(text, keep=True):
             if (kind := TYPES.get(token.type)) is None:
                 sign = Operator if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text) else Punctuation

@@ -26,7 +26,6 @@ class IndexUpdate:
         return IndexUpdate(self.x, key)
 
     def get(self) -> Any:
-        """The elements as they are."""
         return subscript(self.x, self.key)
 
     def changed(self, name: str, values: Any) -> Any:

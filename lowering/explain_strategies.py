@@ -99,7 +99,6 @@ def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
 
 
 def _why(choice: Choice, several: bool) -> str:
-    """The reason why a candidate is taken, or not."""
     if choice.why_not:
         return choice.why_not
     if isinstance(choice.taken, Expr):

@@ -51,7 +51,6 @@ def cost(options: Namespace) -> int:
 
 
 def as_json(c: Cost) -> dict[str, Any]:
-    """A cost as JSON has it."""
     own = {"name": c.name, "operations": c.operations, "bytes_read": c.bytes_read, "bytes_written": c.bytes_written}
     whole = {"workspace": c.workspace, "memory": c.memory} if c.memory else {}
     more = {"intensity": round(c.intensity, 4), "exact": c.is_exact, "functions": dict(c.functions)}

@@ -98,7 +98,6 @@ def diff(options: Namespace) -> int:
 
 
 def _common(a: Side, b: Side) -> list[str]:
-    """The names of the values that both sides have."""
     return [n for n in a.values() if n in (b.values() if b.saved is None else b.saved)]
 
 
@@ -135,7 +134,6 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
 
 
 def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
-    """The same among these values."""
     kernels = isinstance(b.program, Plan) or isinstance(a.program, Plan)
     of_a, of_b = (side.evaluate(names, a.function) for side in (a, b))
     if (found := first_difference(of_a(arrays), of_b(arrays), ulps, kernels)) is None:

@@ -19,7 +19,6 @@ WIDTH = 100
 
 
 def shown(name: str, array: np.ndarray) -> str:
-    """An array's name, type and values."""
     return f"{name}: {describe(array)}\n{values(array)}"
 
 

@@ -44,7 +44,6 @@ def cache(options: Namespace) -> int:
 
 
 def cache_lines() -> Iterator[str]:
-    """Lines with the place of the cache and its entries."""
     if (folder := disk_cache.folder()) is None:
         yield "off: CVM_CACHE_DIR is empty"
         return

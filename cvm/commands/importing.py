@@ -94,7 +94,6 @@ def _note(operation: Operation, renamed: Mapping[str, str]) -> str:
 
 
 def _comment(name: str | None) -> str:
-    """A name on one line."""
     return "" if name is None else "".join(c if c.isprintable() else " " for c in name)
 
 

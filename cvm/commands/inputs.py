@@ -26,7 +26,6 @@ WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
-    """An array for each argument of the function."""
     given = arrays_by_name(options, function)
     if missing := [a for a in function.arguments if a.name not in given]:
         if options.random_inputs is None:

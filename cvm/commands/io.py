@@ -16,7 +16,6 @@ MODELS = {f".{system}": f"from_{system}" for system in ("mlir", "onnx", "tflite"
 
 
 def read(name: str) -> bytes:
-    """The content of a file, or of standard input."""
     if name != "-":
         return read_bytes(name)
     if sys.stdin is None:
@@ -25,7 +24,6 @@ def read(name: str) -> bytes:
 
 
 def shown(name: str) -> str:
-    """The name of a file as messages show it."""
     return STDIN if name == "-" else name
 
 
@@ -42,7 +40,6 @@ def load(name: str, data: bytes | None = None) -> Module:
 
 
 def write(name: str, data: bytes) -> None:
-    """Writes a file, or standard output."""
     try:
         if name != "-":
             Path(name).write_bytes(data)

@@ -35,7 +35,6 @@ def ops(options: Namespace) -> int:
 
 
 def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
-    """Every operator, by dialect and name."""
     found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(OPERATORS.dialects())}
     for _, op in sorted(OPERATORS.items()):
         found[op.dialect].append(op)
@@ -43,7 +42,6 @@ def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
 
 
 def listing(dialect: str) -> str:
-    """The description of a dialect, and a line for each operator."""
     members = by_dialect()[dialect]
     width = max((len(op.name) for op in members), default=0)
     about = _first_line(import_module(OPERATORS.modules.get(dialect, f"cvm.dialect.{dialect}")).__doc__)
@@ -61,7 +59,6 @@ def _first_line(text: str | None) -> str:
 
 
 def page(op: type[Operator[Any]]) -> str:
-    """The whole documentation of an operator."""
     sections = {title: "\n".join(columns(rows, "<<<<")) for title, rows in tables(op).items()}
     sections |= {"example": dedent(op.example).strip()}
     parts = [op.name, inspect.getdoc(op) or "", "usage\n" + indent(usage(op), "  ")]

@@ -84,7 +84,6 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
 
 
 def stages(module: Module, function: Function, lowered: Function, f: Any, plan: Plan) -> Iterator[Stage]:
-    """The stages of a function, line by line."""
     if source := function.span.source.text.splitlines():
         yield "source", [(line, [f"l{n}"]) for n, line in enumerate(source, 1)]
     text = print_function(function).splitlines()
@@ -147,7 +146,6 @@ def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def tick_seconds(g: Any, ticks: int = 20) -> float:
-    """The seconds of a tick, on average."""
     g.step(ticks)
     began = time.perf_counter()
     g.step(ticks)

@@ -12,7 +12,6 @@ from cvm.testing.filetest import Failure, Filetest, bless, coloured
 
 
 def test(options: Namespace) -> int:
-    """0 if all of them hold, 1 if not."""
     blesses = options.bless or os.environ.get("CVM_BLESS") == "1"
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for path in _files(options.paths):

@@ -111,7 +111,6 @@ def check(item: Any, context: Context) -> None:
 
 
 def text_of(item: Any, generic: bool = False) -> str:
-    """The text of a function, formulas, a plan or a kernel."""
     match item:
         case Function():
             return print_module(Module({item.name: item}), generic)
@@ -141,7 +140,6 @@ def write_reproducer(path: Path, program: str, error: BaseException, failed: str
 
 
 def read_reproducer(text: str, name: str) -> dict[str, str]:
-    """The heads of a reproducer."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         if not line.startswith("// "):

@@ -78,7 +78,6 @@ def _bytes(path: Path) -> bytes:
 
 
 def hold(filename: str, condition: bool, message: str) -> None:
-    """Refuses a file for which a condition does not hold."""
     if not condition:
         refuse(filename, message)
 
@@ -294,7 +293,6 @@ def _range(precision: int | None) -> str:
 
 
 def _operator(function: str, given: Mapping[str, str], shape: Sequence[int]) -> tuple[str, str]:
-    """The operator of a runtime function, and its attributes as text."""
     if function in ("flatten", "reshape"):
         return "reshape", f"target_shape = {list(shape)}"
     kept = {k: v for k, v in {**DEFAULTS.get(function, {}), **given}.items() if k not in DROPPED.get(function, ())}

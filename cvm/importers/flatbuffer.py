@@ -118,7 +118,6 @@ def options(table: Table | None, kind: str, schema: Schema) -> Table:
 
 
 def root(data: bytes, identifier: bytes, schema: Schema, name: str) -> Table:
-    """The root table of a file with this identifier."""
     if len(data) < 8 or data[4:8] != identifier:
         raise Damaged(f"it does not have the identifier {identifier.decode()!r} at byte 4")
     file = Flatbuffer(memoryview(data), schema)

@@ -58,7 +58,6 @@ class Document:
         return analysis
 
     def word(self, offset: int) -> str:
-        """The word that is being written at an offset."""
         return WORD.findall(self.source.text[:offset].rpartition("\n")[2])[0]
 
     def index(self, offset: int) -> int | None:

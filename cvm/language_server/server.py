@@ -171,7 +171,6 @@ def inlay_hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
 
 @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
 def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-    """The functions and graphs of a text."""
     document = of(params.text_document.uri)
     found = []
     for head, name, last in _heads(document):

@@ -63,7 +63,6 @@ def _tuple(found: Any) -> tuple[np.ndarray, ...]:
 
 
 def place(item: Any) -> str:
-    """The file and line of a class or a function."""
     try:
         item = inspect.unwrap(item)
         return f"{inspect.getsourcefile(item)}:{inspect.getsourcelines(item)[1]}"

@@ -101,7 +101,6 @@ def _module(test: Filetest, command: Command) -> Module:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every command."""
     return tuple(dict.fromkeys((*_COMMANDS, *all_stages(), *all_passes(), *PIPELINES)))
 
 

@@ -256,6 +256,5 @@ def _locked(lock: Path) -> int:
 
 
 def coloured(diff: Iterable[str], colour: bool) -> list[str]:
-    """The lines of a diff as a terminal shows them."""
     codes = {"-": "31", "+": "32", "@": "36"}
     return [f"\x1b[{codes[d[0]]}m{d}\x1b[0m" if colour and d[:1] in codes else d for d in diff]

@@ -84,7 +84,6 @@ def _signs(array: Any) -> np.ndarray:
 
 
 def check_text(text: str, checks: Sequence[Check], path: Path) -> None:
-    """Raise Failure at the first check that does not hold."""
     captured: dict[str, str] = {}
     forbidden: list[Check] = []
     at = 0
@@ -122,7 +121,6 @@ def _absent(text: str, forbidden: Sequence[Check], at: int, captured: dict[str, 
 
 
 def _pattern(check: Check, captured: dict[str, str], path: Path) -> re.Pattern[str]:
-    """The regular expression of a check."""
     parts, at, own = [], 0, set[str]()
     for m in _PART.finditer(check.pattern):
         parts.append(_literal(check.pattern[at : m.start()]))

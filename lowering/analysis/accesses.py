@@ -48,7 +48,6 @@ def every_access(block: ir.Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
 
 
 def allocated(block: ir.Block) -> set[Tensor]:
-    """The buffers that a block allocates."""
     return {s.tensor for s in ir.statements(block) if isinstance(s, ir.Alloc)}
 
 

@@ -46,7 +46,6 @@ class Cost:
 
     @property
     def bytes(self) -> int:
-        """The bytes that are moved."""
         return self.bytes_read + self.bytes_written
 
     @property

@@ -26,7 +26,6 @@ class Evaluation:
     sizes: Mapping[Any, int] = field(default_factory=dict[Any, int])
 
     def shape(self, tensor: ex.Tensor) -> tuple[int, ...]:
-        """The sizes of a tensor."""
         return tuple(evaluate(d, self.sizes) for d in tensor.shape)
 
     def values(self, e: ex.Expr, points: Mapping[ex.Expr, Any], where: Any = True) -> np.ndarray:

@@ -123,7 +123,6 @@ def _moves(e: ex.Expr, index: ex.Index, nest: Reduction) -> bool:
 
 
 def why_not_channel_lanes(windows: ChannelLanes | None) -> str:
-    """The reason why a nest is not computed so, if there is one."""
     if windows is None:
         return "no window of floats moves over each channel by itself"
     c = windows.pixels.c

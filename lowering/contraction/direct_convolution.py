@@ -86,7 +86,6 @@ def direct_cost(problem: Problem) -> float:
 
 
 def why_not_direct(problem: Problem) -> str:
-    """The reason why a contraction is not computed so, if there is one."""
     if why := why_not_of(problem, F32, F64):
         return why
     pixels = pixels_of(problem)
@@ -221,7 +220,6 @@ class DirectConvolution:
         return (parallel_loop("n", places, ir.substitute_block(body, names)),)
 
     def before(self) -> ir.Block:
-        """The statements before the products of a strip."""
         return ()
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:

@@ -57,7 +57,6 @@ class FewRows:
 
     @property
     def size(self) -> int:
-        """The number of weights."""
         return prod(map(extent_of, (self.column, *self.nest.reduction_axes)))
 
     @property
@@ -87,7 +86,6 @@ def match_few_rows(problem: Problem) -> FewRows | None:
 
 
 def why_not_few_rows(few: FewRows | None) -> str:
-    """The reason why a nest is not computed so, if there is one."""
     if few is None:
         return "no rows are multiplied by weights of floats"
     if few.count is None or not 0 < few.count <= MOST_ROWS:

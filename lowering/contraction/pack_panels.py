@@ -59,7 +59,6 @@ class PanelPacking:
         return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
     def constant(self, name: str, array: np.ndarray) -> Tensor:
-        """A packed constant."""
         packed = Tensor(name, array.shape, self.element, "constant")
         self.constants[packed] = np.ascontiguousarray(array)
         return packed
@@ -114,7 +113,6 @@ class PanelPacking:
         return (ir.Alloc(panel), *self.of_factors(panel)), self.in_panel(panel, self.tiling.k)
 
     def buffer(self, name: str, steps: Dim) -> Tensor:
-        """One panel."""
         groups, space = ((GROUPS,), "heap") if self.tiling.own else ((), "stack")
         return Tensor(name, (*groups, steps, self.tiling.width), self.element, space)
 

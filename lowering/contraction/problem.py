@@ -141,7 +141,6 @@ def worth_packing(c: Contraction) -> Expr | bool:
 
 
 def why_not_of(problem: Problem, *elements: ElementType) -> str:
-    """The reason of a strategy for sums of these types."""
     if problem.c is None:
         return "no factor has rows of its own"
     return "" if problem.element in elements else f"sums are {problem.element}, not {' or '.join(map(str, elements))}"
@@ -153,7 +152,6 @@ def why_not_integers(problem: Problem) -> str:
 
 
 def why_not_panels(problem: Problem) -> str:
-    """The reason of a strategy that packs operands into panels."""
     if problem.c is None:
         return "no factor has rows of its own"
     return TOO_FEW if worth_packing(problem.panels.contraction) is False else ""

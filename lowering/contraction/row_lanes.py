@@ -182,7 +182,6 @@ def _why_not_row_lanes(problem: Problem) -> str:
 
 
 def _cost(problem: Problem) -> float:
-    """The vector instructions of all tiles."""
     c = problem.contraction
     step = extent_of(c.window) * _micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
     return step * problem.terms / INT8_DOT_PRODUCT.terms * unproved(problem)

@@ -95,7 +95,6 @@ def words_along(index: ex.Index, reduction_axes: Sequence[ex.Index], many: int) 
 
 
 def extent_of(index: ex.Index | None) -> int:
-    """The extent of an index, where it is known."""
     extent = size_of(index)
     assert isinstance(extent, int)
     return extent
@@ -142,7 +141,6 @@ def word(terms: Sequence[ex.Expr], many: int, first: int = 0) -> ex.Expr:
 
 
 def flipped(word: ex.Expr, bits: ex.Expr | None) -> ex.Expr:
-    """A word with these bits flipped."""
     return word if bits is None else word ^ bits
 
 

@@ -101,7 +101,6 @@ def lower_winograd(transform: WinogradTransform, problem: Problem) -> LoweredCon
 
 
 def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
-    """The reason why a contraction is not computed so, if there is one."""
     if why := why_not_integers(problem):
         return why
     c, small = problem.contraction, transform is WINOGRAD_F2X2_3X3
@@ -122,7 +121,6 @@ def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
 
 
 def _cost(transform: WinogradTransform, problem: Problem) -> float:
-    """The vector instructions of the products in the transformed domain."""
     windows = windows_of(problem.contraction)
     assert windows is not None
     return WinogradKernels(problem.contraction, windows, transform).cost

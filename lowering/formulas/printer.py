@@ -14,7 +14,6 @@ MOST_ELEMENTS = 64  # of a constant whose values are in the text
 
 
 def formulas_text(program: Formulas) -> str:
-    """The text of formulas."""
     return "".join(f"{line}\n" for line, _ in formula_lines(program))
 
 

@@ -154,5 +154,4 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
 
 
 def _moved(lane: Index, to: Read, of: Expr) -> For:
-    """The copy of a pack."""
     return vector_loop(lane, Store(to.tensor, to.indices, of))

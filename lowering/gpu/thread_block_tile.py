@@ -69,7 +69,6 @@ class Tiles:
         return divided(self.rows, high), divided(self.columns, wide)
 
     def buffers(self) -> Block:
-        """The buffers of a block."""
         return allocated(self.left, self.right, self.acc)
 
     def zero(self) -> Expr:

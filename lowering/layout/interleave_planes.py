@@ -39,7 +39,6 @@ class Planes:
         self.planes = Tensor("planes", (period, self.width), store.tensor.element, "stack")
 
     def at(self, row: Expr) -> Block:
-        """The block that begins at a row."""
         joined, period, width, store = self.joined, self.period, self.width, self.store
         plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
         element, begin = row + one, (affine(row) * period).expression()

@@ -108,7 +108,6 @@ class _Periods:
         self.before = tuple(before)
 
     def at(self, row: Expr) -> ir.Block:
-        """The period that begins at a row."""
         return (self.vectors(self.inside, row),)
 
     def vectors(self, body: ir.Block, row: Expr) -> ir.For:

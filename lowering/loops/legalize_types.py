@@ -109,7 +109,6 @@ class _Legalizing:
         return rebuild(e, self.split, self.done)
 
     def split(self, e: ex.Expr, operands: tuple[Parts, ...]) -> Parts:
-        """The parts of an expression, from those of its operands."""
         match e:
             case ex.Apply("real" | "imag", _, _):
                 return (operands[0][e.function == "imag"],)

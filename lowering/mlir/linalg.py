@@ -146,7 +146,6 @@ class _Writer:
         return rewrite(e, change)
 
     def generic(self, tensor: ex.Tensor, over: Indices, value: ex.Expr, reduce: ex.Reduce | None = None) -> str:
-        """One linalg.generic: the tensor's elements, or a reduction's."""
         inner = () if reduce is None else reduce.indices
         every = (*over, *inner)
         place = {i: n for n, i in enumerate(every)}
@@ -303,7 +302,6 @@ def _indices(e: ex.Expr, given: set[tuple[ex.Tensor, tuple[ex.Expr, ...]]]) -> l
 
 
 def _dense(array: np.ndarray, tensor: ex.Tensor) -> str:
-    """A constant's elements."""
     if not array.size:
         return "dense<>"
     if (array == array.flat[0]).all() and array.dtype.kind != "f":

@@ -46,13 +46,11 @@ def literal(value: object, element: ElementType) -> str:
 
 
 def constant(value: object, element: ElementType) -> str:
-    """The operation that gives a constant."""
     type = "" if element.kind == "bool" else f" : {mlir_type(element)}"
     return f"arith.constant {literal(value, element)}{type}"
 
 
 def compare(function: str, a: str, b: str, element: ElementType, emit: Emit) -> str:
-    """A comparison of two values of an element type."""
     type = mlir_type(element)
     if element.kind == "float":
         predicate = "une" if function == "ne" else f"o{function}"

@@ -112,7 +112,6 @@ def keeps_order(kernel: ir.Kernel) -> Expr | bool:
 
 
 def terms(reduction: ir.For) -> Dim:
-    """The number of terms of a reduction."""
     return product(tuple(s.index.extent for s in (reduction, *ir.statements(reduction.body)) if isinstance(s, ir.For)))
 
 

@@ -44,7 +44,6 @@ def closest(versions: list[int], opset: int) -> int:
 
 
 def type_proto(value: Any) -> Any:
-    """The type of a value in ONNX's terms."""
     import onnx
 
     if not isinstance(value, (Node, np.ndarray)):

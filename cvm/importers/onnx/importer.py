@@ -343,12 +343,10 @@ class At:
     # How it is imported
 
     def has_floats(self) -> bool:
-        """Test whether a result of the node is a float."""
         made = (self.values.get(name) for name in self.node_proto.output)
         return any(kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc" for v in made)
 
     def exactness(self) -> Exactness:
-        """The exactness of this node beside onnxruntime's kernel."""
         return of_operator(self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input])
 
     def run(self) -> Any:
@@ -385,7 +383,6 @@ class At:
         return made
 
     def convert(self, parameter: Parameter, value: Any, number: int) -> Any:
-        """An input as the rule takes it."""
         if value is None:
             if not parameter.optional:
                 raise ValueError(f"it needs its input {parameter.name}")

@@ -205,7 +205,6 @@ def expand(at: At, x: Node, shape: Ints) -> Known:
 
 
 def broadcast(at: At, x: Node, shape: Sequence[Dim]) -> Node:
-    """A value repeated to a shape."""
     return at.like(shape).scalar("second", x) if all(
         same_size(n, m) or same_size(n, 1) for n, m in zip(x.shape, shape, strict=True)
     ) else at.apply("builtin.broadcast_like", x, at.like(shape))  # fmt: skip

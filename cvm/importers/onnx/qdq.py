@@ -54,7 +54,6 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
 
 
 def is_signed(values: Mapping[str, Any], node: Any) -> bool:
-    """Test whether a QuantizeLinear makes i8."""
     zero = values.get(node.input[2]) if len(node.input) > 2 else None
     return isinstance(zero, np.ndarray) and zero.dtype == np.int8
 

@@ -55,7 +55,6 @@ def check(proto: Any) -> None:
 
 
 def texts(message: Any) -> Iterator[Any]:
-    """All texts of a message of protobuf, and of the messages in it."""
     for field, value in message.ListFields():
         values = value if hasattr(value, "append") else [value]
         if field.type == field.TYPE_STRING:
@@ -66,7 +65,6 @@ def texts(message: Any) -> Iterator[Any]:
 
 
 def tensors(graph: Any) -> Iterator[Any]:
-    """All tensors of a graph, and of the graphs in it."""
     import onnx
 
     yield from graph.initializer

@@ -85,7 +85,6 @@ class Rule:
     exact: tuple[Exactness, Exactness] = (EXACT, EXACT)  # of integers, and where there are floats
 
     def inputs(self, count: int) -> Iterator[Parameter]:
-        """The parameter of each input."""
         for n in range(count):
             if n < len(self.parameters):
                 yield self.parameters[n]

@@ -105,7 +105,6 @@ class At(onnx_importer.OperatorAt):
         return found
 
     def onnx(self, op: str, *inputs: Any, **attributes: Any) -> Any:
-        """The operations of an ONNX operator with these attributes."""
         found = find_rule(op, LATEST - 1)
         assert found is not None, op
         return found.function(OnnxAt(self, op, attributes), *inputs)

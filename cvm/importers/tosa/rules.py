@@ -95,7 +95,6 @@ def alone(x: Node) -> Node:
 
 
 def scalar(x: Node, value: int) -> Node:
-    """A number of the type of a node."""
     return x.constant(np.array(value, x.element.dtype))
 
 
