@@ -4,7 +4,6 @@ bandwidth and its rate of float operations, measured once by two kernels; and a 
 import json
 import math
 import re
-import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import cvm
-from cvm.commands.display import columns
+from cvm.commands.display import columns, timed
 from cvm.commands.io import page, suffix_of, write
 from cvm.commands.read_level import compiled, parsed_sizes, read_kernels, read_level
 from cvm.dialect.program.module import Module
@@ -130,12 +129,8 @@ def roofline() -> Roofline:
 def _fastest(kernel: str, x: np.ndarray) -> float:
     """The seconds of a kernel's fastest run."""
     run = compiled(read_kernels(kernel, "roofline.loops"), "kernels", "cpu")
-    out, times = run(x), []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        run(x, out=out)
-        times.append(time.perf_counter() - began)
-    return min(times)
+    out = run(x)
+    return min(timed(run, x, out=out)[1] for _ in range(ROUNDS))
 
 
 def rate_text(rate: float) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -56,6 +56,12 @@ def digest(array: np.ndarray) -> str:
 def duration(seconds: float) -> str:
     unit, name = (1, "s") if seconds >= 1 else (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "µs")
     return f"{seconds / unit:.3g} {name}"
+
+
+def timed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, float]:
+    """The result of a call, and its seconds."""
+    began = time.perf_counter()
+    return function(*args, **kwargs), time.perf_counter() - began
 
 
 @contextmanager

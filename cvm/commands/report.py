@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -11,6 +10,7 @@ from typing import Any
 
 import cvm
 from cvm.commands.cost import Point, as_json, roofline, svg
+from cvm.commands.display import timed
 from cvm.commands.inputs import random_arrays
 from cvm.commands.io import load, page, suffix_of, write
 from cvm.commands.read_level import bind_sizes, parsed_sizes
@@ -49,8 +49,8 @@ def report(options: Namespace) -> int:
         data = collected(module, function, f)
     data["title"] = f"{Path(options.program).name} · @{function.name}"
     roof = roofline()
-    timed = {t["kernel"]: t["rate"] for t in data["times"]}
-    points = [Point(k["name"], k["intensity"], timed.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]
+    rates = {t["kernel"]: t["rate"] for t in data["times"]}
+    points = [Point(k["name"], k["intensity"], rates.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
     text, drawn = json.dumps(data).replace("</", "<\\/"), drawing(module, [function])
     html = page("report.html", TITLE=escape(data["title"]), DRAWING=drawn, ROOFLINE=svg(roof, points), DATA=text)
@@ -147,6 +147,4 @@ def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def tick_seconds(g: Any, ticks: int = 20) -> float:
     g.step(ticks)
-    began = time.perf_counter()
-    g.step(ticks)
-    return (time.perf_counter() - began) / ticks
+    return timed(g.step, ticks)[1] / ticks

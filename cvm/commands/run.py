@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import cvm
 from cvm.cli import Usage
-from cvm.commands.display import columns, digest, duration, shown, waiting
+from cvm.commands.display import columns, digest, duration, shown, timed, waiting
 from cvm.commands.inputs import arrays_by_name, inputs, write_arrays
 from cvm.commands.read_level import compiled, read_level, signature
 from cvm.diagnostic_output import counted
@@ -54,14 +54,10 @@ def run(options: Namespace) -> int:
             raise Usage(f"--{name.replace('_', '-')} is for graphs, and @{function.name} is a function")
     arrays = inputs(function, options)
     with waiting("compiling"):
-        began = time.perf_counter()
         code_options = CompileOptions(options.optimize, sanitize=options.sanitize)
-        f = compiled(program, options.entry, options.target, code_options)
-        compiling = time.perf_counter() - began
+        f, compiling = timed(compiled, program, options.entry, options.target, code_options)
     with waiting("running"):
-        began = time.perf_counter()
-        returned = f(*arrays)
-        first = time.perf_counter() - began
+        returned, first = timed(f, *arrays)
     results = named(f, returned)
     write_outputs(options, {name: [array] for name, array in results.items()})
     for name, array in results.items():
@@ -120,9 +116,7 @@ def fastest(f: CompiledFunction, arrays: list[np.ndarray], first: float) -> str:
     times = [first]
     until = time.perf_counter() + 0.5
     while time.perf_counter() + min(times) < until and len(times) < 1000:
-        began = time.perf_counter()
-        f(*arrays)
-        times.append(time.perf_counter() - began)
+        times.append(timed(f, *arrays)[1])
     return f"{duration(min(times))} (best of {len(times)})" if len(times) > 1 else duration(first)
 
 

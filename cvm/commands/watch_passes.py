@@ -2,7 +2,6 @@
 
 import platform
 import sys
-import time
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
@@ -12,7 +11,7 @@ from typing import Any
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.display import duration
+from cvm.commands.display import duration, timed
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel, Loop
 from cvm.dialect.notation.plan import Kernels, Plan
@@ -75,9 +74,8 @@ class Watch:
             if {one.name, "all"} & self.before:
                 print(f"// before {one.name}\n{text_of(item, self.generic)}", file=sys.stderr)
             self.failed = one.name
-            began = time.perf_counter()
-            result = one.run(item, context)
-            self.timing.add((f"@{of}", one.level, one.name), time.perf_counter() - began)
+            result, seconds = timed(one.run, item, context)
+            self.timing.add((f"@{of}", one.level, one.name), seconds)
             after = item if result is None else result
             if self.verifies:
                 check(after, context)

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.ir.attributes import quoted
-from cvm.importers import refuse, unreadable
+from cvm.importers import refuse
+from cvm.importers.flatbuffer import contents
 
 VERSIONS = ("cvm_1.0.0", "cvm_1.1.0")
 TOP_KEYS = {"nodes", "heads", "attrs", "arg_nodes", "node_row_ptr", "version", "postprocess"}
@@ -64,14 +65,7 @@ def read_model(path: Path) -> Model:
     """The model of a folder with `symbol` and `params`, or of a graph with its params beside it."""
     symbol = path / "symbol" if path.is_dir() else path
     params = symbol.with_name("params" if symbol.name == "symbol" else f"{symbol.stem}.params")
-    return _Graph(str(symbol), _bytes(symbol)).model(read_params(_bytes(params), str(params)))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as e:
-        unreadable(str(path), e)
+    return _Graph(str(symbol), contents(symbol, "")[1]).model(read_params(contents(params, "")[1], str(params)))
 
 
 # The graph

@@ -32,6 +32,7 @@ from cvm.importers.flatbuffer import contents
 from cvm.importers.onnx.importer import MAX_DEPTH, MISSING, Importer, OperatorAt
 from cvm.importers.onnx.rules import Array, Because, Known, Rule, Unsupported, known_size, table
 from cvm.importers.tosa import from_tosa
+from cvm.importers.tosa.rules import ufunc
 
 # what an axis is read at: a dimension, or a sum of some, each times a factor, and a number
 Access: TypeAlias = int | tuple[dict[int, int], int]
@@ -184,10 +185,6 @@ FUNCTIONS = {  # of NumPy; operations on integers end with i, those that read th
 PREDICATES = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 REDUCTIONS = {n: n for n in ("add", "maximum", "minimum")} | {"multiply": "mul"}
 REDUCTIONS |= {"bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor"}
-
-
-def ufunc(name: str, *xs: Node) -> Node:
-    return xs[0].apply("numpy.elementwise", *xs[1:], ufunc=name)
 
 
 def unsigned(x: Node) -> Node:

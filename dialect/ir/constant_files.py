@@ -17,7 +17,7 @@ from .cast_arrays import from_file, with_plain_truths
 from .limits import LIMITS, excess
 from .types import TensorType
 
-LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger file is read in parts and has no digest
+MAX_DIGEST_BYTES = 1 << 28  # of a file: a larger one is read array by array, to save memory, and has no digest
 
 Get = Callable[[Any, TensorType], Any]
 Names = Mapping[str | None, None]
@@ -88,7 +88,7 @@ def _told(path: str) -> Iterator[None]:
 
 def _whole(file: Path) -> bytes | None:
     """The content of a file; None for a file that is too large."""
-    return None if file.stat().st_size > LARGEST_WHOLE else file.read_bytes()
+    return None if file.stat().st_size > MAX_DIGEST_BYTES else file.read_bytes()
 
 
 def _digest(data: bytes | None) -> str | None:

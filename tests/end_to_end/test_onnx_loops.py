@@ -13,7 +13,7 @@ from cvm import cli
 onnx = pytest.importorskip("onnx")
 
 from onnx_node_tests import node_tests, results  # noqa: E402
-from cvm.importers.onnx import control_flow_and_recurrence as rules  # noqa: E402
+from cvm.importers.onnx import imported  # noqa: E402
 
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
 F, I64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
@@ -36,10 +36,13 @@ def recurrent(op: str, steps: Any, direction: str = "forward", lengths: bool = F
     )
 
 
+def without_unrolling(model: Any, sizes: Any, constants: Any) -> Any:
+    return imported(model, sizes, constants, unrolled_steps=0)[0]
+
+
 @pytest.mark.slow
-def test_node_tests_as_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "UNROLLED", 0)
-    found = list(results(node_tests(), "cpu", "lstm|gru|rnn|scan|loop"))
+def test_node_tests_as_loops() -> None:
+    found = list(results(node_tests(), "cpu", "lstm|gru|rnn|scan|loop", without_unrolling))
     assert [r for r in found if r.outcome in ("wrong", "failed")] == []
     assert sum(r.outcome == "right" for r in found) >= 20
 
@@ -48,15 +51,15 @@ def test_node_tests_as_loops(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("lengths", [False, True], ids=["whole", "lengths"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
-def test_recurrent_layers(op: str, direction: str, lengths: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recurrent_layers(op: str, direction: str, lengths: bool) -> None:
     x = np.random.default_rng(1).normal(size=(9, 2, 5)).astype(np.float32)
     given = [x, np.array([4, 9], np.int32)] if lengths else [x]
     module = cvm.from_onnx(recurrent(op, 9, direction, lengths))
     assert sum(len(f.operations) for f in module.functions.values()) < 120
     found = cvm.compile(module)(*given)
     of_any_length = cvm.compile(cvm.from_onnx(recurrent(op, "T", direction, lengths)))(*given)
-    monkeypatch.setattr(rules, "UNROLLED", 100)
-    wanted = cvm.compile(cvm.from_onnx(recurrent(op, 9, direction, lengths)))(*given)
+    unrolled, _ = imported(recurrent(op, 9, direction, lengths), {}, {}, unrolled_steps=100)
+    wanted = cvm.compile(unrolled)(*given)
     for got, other, exact in zip(found, of_any_length, wanted, strict=True):
         np.testing.assert_array_equal(got, exact)
         np.testing.assert_allclose(other, exact, atol=1e-6)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -81,22 +81,27 @@ def read_tensor(path: Path, value: Any) -> np.ndarray:
     return onnx.numpy_helper.to_array(tensor)
 
 
-def results(cases: Iterable[Case], target: str, pattern: str = "") -> Iterator[Result]:
+Convert = Callable[[Any, Mapping[str, Any], Mapping[str, Any]], Any]  # of a model, sizes of inputs, and constants
+
+
+def results(
+    cases: Iterable[Case], target: str, pattern: str = "", convert: Convert = cvm.from_onnx
+) -> Iterator[Result]:
     for case in cases:
         if re.search(pattern, case.name):
             nodes = case.model.graph.node
             op = nodes[0].op_type if len(nodes) == 1 else "several"
-            yield Result(op, case.name, *outcome(case, target))
+            yield Result(op, case.name, *outcome(case, target, convert))
 
 
-def outcome(case: Case, target: str) -> tuple[Outcome, str]:
+def outcome(case: Case, target: str, convert: Convert) -> tuple[Outcome, str]:
     initial = {t.name for t in case.model.graph.initializer}
     names = [v.name for v in case.model.graph.input]
     if len(names) != len(case.inputs):
         names = [n for n in names if n not in initial]
     inputs = dict(zip(names, case.inputs, strict=False))
     try:
-        module, constants = imported(case.model, inputs)
+        module, constants = imported(case.model, inputs, convert)
     except cvm.ParseError as e:
         return "refused", str(e)
     try:
@@ -115,7 +120,7 @@ def as_array(value: Any) -> Any:
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
-def imported(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def imported(model: Any, inputs: dict[str, Any], convert: Convert) -> tuple[Any, dict[str, Any]]:
     """The program, and the inputs that are constants of it."""
     constants: dict[str, Any] = {}
     dims = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input}
@@ -123,7 +128,7 @@ def imported(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     sizes = {n: list(np.shape(inputs[n])) for n in empty if n in inputs}
     while True:
         try:
-            return cvm.from_onnx(model, sizes=sizes, constants=constants), constants
+            return convert(model, sizes, constants), constants
         except cvm.ParseError as e:
             wanted = CONSTANTS.search(str(e))
             more = set(wanted[1].split(", ") if wanted else ()) - set(constants)

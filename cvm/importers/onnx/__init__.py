@@ -43,10 +43,12 @@ def from_onnx(
     return imported(model, sizes or {}, constants or {})[0]
 
 
-def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, dict[str, str]]:
+def imported(
+    model: Any, sizes: Sizes, constants: Constants, unrolled_steps: int = Importer.unrolled_steps
+) -> tuple[Imported, dict[str, str]]:
     """The program, and ONNX's names of values by those that they have in it, where these differ."""
     filename, proto = read_model(model)
-    to = Importer(functions={(f.domain, f.name): f for f in proto.functions})
+    to = Importer(functions={(f.domain, f.name): f for f in proto.functions}, unrolled_steps=unrolled_steps)
     opsets = {o.domain: o.version for o in proto.opset_import}
     try:
         values = read_initializers(proto.graph)

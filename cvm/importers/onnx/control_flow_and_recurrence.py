@@ -17,7 +17,6 @@ from .movement import FAR, at_step, cut, part, stacked
 from .rules import Because, Known, Unsupported, known_size, rule
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
-UNROLLED = 4  # steps that are not worth a loop
 
 
 @rule("If")
@@ -40,7 +39,7 @@ def iterated(
     at: At, carried: Sequence[Known], slices: Sequence[Node], step: Step, trips: Dim, reverse: bool = False
 ) -> list[Node]:  # fmt: skip
     """The last carried values, and the stacked results of a step: by a loop of the program, or by a few steps unrolled."""
-    if not isinstance(trips, int) or trips > UNROLLED:
+    if not isinstance(trips, int) or trips > at.importer.unrolled_steps:
         count = None if slices else known_size(trips, "a loop")
         return scan(at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse)
     values, rows = [at.node(c) for c in carried], []
@@ -62,7 +61,7 @@ def loop(at: At, trips: Known | None, condition: Known | None = None, *carried: 
     ways: list[Callable[[], Any]] = [lambda: uncounted(at, trips, condition, carried, growing)]
     if all(known):  # a body may need to know the number of the step
         ways.insert(0, lambda: unrolled(at, most, going, carried, growing))
-    if isinstance(going, np.ndarray) and going.reshape(()) and known[0] and most is not None and most > UNROLLED:
+    if isinstance(going, np.ndarray) and going.reshape(()) and most is not None and most > at.importer.unrolled_steps:
         ways.insert(0, lambda: counted(at, most, carried))
     refusals = len(at.importer.refusals)
     for way in ways[:-1]:

@@ -33,11 +33,7 @@ def unary(at: At, x: Node) -> Known:
 def where(condition: Node, then: Any, otherwise: Any) -> Node:
     """Choose between two values of one type; numbers become those of the other's type."""
     typed = then if isinstance(then, Node) else otherwise
-    return choose(condition, *(v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise)))
-
-
-def choose(condition: Node, then: Node, otherwise: Node) -> Node:
-    c, a, b = aligned(condition, then, otherwise)
+    c, a, b = aligned(condition, *(v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise)))
     return c.scalar("switch", a, b)
 
 
@@ -169,14 +165,14 @@ def shift(at: At, a: Node, b: Node) -> Known:
     within = y.scalar("ge", number(y, 0)).scalar("and_", y.scalar("lt", number(y, bits)))
     most = within.scalar("switch", y, number(y, bits - 1))
     moved = at.apply("dali.shl" if left else "dali.shr", x, most).cast(x.element)
-    return moved if not left and x.element.signed else choose(within, moved, number(x, 0))
+    return moved if not left and x.element.signed else where(within, moved, number(x, 0))
 
 
 @rule("PRelu")
 def prelu(at: At, x: Node, slope: Node) -> Known:
     if at.opset < 7 and slope.rank == 1 and x.rank > 1:
         slope = slope.dimshuffle([0, *["x"] * (x.rank - 2)])
-    return choose(x.scalar("lt", number(x, 0)), combine("mul", x, slope), x)
+    return where(x.scalar("lt", number(x, 0)), combine("mul", x, slope), x)
 
 
 VARIADIC = {"Sum": "add", "Mean": "add", "Max": "maximum", "Min": "minimum"}
@@ -189,7 +185,7 @@ def variadic(at: At, *xs: Node) -> Known:
 
 
 rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))(
-    lambda at, condition, a, b: choose(condition, a, b)
+    lambda at, condition, a, b: where(condition, a, b)
 )
 
 

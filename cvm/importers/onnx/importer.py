@@ -67,6 +67,7 @@ class Importer:
     constants: dict[int, tuple[Array, Node]] = field(default_factory=dict)
     bodies: dict[str, Function] = field(default_factory=dict)  # of loops
     places: Sequence[Span] = ()  # of the graph's nodes, in a text that lists them
+    unrolled_steps: int = 4  # of a loop, at most: a few copies of its body are smaller and faster than a loop over it
     depth: int = 0
     operators: list[ImportedOperator] = field(default_factory=list)
 
@@ -434,9 +435,6 @@ class OperatorAt(At):
 
     def reads(self) -> set[str]:
         return set(filter(None, self.node_proto.input))
-
-    def overlooked(self) -> str:
-        return ""
 
     def run(self) -> Any:
         if (rule := self.rules.get(self.op)) is None:

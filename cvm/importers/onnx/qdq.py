@@ -5,7 +5,6 @@
 The result differs from the one of the floats by at most a rounding, and is that of onnxruntime's kernels. What has several readers,
 or parameters that are computed, is left as it is."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,25 +27,22 @@ FUSED = {  # by operator: the quantised one, its domain, how many operands it ne
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
     """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that ends such a pattern."""
     made_by = {name: node for node in graph.node for name in node.output}
-    uses = Counter(name for node in graph.node for name in node.input)
-    uses.update(v.name for v in graph.output)
-
-    readers: dict[str, list[Any]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    readers: dict[str, list[Any]] = {}  # None is the caller
+    pairs = [(name, node) for node in graph.node for name in node.input] + [(v.name, None) for v in graph.output]
+    for name, node in pairs:
+        readers.setdefault(name, []).append(node)
 
     def fused(node: Any) -> Any:
         op = made_by.get(node.input[0]) if node.op_type == "QuantizeLinear" and node.input else None
-        if op is None or op.op_type not in FUSED or op.domain not in ("", "ai.onnx") or uses[node.input[0]] > 1:
+        if op is None or op.op_type not in FUSED or op.domain not in ("", "ai.onnx") or len(readers[node.input[0]]) > 1:
             return node
         found = [made_by.get(name) for name in op.input]
         given = [d for d in found if d is not None and d.op_type == "DequantizeLinear"]
         if len(given) < len(found):
             return node
-        read = [r.output[0] for r in readers.get(node.output[0], ())]
+        read = [r.output[0] for r in readers.get(node.output[0], ()) if r is not None]
         ends = [given[0].input[0], given[0].output[0], node.output[0], *read]
-        if is_signed(values, node) and any(uses[name] > 1 for name in ends):
+        if is_signed(values, node) and any(len(readers.get(name, ())) > 1 for name in ends):
             return node  # which onnxruntime leaves as it is
         return quantised(node, op, given, values, opset) or node
 

@@ -172,8 +172,8 @@ class Model:
 
     def operators(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any]) -> None:
         for number, (operator, op, name) in enumerate(self.kinds(graph)):
-            both = operator.inputs, operator.outputs
-            inputs, outputs = (["" if n == -1 else str(n) for n in found] for found in both)
+            ends = operator.inputs, operator.outputs
+            inputs, outputs = (["" if n == -1 else str(n) for n in numbers] for numbers in ends)
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
             proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, attribute=())
             if missing := [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]:

@@ -8,7 +8,7 @@ import numpy as np
 from cvm.dialect.ir.types import F32, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import Exactness
-from cvm.importers.onnx.elementwise import choose, combine, converted
+from cvm.importers.onnx.elementwise import combine, converted, where
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import aligned
 from . import quantization as q
@@ -144,7 +144,7 @@ def compare(at: At, a: Node, b: Node) -> Known:
 def select(at: At, condition: Node, a: Node, b: Node) -> Known:
     if at.op == "SELECT" and condition.rank == 1 < a.rank:
         condition = condition.dimshuffle([0, *["x"] * (a.rank - 1)])
-    return choose(condition, a, b)
+    return where(condition, a, b)
 
 
 @rule("PRELU")
@@ -152,11 +152,11 @@ def prelu(at: At, x: Node, alpha: Node) -> Known:
     t, a, y = at.x, at.input(1), at.y
     x, alpha = aligned(x, alpha)
     if not y.is_quantised:
-        return choose(x.scalar("lt", 0.0), x * alpha, x)
+        return where(x.scalar("lt", 0.0), x * alpha, x)
     plain, slope = q.less_zero(x, t.zero_point), q.less_zero(alpha, a.zero_point)
     above = q.requantized(at, plain, float(t.scale / y.scale), y.element, y.zero_point)
     below = q.requantized(at, plain * slope, float(t.scale * a.scale / y.scale), y.element, y.zero_point)
-    return choose(plain.scalar("ge", q.at_i32(plain, 0)), above, below)
+    return where(plain.scalar("ge", q.at_i32(plain, 0)), above, below)
 
 
 # Conversions

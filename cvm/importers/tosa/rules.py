@@ -10,6 +10,7 @@ import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import ANY, EXACT, Exactness
+from cvm.importers.onnx.elementwise import number
 from cvm.importers.onnx.importer import OperatorAt
 from cvm.importers.onnx.rules import Array, Because, Ints, Known, Rule, Unsupported, table
 from .schema import ELEMENTS, Graph, Tensor
@@ -48,7 +49,9 @@ class At(OperatorAt):
         return tuple(map(int, found)) if isinstance(found, (np.ndarray, tuple, list)) else found
 
     def run(self) -> Any:
-        if self.op in RULES and (other := self.types() - ELEMENTS.keys() | self.types() & {"FP32"}):
+        names = (*self.node_proto.input, *self.node_proto.output) if self.op in RULES else ()
+        types = {self.model.tensors[n].type for n in names}
+        if other := types - ELEMENTS.keys() | types & {"FP32"}:
             raise Unsupported(f"a tensor of type {min(other)}")
         found = super().run()
         if isinstance(found, Node) and found.array_type.key != TensorType(self.tensor(-1).shape, self.result).key:
@@ -61,9 +64,6 @@ class At(OperatorAt):
     def tensor(self, n: int) -> Tensor:
         """An operand, or by -1 the result."""
         return self.model.tensors[(*self.node_proto.input, self.node_proto.output[0])[n]]
-
-    def types(self) -> set[str]:
-        return {self.model.tensors[n].type for n in (*self.node_proto.input, *self.node_proto.output)}
 
     @property
     def result(self) -> ElementType:
@@ -94,15 +94,6 @@ def alone(x: Node) -> Node:
     return x.dimshuffle([])
 
 
-def scalar(x: Node, value: int) -> Node:
-    return x.constant(np.array(value, x.element.dtype))
-
-
-@rule(*UFUNCS)
-def elementwise(at: At, *xs: Node) -> Node:
-    return ufunc(UFUNCS[at.op], *xs)
-
-
 @rule("LOGICAL_RIGHT_SHIFT")
 def logical_right_shift(at: At, x: Node, by: Node) -> Node:
     unsigned = UNSIGNED[x.element]
@@ -114,8 +105,8 @@ def arithmetic_right_shift(at: At, x: Node, by: Node) -> Node:
     shifted = ufunc("right_shift", x, by)
     if not at["round"]:
         return shifted
-    before = ufunc("right_shift", x, ufunc("maximum", ufunc("subtract", by, scalar(by, 1)), scalar(by, 0)))
-    some = ufunc("minimum", by, scalar(by, 1))  # nothing is rounded where nothing is shifted
+    before = ufunc("right_shift", x, ufunc("maximum", ufunc("subtract", by, number(by, 1)), number(by, 0)))
+    some = ufunc("minimum", by, number(by, 1))  # nothing is rounded where nothing is shifted
     return ufunc("add", shifted, ufunc("bitwise_and", before, some))
 
 
@@ -132,17 +123,17 @@ def mul(at: At, a: Node, b: Node, shift: Array) -> Node:
     if not (by := int(shift.reshape(-1)[0]) if a.element is I32 else 0):
         return ufunc("multiply", a.cast(I32), b.cast(I32))
     product = ufunc("multiply", a.cast(I64), b.cast(I64))
-    return ufunc("right_shift", ufunc("add", product, scalar(product, 1 << (by - 1))), scalar(product, by)).cast(I32)
+    return ufunc("right_shift", ufunc("add", product, number(product, 1 << (by - 1))), number(product, by)).cast(I32)
 
 
 @rule("NEGATE")
 def negate(at: At, x: Node, x_zero: Array, y_zero: Array) -> Node:
-    wide = ufunc("subtract", scalar(x.cast(I32), zero(x_zero) + zero(y_zero)), x.cast(I32))
+    wide = ufunc("subtract", number(x.cast(I32), zero(x_zero) + zero(y_zero)), x.cast(I32))
     return clipped(wide, *x.element.limits).cast(x.element)
 
 
 def clipped(x: Node, low: int, high: int) -> Node:
-    return ufunc("minimum", ufunc("maximum", x, scalar(x, low)), scalar(x, high))
+    return ufunc("minimum", ufunc("maximum", x, number(x, low)), number(x, high))
 
 
 @rule("CLAMP")
@@ -222,16 +213,6 @@ def resize(at: At, x: Node, scale: Ints, offset: Ints, border: Ints) -> Node:
     return at.apply("quant.resize2d", x, mode=mode, scale=scale, offset=offset, border=border)
 
 
-# Reductions
-
-REDUCTIONS = {"REDUCE_ALL": "all", "REDUCE_ANY": "any", "REDUCE_MAX": "max", "REDUCE_MIN": "min"}
-
-
-@rule(*REDUCTIONS)
-def reduce(at: At, x: Node) -> Node:
-    return x.reduce(REDUCTIONS[at.op], (at["axis"],)).with_ones((at["axis"],))
-
-
 # Movement
 
 
@@ -264,7 +245,10 @@ def data(at: At) -> Array:
     return found
 
 
+REDUCTIONS = {"REDUCE_ALL": "all", "REDUCE_ANY": "any", "REDUCE_MAX": "max", "REDUCE_MIN": "min"}
 SINGLE: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(UFUNCS, lambda at, *xs: ufunc(UFUNCS[at.op], *xs)),
+    **dict.fromkeys(REDUCTIONS, lambda at, x: x.reduce(REDUCTIONS[at.op], (at["axis"],)).with_ones((at["axis"],))),
     "ARGMAX": lambda at, x: at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32),
     "CLZ": lambda at, x: at.apply("quant.leading_zeros", x),
     "CONCAT": lambda at, x, *more: at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cvm.dialect.ir.constant_files import MAX_DIGEST_BYTES
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import as_given
 from cvm.dialect.program.find_deferred_checks import find_deferred_checks
@@ -270,12 +271,17 @@ def test_files_that_are_gone_or_elsewhere(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(f(X[:3]), X[:3] @ np.full((3, 2), 2))
 
 
-def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-
-    from cvm.dialect.ir import constant_files
-
-    monkeypatch.setattr(constant_files, "LARGEST_WHOLE", 100)
+def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path) -> None:
+    """An archive with a hole between its arrays and the list of them."""
     path = weights(tmp_path / "a", 2)
+    archive = path.with_name("w.npz")
+    data = archive.read_bytes()
+    end = data.rindex(b"PK\x05\x06")  # the last record, of which four bytes say where the list begins
+    begin = int.from_bytes(data[end + 16 : end + 20], "little")
+    with archive.open("wb") as file:
+        file.write(data[:begin])
+        file.seek(MAX_DIGEST_BYTES)
+        file.write(data[begin : end + 16] + MAX_DIGEST_BYTES.to_bytes(4, "little") + data[end + 20 :])
     for _ in range(2):
         assert np.array_equal(cvm.compile(path)(X), X @ np.full((3, 2), 2))
     assert is_read(path)
