@@ -36,7 +36,6 @@ def llvm_version() -> str:
 
 @lru_cache(maxsize=1)
 def host_processor() -> Processor:
-    """This machine's processor."""
     return with_features(host_features(), llvm.get_host_cpu_name(), "", (), cache_sizes())
 
 

@@ -228,7 +228,6 @@ HALVED = frozenset({"znver4", "cannonlake", "icelake-client", "tigerlake", "rock
 
 
 def named(name: str) -> Processor | None:
-    """The processor of a name in NAMED."""
     if name not in NAMED:
         return None
     level, more, sizes = NAMED[name]

@@ -22,7 +22,6 @@ STAGES = ("graph", "mlir", "linalg", "formulas", "loops", "strategies", "schedul
 
 
 def show(module: Module, function: Function, stage: str, optimize: int = 2) -> str:
-    """The text of one stage of STAGES."""
     lowered = at_stage(module, function, stage, optimize)
     return {Formulas: formulas_text, Plan: plan_text}.get(type(lowered), str)(lowered)
 

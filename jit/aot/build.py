@@ -225,7 +225,6 @@ def _machine() -> str:
 
 
 def _size_type() -> str:
-    """The type of C's size_t."""
     return "i32" if _machine() in native_code.POINTERS_OF_4_BYTES else "i64"
 
 

@@ -50,7 +50,6 @@ def ptx(source: "Source", _options: object = None) -> str:
 
 
 def available() -> bool:
-    """Test whether NVRTC is installed."""
     return _library_path() is not None
 
 

@@ -51,7 +51,6 @@ def store(name: str, function: Function, compiled: Compiled) -> None:
 
 
 def load(name: str, function: Function) -> Compiled | None:
-    """The cached function, if there is one."""
     if (data := disk_cache.load(name)) is None:
         return None
     start = 8 + int.from_bytes(data[:8], "little")

@@ -272,7 +272,6 @@ class DeviceStepper(Mapping[str, np.ndarray]):
         return self.recorded[key]
 
     def _tick(self) -> tuple[list[Call], Any, Any]:
-        """The launches of one tick."""
         found = self.function.calls(list(map(int, self.places.values())), list(map(int, self.spare)), {})
         names = list(self.places)
         for n, k in enumerate(self.moving):

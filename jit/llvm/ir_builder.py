@@ -126,7 +126,6 @@ def poison(type: Type) -> Constant:
 
 
 def splat_constant(value: Constant, lanes: int) -> Constant:
-    """A constant in every lane."""
     return value if lanes == 1 else Constant(f"splat ({value.type} {value.text})", value.type.of(lanes))
 
 
@@ -192,7 +191,6 @@ class Module(NamedTuple):
         return PARALLEL in self.declarations
 
     def joined(self, other: "Module") -> "Module":
-        """Both modules as one."""
         declarations = sorted({*self.declarations, *other.declarations}, key=str)
         return Module(tuple(declarations), f"{self.definitions}\n{other.definitions}")
 
@@ -519,7 +517,6 @@ class IRBuilder:
         return results[-1]
 
     def start(self, block: Block) -> None:
-        """Begins a block."""
         self.blocks.append(block)
         self.block, self.items = block, block.items
 

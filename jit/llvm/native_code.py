@@ -74,12 +74,10 @@ def _features(described: Processor) -> frozenset[str]:
 
 
 def optimised_text(source: "Text", options: "CompileOptions") -> str:
-    """The module of a program after LLVM's passes, as text."""
     return str(_optimised(source, options))
 
 
 def assembly(source: "Text", options: "CompileOptions") -> str:
-    """The machine code of a program, as text."""
     with addresses_kept():
         return target_machine(described=processor()).emit_assembly(_optimised(source, options))
 

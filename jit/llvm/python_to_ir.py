@@ -68,7 +68,6 @@ class _Function:
         return [f"b{self.names}.{n}" for n in range(count)]
 
     def add(self, type: str, text: str) -> _Value:
-        """Appends an instruction."""
         self.names += type != "void"
         self.lines += [text if type == "void" else f"%v{self.names} = {text}"] * self.is_open
         return _Value(f"%v{self.names}", type)

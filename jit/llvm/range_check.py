@@ -177,6 +177,5 @@ class _Look:
         return self.b.add(ll.compare("eq", bits, ll.Constant("-1", bits.type)))
 
     def splat(self, value: ll.Constant, lanes: int) -> ll.Constant:
-        """A constant in every lane."""
         text = f"<{', '.join([f'{value.type} {value.text}'] * lanes)}>"
         return value if lanes == 1 else ll.Constant(text, value.type.of(lanes))

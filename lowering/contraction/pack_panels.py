@@ -120,7 +120,6 @@ class PanelPacking:
         return panel[(*self.tiling.own, step, self.tiling.place)]
 
     def of_image(self, image: vnni.PackedInput, to: Tensor) -> ir.Block:
-        """Fills a panel with words of an image."""
         tiling, words = self.tiling, self.words
         at = tuple(substitute(e, tiling.column(tiling.lane)) for e in image.at)
         store = ir.Store(to, self.in_panel(to, words.step).indices, vnni.flipped(image.words[at], self.column_bits))

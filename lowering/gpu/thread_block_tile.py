@@ -62,7 +62,6 @@ class Tiles:
         self.outer: dict[Expr, Expr] = dict(zip(c.outer, at, strict=True))
 
     def sides(self, most: int) -> tuple[int, int]:
-        """The rows and columns of a tile."""
         return tuple(most if may_reach(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
 
     def tiles(self, high: int, wide: int) -> tuple[Dim, Dim]:

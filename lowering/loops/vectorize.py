@@ -111,7 +111,6 @@ def _is_gather(r: Read, index: Index) -> bool:
 
 
 def _one_vector(s: ir.For) -> int:
-    """The elements of one vector."""
     widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
     return lcm(processor().vector_bytes // widest, period(reads(s.body), s.index))
 

@@ -12,7 +12,6 @@ from .ptx_types import TRUTH, TYPES, WORD, Array, Compute, Operation, dtype
 
 
 def operation(i: Instruction) -> Operation:
-    """The operation of an instruction."""
     if i.name not in _ROWS:
         raise Unsupported(f"the instruction {i}")
     return _ROWS[i.name](i)

@@ -29,7 +29,6 @@ class Instructions:
         self.inner: dict[int, Shared | Local] = {SHARED: shared, LOCAL: local}
 
     def bind(self, i: Instruction) -> Step:
-        """The instruction as a function."""
         special: dict[str, Callable[[Instruction], Step]] = {
             "ld": self.load, "st": self.store, "atom": self.atomic, "red": self.atomic, "shfl": self.shuffle,
             "vote": self.vote, "mma": self.matrix, "activemask": self.vote, "cvta": self.convert_address,

@@ -53,7 +53,6 @@ class Memory:
         return held[first : first + size]
 
     def free(self, address: int) -> None:
-        """Forgets an array."""
         del self.spaces[address >> SPACE]
 
     def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
