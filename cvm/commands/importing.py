@@ -68,14 +68,12 @@ def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) 
     constants: dict[str, np.ndarray] = {}
 
     def archived(function: str, operation: Operation) -> Operation:
-        operator = operation.operator
-        if archive is None or not isinstance(operator, Const):
-            return operation
-        if operator.data.array.size <= INLINE or operator.data.splat:
+        const = operation.operator
+        if archive is None or not isinstance(const, Const) or const.data.array.size <= INLINE or const.data.splat:
             return operation
         name = operation.results[0].name if function == "main" else f"{function}.{operation.results[0].name}"
-        constants[name] = operator.data.array
-        return replace(operation, operator=replace(operator, data=Data(constants[name], (archive, name))))
+        constants[name] = const.data.array
+        return replace(operation, operator=replace(const, data=Data(constants[name], (archive, name))))
 
     changed = ((n, f, tuple(archived(n, o) for o in f.operations)) for n, f in module.functions.items())
     module = module.with_functions({n: replace(f, operations=operations) for n, f, operations in changed})

@@ -115,7 +115,7 @@ class _Graph:
             variables = [n for n, node in enumerate(nodes) if node["op"] == "null"]
             self.hold(top.get("arg_nodes", variables) == variables, f"arg_nodes is {variables} for these nodes")
         shapes = [self.integers(s, "a shape") for s in self.listed(graph, "shape", rows[-1])]
-        attributes = [self.own(n, a) for n, a in enumerate(self.listed(graph, "op_attrs", len(nodes)))]
+        attributes = [self.op_attributes(n, a) for n, a in enumerate(self.listed(graph, "op_attrs", len(nodes)))]
         heads = [self.entry(h, rows, len(nodes), "a head") for h in self.listed({"heads": top["heads"]}, "heads", None)]
         self.variables(nodes, rows, shapes, constants)
         precisions = self.listed(graph, "precision", rows[-1]) if "precision" in graph else []
@@ -152,7 +152,7 @@ class _Graph:
         self.hold(found[1] >= 0 and at < rows[found[0] + 1], f"{what}: node {found[0]} has no output {found[1]}")
         return at
 
-    def own(self, n: int, text: Any) -> Mapping[str, str]:
+    def op_attributes(self, n: int, text: Any) -> Mapping[str, str]:
         try:
             found: Any = json.loads(text) if isinstance(text, str) and text else {}
         except (ValueError, RecursionError):

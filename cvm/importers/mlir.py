@@ -131,7 +131,7 @@ class At(OperatorAt):
     importer: Reader
     operation: Any
     extents: Sequence[Dim] | None  # of the loops of which it stands in the body
-    found: Exactness | None = field(default=EXACT, kw_only=True)
+    rule_exactness: Exactness | None = field(default=EXACT, kw_only=True)
     rules = RULES
 
     def __post_init__(self) -> None:
@@ -256,7 +256,7 @@ def spread(at: At, x: Node, extents: Sequence[Dim]) -> Node:
     x = x if x.rank else x.dimshuffle(["x"] * len(extents))
     if not any(same_size(n, 1) and not same_size(e, 1) for n, e in zip(x.shape, extents, strict=True)):
         return x
-    known = at.importer.builder.known.get(x.value)
+    known = at.importer.builder.constants.get(x.value)
     if known is not None and known.size == 1 and all(isinstance(e, int) for e in extents):
         return at.node(np.broadcast_to(known, extents))  # type: ignore[arg-type]
     return at.like(extents).scalar("second", x)
@@ -349,7 +349,7 @@ def index(at: At) -> Node:
     d, sizes = at.attributes["dim"].value.data, list(at.extents or ())
     known = isinstance(n := sizes[d], int)
     row = at.node(np.arange(n)) if known else at.apply("builtin.iota_like", at.like((n,)), axis=0)
-    at.importer.builder.known.pop(row.value, None)  # what is computed of it is not to become constants
+    at.importer.builder.constants.pop(row.value, None)  # what is computed of it is not to become constants
     return row.dimshuffle([0 if a == d else "x" for a in range(len(sizes))])
 
 
@@ -448,7 +448,7 @@ def reduced(at: At, name: str, value: Any, initial: Node, kept: Sequence[int], e
     x = unsigned(x) if name.endswith("ui") else x
     y = x.reduce("careduce", [d for d in range(len(extents)) if d not in kept], scalar_op=function)
     y = y.dimshuffle([sorted(kept).index(d) for d in kept])
-    known, neutral = at.importer.builder.known.get(initial.value), SCALARS[function.rstrip("_")].identity
+    known, neutral = at.importer.builder.constants.get(initial.value), SCALARS[function.rstrip("_")].identity
     if known is not None and neutral and (known.astype(y.element.dtype) == neutral(y.element)).all():
         return y.cast(initial.element)
     return compute(name, initial, y.cast(initial.element))

@@ -85,7 +85,6 @@ def _plural(annotation: Any) -> str:
 
 
 def attribute_text(value: Any) -> str:
-    """The text of an attribute value."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -53,7 +53,6 @@ class LinearForm(Generic[Atom]):
 
 
 def add_term(terms: dict[Key, tuple[Atom, int]], key: Key, atom: Atom, factor: int) -> None:
-    """Add a multiple of an atom to terms."""
     known = terms.get(key)
     if total := factor if known is None else known[1] + factor:
         terms[key] = atom, total

@@ -76,7 +76,6 @@ _DTYPES: dict[str, np.dtype] = {n: np.dtype(d) for n, _, _, d in _ROWS if d}
 
 
 def element_type(name: str) -> ElementType:
-    """The element type of this name."""
     return ELEMENT_TYPES[name]
 
 

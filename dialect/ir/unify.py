@@ -72,7 +72,6 @@ def with_sizes(type: Type, bound: Mapping[Any, Dim]) -> Type:
 
 
 def put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
-    """The size with bound sizes substituted."""
     if isinstance(dim, int):
         return dim
     return dim.evaluate({a: bound.get(a, Size.of_atom(a)) for a in dim.atoms()}, SYMBOLIC)

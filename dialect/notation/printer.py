@@ -238,14 +238,12 @@ def kernel_text(
 
 
 def steps_text(steps: Steps, names: Names) -> str:
-    """The steps of a loop over a program."""
     if steps.trips is None:
         return f"while carry {steps.carry}"
     return f"steps {size_text(steps.trips, names)} carry {steps.carry} scan {steps.scan}{' reverse' * steps.reverse}"
 
 
 def statement_text(s: Statement) -> str:
-    """One statement."""
     return "\n".join(_statement(s, Names(), 0))
 
 

@@ -30,7 +30,6 @@ def fold_constants(e: Expr) -> Expr:
 
 
 def simplify_index(e: Expr) -> Expr:
-    """Simplify a node of index arithmetic."""
     match e:
         case Apply("lt" | "le" | "gt" | "ge" | "eq" | "ne", (a, b), _) if a.type is I64:
             return _comparison(e, _difference(a, b))

@@ -27,7 +27,6 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The same node over other children."""
     match expr:
         case Apply(function, _, type):
             if type is I64 and (simple := simplify(function, parts)) is not None:

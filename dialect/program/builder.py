@@ -108,7 +108,6 @@ class Node:
         return Node(self.builder, Literal(number, type, self.builder.span, explicit=True))
 
     def constant(self, array: np.ndarray) -> Node:
-        """An array as a constant."""
         type = TensorType(array.shape, BY_DTYPE[array.dtype])
         return self.builder.node(self.builder.add(Const(Data(array), type))[0])
 

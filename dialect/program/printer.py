@@ -34,7 +34,6 @@ def print_module(module: "Module", generic: bool = False, notes: Notes = Mapping
 
 
 def print_function(function: Function, generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
-    """The text of one function."""
     if generic:
         return _generic_function(function)
     return _short_graph(function, notes) if isinstance(function, Graph) else _short_function(function, notes)

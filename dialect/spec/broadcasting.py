@@ -27,7 +27,6 @@ def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
 
 
 def all_equal(pairs: Iterable[tuple[Dim, Dim]]) -> bool:
-    """Test whether the sizes of each pair are equal."""
     open = [(m, n) for m, n in pairs if not certainly(lambda m=m, n=n: m == n)]
     if open and not any(certainly(lambda m=m, n=n: m != n) for m, n in open):
         raise Undecided(*open)

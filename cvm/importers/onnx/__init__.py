@@ -91,7 +91,7 @@ class Dimensions:
 
     def __init__(self, graph: Any, sizes: Sizes) -> None:
         self.sizes = dict(sizes)
-        self.known: dict[str, Size] = {}
+        self.symbols: dict[str, Size] = {}
         stated = {d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
         named = sorted(stated | {v.name for v in graph.input})
         if unused := sorted(set(sizes).difference(named)):
@@ -107,12 +107,12 @@ class Dimensions:
         if isinstance(wanted, Sequence) and not isinstance(wanted, str):
             if tensor.HasField("shape") and len(wanted) != len(stated):
                 raise Unsupported(f"{len(wanted)} sizes for input {given.name!r} of {len(stated)} dimensions")
-            return TensorType(tuple(self.wanted(given.name, n) for n in wanted), element)
+            return TensorType(tuple(self.caller_size(given.name, n) for n in wanted), element)
         if not tensor.HasField("shape"):
             raise Because(f"its input {given.name!r} has no shape; give its sizes")
         return TensorType(tuple(map(self.size, stated)), element)
 
-    def wanted(self, name: str, n: Any) -> Dim:
+    def caller_size(self, name: str, n: Any) -> Dim:
         if isinstance(n, str):
             return self.named(n)
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < -1:
@@ -126,14 +126,14 @@ class Dimensions:
 
     def named(self, name: str) -> Dim:
         if (n := self.sizes.get(name)) is not None:
-            return self.wanted(name, n)
-        if name not in self.known:
+            return self.caller_size(name, n)
+        if name not in self.symbols:
             plain = re.sub(r"[^A-Z0-9_]", "_", name.upper())
             plain = plain if plain[:1].isalpha() else f"N{plain}"
-            used = {s.name for s in self.known.values()}
+            used = {s.name for s in self.symbols.values()}
             free = next(p for k in count() if (p := plain if not k else f"{plain}_{k}") not in used)
-            self.known[name] = Size.named(free)
-        return self.known[name]
+            self.symbols[name] = Size.named(free)
+        return self.symbols[name]
 
 
 def given_constants(graph: Any, constants: Constants) -> dict[str, np.ndarray]:

@@ -222,7 +222,7 @@ def dropout(at: At, x: Node, ratio: Array | None = None, training: Array | None 
     """Not in training mode with a ratio above 0, which draws random numbers."""
     _ = at["seed"], at["ratio"]  # of no numbers, and by which nothing is dropped
     trains = training is not None and training.any() and (ratio is None or ratio.any())
-    if trains or (at.given.get("is_test") is not None and not at["is_test"] and at["ratio"]):
+    if trains or (at.protos.get("is_test") is not None and not at["is_test"] and at["ratio"]):
         raise Unsupported("training mode, which draws random numbers,")
     mask = x.scalar("second", True)
     return [x, mask if at.opset >= 10 else mask.cast(x.element)]

@@ -25,20 +25,20 @@ ARITHMETIC = {"cast", "add", "sub", "mul", "second", "identity"}  # scalar opera
 class FoldingBuilder(Builder):
     """Operations in order, and the arrays of those that are constants."""
 
-    known: dict[Value, np.ndarray] = field(default_factory=dict)
+    constants: dict[Value, np.ndarray] = field(default_factory=dict)
 
     def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
         results = super().add(operator, span, names)
         if isinstance(operator, Const):
-            self.known[results[0]] = operator.data.array
+            self.constants[results[0]] = operator.data.array
             return results
         operands = [v for _, v in operator.operands()]
-        constant = operands and all(isinstance(v, Literal) or v in self.known for v in operands)
+        constant = operands and all(isinstance(v, Literal) or v in self.constants for v in operands)
         if not constant or isinstance(operator, Calling) or not is_cheap(self.operations[-1]):
             return results
         try:
             with np.errstate(all="ignore"):
-                found = operator.map(lambda v: v.array if isinstance(v, Literal) else self.known[v]).reference()
+                found = operator.map(lambda v: v.array if isinstance(v, Literal) else self.constants[v]).reference()
         except Unmet:  # it fails when the program runs
             return results
         self.operations.pop()

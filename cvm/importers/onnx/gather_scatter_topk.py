@@ -15,7 +15,7 @@ from .movement import part, reshaped
 from .rules import Array, Known, Unsupported, real_axes, rule, static
 
 
-def taken(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:
+def gathered(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:
     """Slices of a value along an axis; or an element for each index, the other axes going along."""
     x = at.node(x)
     if elements:
@@ -36,9 +36,9 @@ def element_places(at: At, indices: Node, axis: int) -> list[Node]:
 
 
 rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))(
-    lambda at, x, known: taken(at, x, known, at.axis(x))
+    lambda at, x, known: gathered(at, x, known, at.axis(x))
 )
-rule("GatherElements")(lambda at, x, indices: taken(at, x, indices, at.axis(x), elements=True))
+rule("GatherElements")(lambda at, x, indices: gathered(at, x, indices, at.axis(x), elements=True))
 
 
 def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
@@ -83,7 +83,7 @@ def top_k(at: At, x: Node, k: Array | None = None) -> Any:
     if isinstance(x.shape[axis], int) and count > x.shape[axis]:
         raise ValueError(f"{count} of {x.shape[axis]} elements are wanted")
     first = part(at, at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0), axis, 0, count)
-    return [taken(at, x, first, axis, elements=True), first]
+    return [gathered(at, x, first, axis, elements=True), first]
 
 
 @rule("OneHot")
@@ -93,7 +93,7 @@ def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
     at_end = at.node(np.arange(count)).dimshuffle([0 if j == axis else "x" for j in range(indices.rank + 1)])
     wanted = indices.cast(I64).with_ones((axis,))
     wanted = wanted.scalar("lt", 0).scalar("switch", wanted + count, wanted)
-    off, on = (taken(at, values, np.array(k), 0) for k in (0, 1))
+    off, on = (gathered(at, values, np.array(k), 0) for k in (0, 1))
     return where(wanted.scalar("eq", at_end), on, off)
 
 
@@ -109,7 +109,7 @@ def compress(at: At, x: Node, condition: Array) -> Known:
     """By a condition that is a constant."""
     if at["axis"] is None:
         x = flat(at, x)
-    return taken(at, x, np.flatnonzero(condition), at.axis(x))
+    return gathered(at, x, np.flatnonzero(condition), at.axis(x))
 
 
 def flat(at: At, x: Node) -> Node:

@@ -241,7 +241,7 @@ class Importer:
         for name, value in zip(node.output, made, strict=False):
             if name:
                 if isinstance(value, Node):
-                    value = self.builder.known.get(value.value, value)
+                    value = self.builder.constants.get(value.value, value)
                 at.values[name] = value
                 if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
                     self.names.setdefault(value.value, name)
@@ -269,7 +269,7 @@ class At:
         domain = self.node_proto.domain
         self.op: str = self.node_proto.op_type
         self.opset = self.opsets.get(domain, self.opsets.get("ai.onnx" if domain == "" else "", 1))
-        self.given = {a.name: a for a in self.node_proto.attribute}
+        self.protos = {a.name: a for a in self.node_proto.attribute}
         self.seen: set[str] = set()
         self._schema: Any = None
 
@@ -291,7 +291,7 @@ class At:
         import onnx
 
         self.seen.add(name)
-        if (found := self.given.get(name)) is None and self.schema is not None and name in self.schema.attributes:
+        if (found := self.protos.get(name)) is None and self.schema is not None and name in self.schema.attributes:
             default = self.schema.attributes[name].default_value
             found = default if default.name else None
         if found is None:
@@ -368,7 +368,7 @@ class At:
 
     def overlooked(self) -> str:
         """An attribute that is not the default and that the rule has not looked at: it might mean something."""
-        for name, given in self.given.items():
+        for name, given in self.protos.items():
             known = self.schema.attributes.get(name) if self.schema is not None else None
             if name not in self.seen and (known is None or known.default_value != given):
                 return name
@@ -377,13 +377,12 @@ class At:
     def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
         if len(inputs) < sum(not (p.optional or p.variadic) for p in rule.parameters):
             raise ValueError(f"it has {len(inputs)} inputs")
-        kinds = zip(rule.inputs(len(inputs)), inputs, range(len(inputs)), strict=True)
-        made = rule.function(self, *(self.convert(p, x, n) for p, x, n in kinds))
+        made = rule.function(self, *map(self.convert, rule.inputs(len(inputs)), inputs))
         if name := self.overlooked():
             raise Unsupported(f"its attribute {name}")
         return made
 
-    def convert(self, parameter: Parameter, value: Any, number: int) -> Any:
+    def convert(self, parameter: Parameter, value: Any) -> Any:
         if value is None:
             if not parameter.optional:
                 raise ValueError(f"it needs its input {parameter.name}")
@@ -428,10 +427,10 @@ class OperatorAt(At):
 
     rules: ClassVar[Mapping[str, Rule]] = {}
     refused: ClassVar[Mapping[str, str]] = {}  # why an operator has no rule, where there is more to say
-    found: Exactness | None = field(default=None, kw_only=True)  # by the rule, where that decides it
+    rule_exactness: Exactness | None = field(default=None, kw_only=True)  # by the rule, where that decides it
 
     def exactness(self) -> Exactness:
-        return self.found or self.rules[self.op].exact[self.has_floats()]
+        return self.rule_exactness or self.rules[self.op].exact[self.has_floats()]
 
     def reads(self) -> set[str]:
         return set(filter(None, self.node_proto.input))

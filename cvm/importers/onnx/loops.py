@@ -56,10 +56,10 @@ def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) 
     inside = {*arguments, *(r for o in operations for r in o.results)}
     read = dict.fromkeys(v for o in operations for _, v in o.operator.operands())
     free = [v for v in dict.fromkeys([*read, *results]) if v not in inside and not isinstance(v, Literal)]
-    known = [v for v in free if v in builder.known]
-    captured = [v for v in free if v not in builder.known]
+    known = [v for v in free if v in builder.constants]
+    captured = [v for v in free if v not in builder.constants]
     copies = {v: Value(v.name, v.type) for v in captured}
-    data = [Operation(Const(Data(builder.known[v]), v.known_type), (v,)) for v in known]
+    data = [Operation(Const(Data(builder.constants[v]), v.known_type), (v,)) for v in known]
     mapped = [Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span) for o in operations]
     body = (*data, *mapped)
     final = tuple(copies.get(v, v) for v in results)

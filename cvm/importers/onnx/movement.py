@@ -210,9 +210,7 @@ def broadcast(at: At, x: Node, shape: Sequence[Dim]) -> Node:
     ) else at.apply("builtin.broadcast_like", x, at.like(shape))  # fmt: skip
 
 
-@rule("Transpose")
-def transpose(at: At, x: Node) -> Known:
-    return x.dimshuffle(at["perm"] or range(x.rank)[::-1])
+rule("Transpose")(lambda at, x: x.dimshuffle(at["perm"] or range(x.rank)[::-1]))
 
 
 # Parts and pieces together
@@ -377,7 +375,7 @@ def pad(
 def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], value: Node) -> Node:
     sides = {"before": tuple(before), "after": tuple(after)}
     y = at.apply("builtin.pad", x, **sides)
-    constant = at.importer.builder.known.get(value.value)
+    constant = at.importer.builder.constants.get(value.value)
     if constant is not None and not np.any(constant != 0) and not np.any(np.signbit(constant)):
         return y
     if x.element in (I8, UI8, I16, UI16, I32) and all(n >= 0 for n in (*before, *after)):

@@ -42,16 +42,12 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
             return node
         read = [r.output[0] for r in readers.get(node.output[0], ()) if r is not None]
         ends = [given[0].input[0], given[0].output[0], node.output[0], *read]
-        if is_signed(values, node) and any(len(readers.get(name, ())) > 1 for name in ends):
+        zero = values.get(node.input[2]) if len(node.input) > 2 else None
+        if isinstance(zero, np.ndarray) and zero.dtype == np.int8 and any(len(readers.get(name, ())) > 1 for name in ends):
             return node  # which onnxruntime leaves as it is
         return quantised(node, op, given, values, opset) or node
 
     return [fused(node) for node in graph.node]
-
-
-def is_signed(values: Mapping[str, Any], node: Any) -> bool:
-    zero = values.get(node.input[2]) if len(node.input) > 2 else None
-    return isinstance(zero, np.ndarray) and zero.dtype == np.int8
 
 
 def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any], opset: int) -> Any:

@@ -141,10 +141,10 @@ def output_scale(a_scale: Node, b_scale: Node, y_scale: Node) -> Node:
     return a * b / y
 
 
-def whole(parameter: Array, what: str = "zero points") -> Any:
+def scalar_of(parameter: Array, kind: str = "zero points") -> Any:
     """A scale or a zero point of a whole tensor."""
     if parameter.size != 1:
-        raise Unsupported(f"{what} of rows and columns")
+        raise Unsupported(f"{kind} of rows and columns")
     return parameter.reshape(-1)[0]
 
 
@@ -153,7 +153,7 @@ def qlinear_matmul(
     at: At, a: Node, a_scale: Node, a_zero: Node, b: Node, b_scale: Node, b_zero: Node, y_scale: Node, y_zero: Array
 ) -> Known:
     sums = integer_product(at, a, b, a_zero, b_zero)
-    return requantize(at, sums, output_scale(a_scale, b_scale, y_scale), whole(y_zero))
+    return requantize(at, sums, output_scale(a_scale, b_scale, y_scale), scalar_of(y_zero))
 
 
 @rule("QLinearConv")
@@ -162,4 +162,4 @@ def qlinear_conv(
     b: Node | None = None,
 ) -> Known:  # fmt: skip
     sums = integer_convolution(at, x, w, x_zero, w_zero, b)
-    return requantize(at, sums, output_scale(x_scale, w_scale, y_scale), whole(y_zero), axis=1)
+    return requantize(at, sums, output_scale(x_scale, w_scale, y_scale), scalar_of(y_zero), axis=1)

@@ -20,7 +20,7 @@ from .schema import ACTIVATIONS
 def activated(at: At, y: Node) -> Node:
     """Floats, or integers without a scale, through the fused activation."""
     if (kind := ACTIVATIONS[at["activation"]]) == "TANH":
-        at.found = ROUNDED
+        at.rule_exactness = ROUNDED
         return y.scalar("tanh")
     if kind not in q.LIMITS:
         raise Unsupported(f"activation {kind}")
@@ -183,6 +183,4 @@ def dequantize(at: At, x: Node) -> Known:
     return (x.cast(I32) - zeros).cast(F32) * scales
 
 
-@rule("CAST")
-def cast(at: At, x: Node) -> Known:
-    return converted(x, at.y.element)
+rule("CAST")(lambda at, x: converted(x, at.y.element))

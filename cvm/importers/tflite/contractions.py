@@ -167,10 +167,10 @@ SIGNED = Exactness(bound="unlike LiteRT 2.3.0, whose kernel reads signed numbers
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
-        return kept(at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along)
+        return with_kept_dims(at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along)
     count = math.prod(static(x, "a mean", along))
     if at.op == "SUM":
-        at.found = SUMS if at.x.type == "UINT8" else SIGNED
+        at.rule_exactness = SUMS if at.x.type == "UINT8" else SIGNED
     sums = less_zero(x, at.x.zero_point).sum(along, dtype=I32, acc_dtype=I32)
     m, s = quantized_multiplier(float(at.x.scale) / float(at.y.scale))
     if count and at.op == "MEAN":
@@ -178,10 +178,10 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
         m, s = (m << shift) // count, s + shift
     how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
     found = at.apply("quant.requantize", sums, at.node(np.array(m, np.int32)), at.node(np.array(s, np.int32)), **how)
-    return kept(at, found, along)
+    return with_kept_dims(at, found, along)
 
 
-def kept(at: At, y: Node, along: tuple[int, ...]) -> Node:
+def with_kept_dims(at: At, y: Node, along: tuple[int, ...]) -> Node:
     return y.with_ones(along) if at["keep_dims"] else y
 
 
@@ -207,7 +207,7 @@ def reduce(at: At, x: Node, axes: Ints) -> Known:
     same_scale(at)
     name, along = at.op.removeprefix("REDUCE_"), over(x, axes)
     if name in ("ANY", "ALL"):
-        return kept(at, x.reduce(name.lower(), along), along)
+        return with_kept_dims(at, x.reduce(name.lower(), along), along)
     if name == "PROD":
         plain(at)
-    return kept(at, at.onnx(f"Reduce{name.capitalize()}", x, along), along)
+    return with_kept_dims(at, at.onnx(f"Reduce{name.capitalize()}", x, along), along)

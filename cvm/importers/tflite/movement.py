@@ -12,7 +12,7 @@ from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx import movement as onnx
-from cvm.importers.onnx.gather_scatter_topk import taken
+from cvm.importers.onnx.gather_scatter_topk import gathered
 from cvm.importers.onnx.rules import Array, known_size, real_axes, static
 from .arithmetic import activated
 from .quantization import at_i32, rescaled
@@ -49,7 +49,7 @@ def concatenate(at: At, *xs: Node) -> Known:
     """Rescale operands of other scales."""
     quantised = at.y.is_quantised
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
-    at.found = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
+    at.rule_exactness = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
     found = onnx.joined(at, parts, place(at["axis"], parts[0].rank))
     return found if quantised else activated(at, found)
 
@@ -143,7 +143,7 @@ def mirror_pad(at: At, x: Node, pads: Array) -> Known:
 def gather(at: At, x: Node, indices: Known) -> Known:
     if at["batch_dims"]:
         raise Unsupported("batch_dims")
-    return taken(at, x, indices, place(at["axis"], x.rank))
+    return gathered(at, x, indices, place(at["axis"], x.rank))
 
 
 @rule("SCATTER_ND", floats=ROUNDED)

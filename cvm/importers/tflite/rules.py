@@ -5,7 +5,7 @@
 
 The parameters after the first are the operator's inputs, as in the rules of the ONNX importer. `at["beta"]` is an option, `at.inputs`
 and `at.outputs` are tensors with their quantisation, and `at.onnx` applies a rule of the ONNX importer. `exact` and `floats` say how
-results compare with the reference kernels, of integers and where there are floats; a rule that decides this sets `at.found`.
+results compare with the reference kernels, of integers and where there are floats; a rule that decides this sets `at.rule_exactness`.
 docs/tflite.md is made of this table."""
 
 from __future__ import annotations

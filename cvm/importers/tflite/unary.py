@@ -49,7 +49,7 @@ def of_real(function: Callable[[Any], Any]) -> Function:
             near = np.abs(np.abs(found - np.floor(found)) - 0.5) <= error
         low, high = (v - at.y.zero_point for v in at.y.element.limits)
         is_decided = not (near & (found > low) & (found < high)).any()
-        at.found = EXACT if is_decided else Exactness(bound=NEAR_TIE.bound)
+        at.rule_exactness = EXACT if is_decided else Exactness(bound=NEAR_TIE.bound)
         found = round_away(np.clip(np.nan_to_num(found), -(2.0**30), 2.0**30).astype(np.float32))
         return (found + np.float32(at.y.zero_point)).astype(np.int64)
 
@@ -107,7 +107,7 @@ def hard_swish(at: At, q: np.ndarray) -> np.ndarray:
 def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
     m, s = quantized_multiplier(1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale)))
     x = q - at.x.zero_point
-    root, shift = (at.importer.builder.known[n.value] for n in inverse_square_root(at.node(x)))
+    root, shift = (at.importer.builder.constants[n.value] for n in inverse_square_root(at.node(x)))
     found = scaled(scaled(1, (root, shift - 20), at.rounding), (m, s + 20), at.rounding) + at.y.zero_point
     return np.where(x > 0, found, at.y.element.limits[1])
 
