@@ -54,8 +54,7 @@ def cache_lines() -> Iterator[str]:
 
 def versions() -> Iterator[str]:
     yield f"cvm {cvm.__version__}, Python {platform.python_version()}, {platform.platform()}"
-    found = [f"{name} {metadata.version(name)}" for name in REQUIRED]
-    yield f"{', '.join(found)}, LLVM {llvm_version()}"
+    yield f"{', '.join(f'{name} {metadata.version(name)}' for name in REQUIRED)}, LLVM {llvm_version()}"
 
 
 def processor() -> Iterator[str]:

@@ -18,6 +18,7 @@ from cvm.dialect.ir.extensions import load_offered
 from cvm.dialect.program.function import Operation
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
+from cvm.importers import printable
 from cvm.importers.cvm_runtime import program_text, read_model
 
 IMPORTERS: dict[str, Callable[[Path], Module]] = {}  # of other packages, by the suffix of files
@@ -80,19 +81,15 @@ def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) 
     main = module.functions["main"]
     pairs = ((o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations)
     notes = {o: note for o, names in pairs if (note := _note(o, names))}
-    head = [f"// %{a.name} is {_comment(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
+    head = [f"// %{a.name} is {printable(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
     return "".join(head) + print_module(module, notes=notes), constants
 
 
 def _note(operation: Operation, renamed: Mapping[str, str]) -> str:
     """The node that an operation stems from, and ONNX's name of its result where the language has another."""
     node = operation.span.source.line(operation.span.line).rpartition("  // ")[2]
-    name = _comment(renamed.get(operation.results[0].name))
+    name = printable(renamed.get(operation.results[0].name, ""))
     return f"{node}: {name}" if name and node else name or node
-
-
-def _comment(name: str | None) -> str:
-    return "" if name is None else "".join(c if c.isprintable() else " " for c in name)
 
 
 def _size(text: str) -> tuple[str, int | list[int]]:

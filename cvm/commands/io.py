@@ -35,8 +35,7 @@ def load(name: str, data: bytes | None = None) -> Module:
         return cvm.load(name)
     from cvm.parser import parse
 
-    folder = Path() if name == "-" else Path(name).parent
-    return parse(read(name) if data is None else data, shown(name), folder)
+    return parse(read(name) if data is None else data, shown(name), Path() if name == "-" else Path(name).parent)
 
 
 def write(name: str, data: bytes) -> None:

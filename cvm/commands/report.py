@@ -68,8 +68,7 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
     analysis.function(function)
     arrays = [] if clocked else random_arrays(function, 0)
     sizes = {} if clocked else {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
-    spent = profile(f, arrays)
-    times = ((s.kernel, s.seconds, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in spent)
+    times = ((s.kernel, s.seconds, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in profile(f, arrays))
     spans = ((v.known_type, f"%{v.name}", r) for v, r in analysis.ranges.items())
     return {
         "stages": {name: paned(lines) for name, lines in stages(module, function, lowered, f, plan)},

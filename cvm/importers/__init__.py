@@ -19,6 +19,11 @@ def unreadable(filename: str, reason: Exception | str) -> NoReturn:
     refuse(filename, f"the model cannot be read: {said}")
 
 
+def printable(name: str) -> str:
+    """A name on one line."""
+    return "".join(c if c.isprintable() else " " for c in name)
+
+
 class Names:
     """Names of the language for those of a model, each of its own."""
 
@@ -30,11 +35,11 @@ class Names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         return self.fresh(plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}", first=True)
 
-    def fresh(self, wanted: str, first: bool = False) -> str:
-        if first and wanted not in self.used:
-            self.used.add(wanted)
-            return wanted
-        while (name := f"{wanted}_{self.numbers[wanted]}") in self.used:
-            self.numbers[wanted] += 1
+    def fresh(self, stem: str, first: bool = False) -> str:
+        if first and stem not in self.used:
+            self.used.add(stem)
+            return stem
+        while (name := f"{stem}_{self.numbers[stem]}") in self.used:
+            self.numbers[stem] += 1
         self.used.add(name)
         return name

@@ -84,18 +84,18 @@ class _Graph:
         except (ValueError, RecursionError) as e:
             refuse(filename, f"a model is .onnx, .tflite, .tosa or else CVM-Runtime's graph in JSON: {e}")
 
-    def keys(self, found: Any, allowed: set[str], required: Sequence[str], what: str) -> Mapping[str, Any]:
-        self.hold(isinstance(found, dict), f"{what} is an object")
-        for key in found:
-            self.hold(key in allowed, f"{what} has no {key!r}; it has {', '.join(sorted(allowed))}")
+    def keys(self, fields: Any, allowed: set[str], required: Sequence[str], subject: str) -> Mapping[str, Any]:
+        self.hold(isinstance(fields, dict), f"{subject} is an object")
+        for key in fields:
+            self.hold(key in allowed, f"{subject} has no {key!r}; it has {', '.join(sorted(allowed))}")
         for key in required:
-            self.hold(key in found, f"{what} needs {key!r}")
-        return found
+            self.hold(key in fields, f"{subject} needs {key!r}")
+        return fields
 
-    def integers(self, found: Any, what: str) -> list[int]:
-        good = isinstance(found, list) and all(type(i) is int and 0 <= i < 1 << 40 for i in found)
-        self.hold(good, f"{what} is a list of integers that are not negative, got {_short(found)}")
-        return found
+    def integers(self, items: Any, subject: str) -> list[int]:
+        good = isinstance(items, list) and all(type(i) is int and 0 <= i < 1 << 40 for i in items)
+        self.hold(good, f"{subject} is a list of integers that are not negative, got {_short(items)}")
+        return items
 
     def model(self, constants: Mapping[str, np.ndarray]) -> Model:
         top = self.keys(self.tree, TOP_KEYS, ("nodes", "heads", "attrs"), "the graph")
@@ -121,16 +121,16 @@ class _Graph:
         precisions = self.listed(graph, "precision", rows[-1]) if "precision" in graph else []
         at = next((rows[n] for n, node in enumerate(nodes) if node["name"] == "data"), None)
         precision = precisions[at] if at is not None and precisions else None
-        known = precision if type(precision) is int and 1 <= precision <= 32 else None
-        return Model(nodes, rows, shapes, attributes, heads, known, constants)
+        input_precision = precision if type(precision) is int and 1 <= precision <= 32 else None
+        return Model(nodes, rows, shapes, attributes, heads, input_precision, constants)
 
-    def listed(self, found: Mapping[str, Any], key: str, count: int | None) -> list[Any]:
+    def listed(self, fields: Mapping[str, Any], key: str, count: int | None) -> list[Any]:
         """A list, or the pair of a kind and a list, of so many items."""
-        if isinstance(given := found[key], list) and len(given) == 2 and isinstance(given[0], str):
-            given = given[1]
-        self.hold(isinstance(given, list), f"{key} is a list")
-        self.hold(count is None or len(given) == count, f"{key} has {count} items, got {len(given)}")
-        return given
+        if isinstance(items := fields[key], list) and len(items) == 2 and isinstance(items[0], str):
+            items = items[1]
+        self.hold(isinstance(items, list), f"{key} is a list")
+        self.hold(count is None or len(items) == count, f"{key} has {count} items, got {len(items)}")
+        return items
 
     def outputs(self, n: int, node: Mapping[str, Any]) -> int:
         kind, name = node["op"], node["name"]
@@ -144,22 +144,22 @@ class _Graph:
         self.hold(count in ("1", "2"), f"node {n} has 1 or 2 outputs, got {_short(count)}")
         return int(count)
 
-    def entry(self, found: Any, rows: Sequence[int], nodes: int, what: str) -> int:
-        good = isinstance(found, list) and len(found) in (2, 3) and all(type(i) is int for i in found)
-        self.hold(good, f"{what} is [node, output], got {_short(found)}")
-        self.hold(0 <= found[0] < nodes, f"{what} is of an earlier node, got {found[0]}")
-        at = rows[found[0]] + found[1]
-        self.hold(found[1] >= 0 and at < rows[found[0] + 1], f"{what}: node {found[0]} has no output {found[1]}")
+    def entry(self, pair: Any, rows: Sequence[int], nodes: int, subject: str) -> int:
+        good = isinstance(pair, list) and len(pair) in (2, 3) and all(type(i) is int for i in pair)
+        self.hold(good, f"{subject} is [node, output], got {_short(pair)}")
+        self.hold(0 <= pair[0] < nodes, f"{subject} is of an earlier node, got {pair[0]}")
+        at = rows[pair[0]] + pair[1]
+        self.hold(pair[1] >= 0 and at < rows[pair[0] + 1], f"{subject}: node {pair[0]} has no output {pair[1]}")
         return at
 
     def op_attributes(self, n: int, text: Any) -> Mapping[str, str]:
         try:
-            found: Any = json.loads(text) if isinstance(text, str) and text else {}
+            attributes: Any = json.loads(text) if isinstance(text, str) and text else {}
         except (ValueError, RecursionError):
-            found = None
-        good = isinstance(found, dict) and all(isinstance(v, str) for v in found.values())
+            attributes = None
+        good = isinstance(attributes, dict) and all(isinstance(v, str) for v in attributes.values())
         self.hold(good, f"the op_attrs of node {n} are an object of strings, got {_short(text)}")
-        return found
+        return attributes
 
     def variables(
         self, nodes: Sequence[Mapping[str, Any]], rows: Sequence[int], shapes: Sequence[Sequence[int]],
@@ -171,14 +171,14 @@ class _Graph:
             if name == "data":
                 continue
             self.hold(name in constants, f"variable {_short(name)} is not among the params")
-            stated, there = tuple(shapes[entry]), constants[name].shape
-            self.hold(stated == there, f"variable {_short(name)} has shape {stated}, but the params have {there}")
+            stated, actual = tuple(shapes[entry]), constants[name].shape
+            self.hold(stated == actual, f"variable {_short(name)} has shape {stated}, but the params have {actual}")
         more = sorted(set(constants) - {name for name, _ in names})
         self.hold(not more, f"the graph has no variable {_short(more[0]) if more else ''}, but the params do")
 
 
-def _short(found: Any) -> str:
-    text = repr(found)
+def _short(value: Any) -> str:
+    text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -194,9 +194,9 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
         size = struct.calcsize("<" + format)
         if len(data) - at < size:
             refuse(filename, f"the params end after {len(data)} bytes, in the middle of something")
-        found = struct.unpack_from("<" + format, data, at)
+        numbers = struct.unpack_from("<" + format, data, at)
         at += size
-        return found
+        return numbers
 
     expect = partial(hold, filename)
     expect(read("QQ")[0] == LISTS_MAGIC, "the params begin as those of CVM-Runtime do not")
@@ -213,17 +213,17 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
     for name in names:
         magic, _, _, _, rank, code, bits, lanes = read("QQiiiBBH")
         expect(magic == ARRAY_MAGIC, f"param {_short(name)} does not begin as an array does")
-        good, got = code == 0 and lanes == 1 and bits in (8, 32), f"code {code}, {bits} bits, {lanes} lanes"
-        expect(good, f"param {_short(name)}: expected integers of 8 or 32 bits, got {got}")
+        good, layout = code == 0 and lanes == 1 and bits in (8, 32), f"code {code}, {bits} bits, {lanes} lanes"
+        expect(good, f"param {_short(name)}: expected integers of 8 or 32 bits, got {layout}")
         expect(0 <= rank <= 6, f"param {_short(name)}: expected a rank from 0 to 6, got {rank}")
         shape, (size,) = read(f"{rank}q"), read("q")
-        wanted = bits // 8
+        byte_count = bits // 8
         for d in shape:
             expect(0 <= d <= len(data), f"param {_short(name)}: a size of {d} is more than there are bytes")
-            wanted *= d
-        expect(size == wanted, f"param {_short(name)}: expected {wanted} bytes for its shape, got {size}")
-        (held,) = read(f"{size}s")
-        params[name] = np.frombuffer(held, f"<i{bits // 8}").reshape(shape).astype(np.int32)
+            byte_count *= d
+        expect(size == byte_count, f"param {_short(name)}: expected {byte_count} bytes for its shape, got {size}")
+        (elements,) = read(f"{size}s")
+        params[name] = np.frombuffer(elements, f"<i{bits // 8}").reshape(shape).astype(np.int32)
     return params
 
 
@@ -243,19 +243,19 @@ def program_text(model: Model, archive: str | None) -> str:
                 arguments.append(f"{names[entries[0]]}: {type}{_range(model.precision)}")
             else:
                 name = node["name"]
-                held = f"file({quoted(archive)}, {quoted(name)})" if archive else _dense(model.constants[name])
-                lines.append(f"{names[entries[0]]} = const {held} : {type}")
+                literal = f"file({quoted(archive)}, {quoted(name)})" if archive else _dense(model.constants[name])
+                lines.append(f"{names[entries[0]]} = const {literal} : {type}")
             continue
         operands = [model.rows[i] + entry for i, entry, *_ in node["inputs"]]
         function = re.sub(r"_\d+$", "", node["attrs"]["func_name"])
         name, attributes = _operator(function, model.attributes[n], shapes[entries[0]])
         if name == "cvm_lut":
             operands.reverse()  # the runtime has the indices first
-        results, given = (", ".join(names[e] for e in es) for es in (entries, operands))
+        results, inputs = (", ".join(names[e] for e in es) for es in (entries, operands))
         takes, gives = (", ".join(_tensor(shapes[e]) for e in es) for es in (operands, entries))
         signature = f"({takes}) -> {gives if len(entries) == 1 else f'({gives})'}"
         written = f" {{{attributes}}}" if attributes else ""
-        lines.append(f"{results} = cvm.{name} {given}{written} : {signature}")
+        lines.append(f"{results} = cvm.{name} {inputs}{written} : {signature}")
     lines.append("return " + ", ".join(names[e] for e in model.heads))
     outcome = ", ".join(_tensor(shapes[e]) for e in model.heads)
     body = "\n".join(f"  {line}" for line in lines)
@@ -265,17 +265,17 @@ def program_text(model: Model, archive: str | None) -> str:
 
 def _names(model: Model) -> list[str]:
     """A name for every entry: its node's, as far as the language takes it."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for n, node in enumerate(model.nodes):
         for output in range(model.rows[n + 1] - model.rows[n]):
             plain = re.sub(r"[^A-Za-z0-9_]", "_", node["name"])
-            name = f"%{plain}" if re.match("[A-Za-z_]", plain) and len(plain) < 64 else f"%v_{len(found)}"
+            name = f"%{plain}" if re.match("[A-Za-z_]", plain) and len(plain) < 64 else f"%v_{len(names)}"
             name = f"{name}_{output}" if output else name
-            name = name if name not in found else f"%v_{len(found)}"
-            while name in found:  # a node has that name
+            name = name if name not in names else f"%v_{len(names)}"
+            while name in names:  # a node has that name
                 name += "_"
-            found[name] = None
-    return [*found]
+            names[name] = None
+    return [*names]
 
 
 def _range(precision: int | None) -> str:
@@ -286,23 +286,24 @@ def _range(precision: int | None) -> str:
     return f" {{range = [{-most}, {most}]}}"
 
 
-def _operator(function: str, given: Mapping[str, str], shape: Sequence[int]) -> tuple[str, str]:
+def _operator(function: str, attributes: Mapping[str, str], shape: Sequence[int]) -> tuple[str, str]:
     if function in ("flatten", "reshape"):
         return "reshape", f"target_shape = {list(shape)}"
-    kept = {k: v for k, v in {**DEFAULTS.get(function, {}), **given}.items() if k not in DROPPED.get(function, ())}
+    defaults, dropped = DEFAULTS.get(function, {}), DROPPED.get(function, ())
+    attrs = {k: v for k, v in {**defaults, **attributes}.items() if k not in dropped}
     renamed = ATTRIBUTES.get(function, {})
-    return OPERATORS.get(function, function), ", ".join(f"{renamed.get(k, k)} = {_value(v)}" for k, v in kept.items())
+    return OPERATORS.get(function, function), ", ".join(f"{renamed.get(k, k)} = {_value(v)}" for k, v in attrs.items())
 
 
 def _value(text: str) -> str:
     """An attribute's value: `(1, 2)`, `5`, `True` or `None` there, `[1, 2]`, `5`, `true` or `none` here."""
     try:
-        found = ast.literal_eval(text.capitalize() if text in ("true", "false") else text)
+        value = ast.literal_eval(text.capitalize() if text in ("true", "false") else text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return quoted(text)
-    if isinstance(found, (tuple, list)):
-        return str(list(found)) if all(type(i) is int for i in found) else quoted(text)
-    return str(found).lower() if found is None or isinstance(found, (bool, int, float)) else quoted(text)
+    if isinstance(value, (tuple, list)):
+        return str(list(value)) if all(type(i) is int for i in value) else quoted(text)
+    return str(value).lower() if value is None or isinstance(value, (bool, int, float)) else quoted(text)
 
 
 def _tensor(shape: Sequence[int]) -> str:

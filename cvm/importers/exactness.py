@@ -80,18 +80,18 @@ class Imported(Module):
         return [self._verdict(o, {n for v in o.values for n in beyond.get(v.name, ())}) for o in self.operators]
 
     def _verdict(self, operator: ImportedOperator, overflowing: Iterable[str]) -> Verdict:
-        found = operator.exactness
-        if not found.condition:
-            return Verdict(operator.op, operator.where, "bounded" if found.bound else "exact", found.bound)
-        if found.sums and not any(name in found.sums or ANY in found.sums for name in overflowing):
-            return Verdict(operator.op, operator.where, "exact", f"ranges show that {found.condition}")
-        return Verdict(operator.op, operator.where, "exact if", found.condition)
+        exactness = operator.exactness
+        if not exactness.condition:
+            return Verdict(operator.op, operator.where, "bounded" if exactness.bound else "exact", exactness.bound)
+        if exactness.sums and not any(name in exactness.sums or ANY in exactness.sums for name in overflowing):
+            return Verdict(operator.op, operator.where, "exact", f"ranges show that {exactness.condition}")
+        return Verdict(operator.op, operator.where, "exact if", exactness.condition)
 
 
 def live(operators: Sequence[ImportedOperator], function: Function) -> list[ImportedOperator]:
     """The operators on which the results of a function depend, with those of their values that it has."""
-    kept = frozenset(function.values())
-    return [replace(o, values=o.values & kept) for o in operators if not o.values or o.values & kept]
+    live_values = frozenset(function.values())
+    return [replace(o, values=o.values & live_values) for o in operators if not o.values or o.values & live_values]
 
 
 def verdicts(program: object, reference: str) -> list[Verdict]:
@@ -101,8 +101,8 @@ def verdicts(program: object, reference: str) -> list[Verdict]:
     if not isinstance(program, Imported):
         raise cvm.Error(f"exactness as {reference} is a property of an imported model, such as cvm.from_tflite gives")
     if program.reference != reference:
-        known = program.reference or "kernels of another rounding"
-        raise cvm.Error(f"nothing is known of exactness as {reference}: the model was imported to equal {known}")
+        imported_as = program.reference or "kernels of another rounding"
+        raise cvm.Error(f"nothing is known of exactness as {reference}: the model was imported to equal {imported_as}")
     return program.verdicts()
 
 
@@ -115,10 +115,10 @@ def require(program: object, reference: str) -> None:
         raise cvm.VerifyError(Diagnostic(message, where, "exactness", tuple(Note(line) for line in summary(bounded))))
 
 
-def summary(found: Sequence[Verdict]) -> list[str]:
+def summary(entries: Sequence[Verdict]) -> list[str]:
     """A line for all operators of which the same is said."""
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for v in found:
+    for v in entries:
         alike.setdefault((v.operator, v.verdict, v.said), []).append(v.where)
     shown = {"exact": "exact: {}", "exact if": "exact if {}", "bounded": "{}"}
     return [

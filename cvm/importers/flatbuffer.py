@@ -43,12 +43,12 @@ def contents(model: Any, name: str) -> tuple[str, bytes]:
 @lru_cache(maxsize=256)
 def fields(text: str) -> dict[str, tuple[int, str, float]]:
     """The slot, the kind and the default of each field."""
-    found: dict[str, tuple[int, str, float]] = {}
+    slots: dict[str, tuple[int, str, float]] = {}
     for slot, entry in enumerate(text.split()):
         name, _, kind = entry.partition(":")
         kind, _, default = kind.partition("=")
-        found[name] = slot, kind, float(default or 0)
-    return found
+        slots[name] = slot, kind, float(default or 0)
+    return slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,8 @@ class Flatbuffer:
 
     def value(self, kind: str, at: int) -> Any:
         if kind in NUMBERS:
-            found = self.number(kind, at)
-            return bool(found) if kind == "bool" else found
+            number = self.number(kind, at)
+            return bool(number) if kind == "bool" else number
         at += self.number("u32", at)
         if not kind.startswith("[") and kind != "str":
             return Table(self, at, kind)
@@ -95,11 +95,11 @@ class Table:
         slot, kind, default = fields(file.schema[self._kind])[name]
         vtable, entry = self._position - file.number("i32", self._position), 4 + 2 * slot
         at = file.number("u16", vtable + entry) if entry < file.number("u16", vtable) else 0
-        found = file.value(kind, self._position + at) if at else absent(kind, default)
-        if kind == "str" and found is not None:
-            found = bytes(found).decode("utf-8", "replace")
-        self.__dict__[name] = found
-        return found
+        value = file.value(kind, self._position + at) if at else absent(kind, default)
+        if kind == "str" and value is not None:
+            value = bytes(value).decode("utf-8", "replace")
+        self.__dict__[name] = value
+        return value
 
 
 def absent(kind: str, default: float) -> Any:

@@ -54,12 +54,12 @@ def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
     public = [f for f in functions.values() if "private" not in str(f.sym_visibility)]
     main = functions.get(("func", "main"), public[0] if len(public) == 1 else None)
     if main is None or any(o.name != "func.func" for o in module.ops):
-        found = ", ".join(map(name_of, module.ops)) or "none"
-        refuse(filename, f"expected a module of functions, one of them @main or the only public one, got {found}")
+        names = ", ".join(map(name_of, module.ops)) or "none"
+        refuse(filename, f"expected a module of functions, one of them @main or the only public one, got {names}")
     to = Reader("MLIR", "line", functions=functions, lines=lines)
     try:
-        given = [to.argument(a.name_hint or f"arg{n}", typed(a.type)) for n, a in enumerate(main.body.blocks[0].args)]
-        results = to.block(main.body, given)
+        args = [to.argument(a.name_hint or f"arg{n}", typed(a.type)) for n, a in enumerate(main.body.blocks[0].args)]
+        results = to.block(main.body, args)
     except Unsupported as e:
         refuse(filename, f"the function cannot be imported: {e}")
     to.check(filename)
@@ -83,9 +83,9 @@ def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
             lines[operation := super().parse_operation()], _ = source.place(start)
             return operation
 
-    for found in re.finditer(r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f][0-9A-Fa-f])*+("?)', text):
-        if found[1] == "":  # for which xDSL would search exponentially long
-            raise cvm.ParseError(Diagnostic("a string that does not end", Span(source, *found.span()), "import"))
+    for token in re.finditer(r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f][0-9A-Fa-f])*+("?)', text):
+        if token[1] == "":  # for which xDSL would search exponentially long
+            raise cvm.ParseError(Diagnostic("a string that does not end", Span(source, *token.span()), "import"))
     try:
         flags = re.compile(r'(?<="arith\.trunci")(\([^)]*\)) <{overflowFlags = [^}]*}>')  # xDSL has none of trunci
         module = WithLines(context, flags.sub(lambda m: m[1].ljust(len(m[0])), text), filename).parse_module()
@@ -105,7 +105,7 @@ class Reader(Importer):
     values: dict[Any, Any] = field(default_factory=dict)  # by those of xDSL
     count: int = 0  # of operations, those of a body once for each time that it is taken
 
-    def block(self, region: Any, given: Sequence[Any], extents: Sequence[Dim] | None = None) -> list[Any]:
+    def block(self, region: Any, arguments: Sequence[Any], extents: Sequence[Dim] | None = None) -> list[Any]:
         """The operands of a region's last operation; `extents` are the sizes of the loops of which it is the body."""
         last = region.block.last_op if len(region.blocks) == 1 else None
         if last is None or name_of(last).rpartition(".")[2] not in ("return", "yield"):
@@ -115,7 +115,7 @@ class Reader(Importer):
         self.count += len(region.block.ops)
         if self.count > LIMITS.get().operations:
             raise Because(excess("operations", self.count))
-        self.values |= zip(region.block.args, given, strict=False)
+        self.values |= zip(region.block.args, arguments, strict=False)
         self.depth += 1
         for o in [*region.block.ops][:-1]:
             proto = SimpleNamespace(op_type=name_of(o), domain="", input=o.operands, output=o.results, attribute=())
@@ -140,20 +140,20 @@ class At(OperatorAt):
         self.attributes = {**self.operation.properties, **self.operation.attributes}
 
     def run(self) -> Any:
-        found = super().run()
-        for r, x in zip(self.operation.results, found if isinstance(found, list) else [found], strict=True):
+        results = super().run()
+        for r, x in zip(self.operation.results, results if isinstance(results, list) else [results], strict=True):
             sizes = zip(x.shape, typed(r.type).shape, strict=False) if isinstance(x, Node) else ()
             differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
             if differ or (isinstance(x, Node) and x.element is not typed(r.type).element):
                 raise Because(f"its result is {x.array_type}, the module says otherwise")
-        return found
+        return results
 
     @property
     def type(self) -> TensorType:
         return typed(self.operation.results[0].type)
 
-    def region(self, number: int, given: Sequence[Any] = (), extents: Sequence[Dim] | None = None) -> list[Any]:
-        return self.importer.block(self.operation.regions[number], given, extents)
+    def region(self, number: int, arguments: Sequence[Any] = (), extents: Sequence[Dim] | None = None) -> list[Any]:
+        return self.importer.block(self.operation.regions[number], arguments, extents)
 
 
 def name_of(operation: Any) -> str:
@@ -218,8 +218,8 @@ def cmpf(at: At, a: Node, b: Node) -> Node:
     if not 0 < (p := at.attributes["predicate"].value.data) < 15:
         raise Unsupported("a comparison that is constant")
     bits = p if p < 8 else 14 - p or 7
-    found = [ufunc(f, a, b) for f, n in (("equal", 1), ("greater", 2), ("less", 4)) if bits & n]
-    y = reduce(partial(ufunc, "bitwise_or"), found)
+    comparisons = [ufunc(f, a, b) for f, n in (("equal", 1), ("greater", 2), ("less", 4)) if bits & n]
+    y = reduce(partial(ufunc, "bitwise_or"), comparisons)
     return ufunc("logical_not", y) if p > 7 else y
 
 
@@ -247,8 +247,8 @@ def constant(at: At) -> np.ndarray:
         return np.array(value.value.data).astype(type.element.dtype)
     if value.name != "dense":
         raise Unsupported(f"a constant that is {value.name}")
-    found = np.frombuffer(value.data.data, np.uint8 if type.element is I1 else type.element.dtype)
-    return found.astype(type.element.dtype).reshape(type.shape)  # type: ignore[arg-type]
+    array = np.frombuffer(value.data.data, np.uint8 if type.element is I1 else type.element.dtype)
+    return array.astype(type.element.dtype).reshape(type.shape)  # type: ignore[arg-type]
 
 
 def spread(at: At, x: Node, extents: Sequence[Dim]) -> Node:
@@ -256,9 +256,9 @@ def spread(at: At, x: Node, extents: Sequence[Dim]) -> Node:
     x = x if x.rank else x.dimshuffle(["x"] * len(extents))
     if not any(same_size(n, 1) and not same_size(e, 1) for n, e in zip(x.shape, extents, strict=True)):
         return x
-    known = at.importer.builder.constants.get(x.value)
-    if known is not None and known.size == 1 and all(isinstance(e, int) for e in extents):
-        return at.node(np.broadcast_to(known, extents))  # type: ignore[arg-type]
+    array = at.importer.builder.constants.get(x.value)
+    if array is not None and array.size == 1 and all(isinstance(e, int) for e in extents):
+        return at.node(np.broadcast_to(array, extents))  # type: ignore[arg-type]
     return at.like(extents).scalar("second", x)
 
 
@@ -268,9 +268,9 @@ def reshaped(at: At, x: Node, shape: Sequence[Dim]) -> Node:
 
 
 @rule("tensor.empty")
-def empty(at: At, *known: Known) -> Node:
-    arrays = [n for n in known if isinstance(n, np.ndarray)]
-    if len(arrays) < len(known):
+def empty(at: At, *dims: Known) -> Node:
+    arrays = [n for n in dims if isinstance(n, np.ndarray)]
+    if len(arrays) < len(dims):
         raise Unsupported("a size that depends on data")
     sizes = [n if isinstance(n, int) else arrays.pop(0).item() for n in at.type.shape]
     return spread(at, at.node(np.zeros((), at.type.element.dtype)), sizes)
@@ -285,14 +285,14 @@ def place(at: At, whole: Sequence[Dim]) -> Any:
 
 
 @rule("tensor.extract_slice")
-def extract_slice(at: At, x: Node, *known: Known) -> Node:
+def extract_slice(at: At, x: Node, *bounds: Known) -> Node:
     begin, sizes, strides = place(at, x.shape)
     end = tuple(o + (n - 1) * s + 1 for o, n, s in zip(begin, sizes, strides, strict=True))
     return reshaped(at, at.apply("cvm.slice", x, begin=begin, end=end, strides=strides), at.type.shape)
 
 
 @rule("tensor.insert_slice")
-def insert_slice(at: At, x: Node, into: Node, *known: Known) -> Node:
+def insert_slice(at: At, x: Node, into: Node, *bounds: Known) -> Node:
     begin, sizes, strides = place(at, into.shape)
     parts = reshaped(at, x, sizes), at.node(np.broadcast_to(True, sizes))
     placed, here = (n.apply("builtin.strided_scatter_like", into, begin=begin, strides=strides) for n in parts)
@@ -300,7 +300,7 @@ def insert_slice(at: At, x: Node, into: Node, *known: Known) -> Node:
 
 
 @rule("tensor.pad")
-def pad(at: At, x: Node, *known: Known) -> Node:
+def pad(at: At, x: Node, *borders: Known) -> Node:
     (value,) = at.region(0, [MISSING] * x.rank)
     if value is MISSING:
         raise Unsupported("a value that depends on the place")
@@ -347,8 +347,8 @@ def call(at: At, *xs: Known) -> Sequence[Any]:
 @rule("linalg.index")
 def index(at: At) -> Node:
     d, sizes = at.attributes["dim"].value.data, list(at.extents or ())
-    known = isinstance(n := sizes[d], int)
-    row = at.node(np.arange(n)) if known else at.apply("builtin.iota_like", at.like((n,)), axis=0)
+    is_static = isinstance(n := sizes[d], int)
+    row = at.node(np.arange(n)) if is_static else at.apply("builtin.iota_like", at.like((n,)), axis=0)
     at.importer.builder.constants.pop(row.value, None)  # what is computed of it is not to become constants
     return row.dimshuffle([0 if a == d else "x" for a in range(len(sizes))])
 
@@ -358,23 +358,23 @@ def structured(at: At, *xs: Node) -> list[Any]:
     count, maps = len(at.operation.results), indexing_maps(at, [x.rank for x in xs])
     pairs = [pair for x, m in zip(xs, maps, strict=True) for pair in zip(m, x.shape, strict=True)]
     axes = [(d, n) for d, n in pairs if isinstance(d, int)]
-    found = dict(sorted(axes, key=lambda axis: isinstance(axis[1], int)))  # sizes that are known take precedence
-    kept: list[Any] = maps[-count:]
-    over = found.keys() - kept[0]
-    if {d for m in maps for a in m for d in ([a] if isinstance(a, int) else a[0])} != {*range(len(found))}:
+    size_of = dict(sorted(axes, key=lambda axis: isinstance(axis[1], int)))  # sizes that are known take precedence
+    result_maps: list[Any] = maps[-count:]
+    over = size_of.keys() - result_maps[0]
+    if {d for m in maps for a in m for d in ([a] if isinstance(a, int) else a[0])} != {*range(len(size_of))}:
         raise Unsupported("a dimension that no axis has for itself")
-    if differing := [f"{n} and {found[d]}" for d, n in axes if isinstance(n, int) and n != found[d]]:
+    if differing := [f"{n} and {size_of[d]}" for d, n in axes if isinstance(n, int) and n != size_of[d]]:
         raise ValueError(f"one dimension has sizes {differing[0]}")
-    if not count or any(sorted(k) != sorted(found.keys() - over) for k in kept):
+    if not count or any(sorted(k) != sorted(size_of.keys() - over) for k in result_maps):
         raise Unsupported("memory in the place of tensors, or a result of other dimensions")
-    extents: list[Dim] = [found[d] for d in range(len(found))]
-    given = [arranged(x, m, extents) for x, m in zip(xs, maps, strict=True)]
-    made = at.region(0, [*given[:-count], *([MISSING] * count if over else given[-count:])], extents)
+    extents: list[Dim] = [size_of[d] for d in range(len(size_of))]
+    operands = [arranged(x, m, extents) for x, m in zip(xs, maps, strict=True)]
+    body_results = at.region(0, [*operands[:-count], *([MISSING] * count if over else operands[-count:])], extents)
     if not over:
-        results = zip(made, kept, strict=True)
+        results = zip(body_results, result_maps, strict=True)
         return [y if y is MISSING else spread(at, at.node(y), extents).dimshuffle(k) for y, k in results]
     body = at.operation.regions[0].block
-    yielded = zip(body.last_op.operands, body.args[-count:], xs[-count:], kept, strict=True)
+    yielded = zip(body.last_op.operands, body.args[-count:], xs[-count:], result_maps, strict=True)
     return [reduced(at, *combination(y, out), initial, k, extents) for y, out, initial, k in yielded]
 
 
@@ -439,17 +439,17 @@ def combination(result: Any, out: Any) -> tuple[str, Any]:
     return name, operands[operands[0] is out]
 
 
-def reduced(at: At, name: str, value: Any, initial: Node, kept: Sequence[int], extents: Sequence[Dim]) -> Any:
-    if (found := at.values[value]) is MISSING:
+def reduced(at: At, name: str, value: Any, initial: Node, result_dims: Sequence[int], extents: Sequence[Dim]) -> Any:
+    if (operand := at.values[value]) is MISSING:
         return MISSING
-    x, function = spread(at, at.node(found), extents), REDUCTIONS[FUNCTIONS[name]]
+    x, function = spread(at, at.node(operand), extents), REDUCTIONS[FUNCTIONS[name]]
     if function in ("add", "mul") and (x.element is I1 or (x.element.kind == "float" and x.element.bits == 16)):
         raise Unsupported(f"a reduction in {x.element}")
     x = unsigned(x) if name.endswith("ui") else x
-    y = x.reduce("careduce", [d for d in range(len(extents)) if d not in kept], scalar_op=function)
-    y = y.dimshuffle([sorted(kept).index(d) for d in kept])
-    known, neutral = at.importer.builder.constants.get(initial.value), SCALARS[function.rstrip("_")].identity
-    if known is not None and neutral and (known.astype(y.element.dtype) == neutral(y.element)).all():
+    y = x.reduce("careduce", [d for d in range(len(extents)) if d not in result_dims], scalar_op=function)
+    y = y.dimshuffle([sorted(result_dims).index(d) for d in result_dims])
+    initial_array, neutral = at.importer.builder.constants.get(initial.value), SCALARS[function.rstrip("_")].identity
+    if initial_array is not None and neutral and (initial_array.astype(y.element.dtype) == neutral(y.element)).all():
         return y.cast(initial.element)
     return compute(name, initial, y.cast(initial.element))
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from textwrap import dedent
 from typing import Any
 
-import numpy as np
 import cvm
 from cvm.commands.inputs import random_arrays
+from cvm.commands.run import named
 from cvm.dialect.program.function import Graph
 from cvm.dialect.spec.op import Operator
 from cvm.jit.targets import TARGETS
@@ -43,10 +43,10 @@ def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
     functions: dict[str, Any] = {t: cvm.compile(module, entry, t) for t in targets}
     for seed in range(SEEDS):
         arrays = random_arrays(module.functions[entry], seed)
-        results = {t: f(*[a.copy() for a in arrays]) for t, f in functions.items()}
+        results = {t: named(f, f(*[a.copy() for a in arrays])) for t, f in functions.items()}
         reference = results.pop("reference")
         for target, found in results.items():
-            for got, want in zip(_tuple(found), _tuple(reference), strict=True):
+            for got, want in zip(found.values(), reference.values(), strict=True):
                 if said := difference(got, want, "==" if got.dtype.kind in "iub" else "~="):
                     formula = getattr(op, "nest" if op.has_nest() else "element")
                     given = ", ".join(str(a.tolist()) for a in arrays)
@@ -56,10 +56,6 @@ def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
                         f"{at}; the arguments are {given}"
                     )
     return ""
-
-
-def _tuple(found: Any) -> tuple[np.ndarray, ...]:
-    return found if isinstance(found, tuple) else (found,)
 
 
 def place(item: Any) -> str:

@@ -14,7 +14,7 @@ from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.function import Value
-from cvm.importers import refuse
+from cvm.importers import printable, refuse
 from cvm.importers.exactness import Imported
 from .elements import element_of
 from .importer import Importer, read_initializers
@@ -53,10 +53,10 @@ def imported(
     try:
         values = read_initializers(proto.graph)
         dims = Dimensions(proto.graph, sizes)
-        given = given_constants(proto.graph, constants)
+        input_constants = given_constants(proto.graph, constants)
         for v in proto.graph.input:
-            if v.name in given:
-                values[v.name] = given[v.name]
+            if v.name in input_constants:
+                values[v.name] = input_constants[v.name]
             elif v.name not in values:
                 values[v.name] = to.argument(v.name, dims.type_of(v))
     except Unsupported as e:
@@ -74,14 +74,9 @@ def imported(
 
 def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
     """The places of nodes in a text of a line for each, for diagnostics and profiles."""
-
-    def plain(name: str) -> str:
-        return "".join(c if c.isprintable() else " " for c in name)
-
     outputs = [", ".join(n.output) for n in nodes]
     texts = [f"{n.op_type}({', '.join(n.input)})  // {n.op_type}" for n in nodes]
-    named = zip(outputs, texts, nodes, strict=True)
-    lines = [plain(f"{made} = {text} {n.name or made}") for made, text, n in named]
+    lines = [printable(f"{out} = {text} {n.name or out}") for out, text, n in zip(outputs, texts, nodes, strict=True)]
     source, ends = Source(filename, "\n".join(lines)), list(accumulate(len(line) + 1 for line in lines))
     return [Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)]
 
@@ -97,19 +92,19 @@ class Dimensions:
         if unused := sorted(set(sizes).difference(named)):
             raise Because(f"a size is of an input or a dimension of one, {', '.join(named)}, got {unused[0]!r}")
 
-    def type_of(self, given: Any) -> TensorType:
-        if (kind := given.type.WhichOneof("value")) != "tensor_type":
-            raise Unsupported(f"input {given.name!r}, a {str(kind).removesuffix('_type')},")
-        tensor = given.type.tensor_type
+    def type_of(self, info: Any) -> TensorType:
+        if (kind := info.type.WhichOneof("value")) != "tensor_type":
+            raise Unsupported(f"input {info.name!r}, a {str(kind).removesuffix('_type')},")
+        tensor = info.type.tensor_type
         element = element_of(tensor.elem_type)
-        wanted = self.sizes.get(given.name)
+        sizes = self.sizes.get(info.name)
         stated = list(tensor.shape.dim)
-        if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-            if tensor.HasField("shape") and len(wanted) != len(stated):
-                raise Unsupported(f"{len(wanted)} sizes for input {given.name!r} of {len(stated)} dimensions")
-            return TensorType(tuple(self.caller_size(given.name, n) for n in wanted), element)
+        if isinstance(sizes, Sequence) and not isinstance(sizes, str):
+            if tensor.HasField("shape") and len(sizes) != len(stated):
+                raise Unsupported(f"{len(sizes)} sizes for input {info.name!r} of {len(stated)} dimensions")
+            return TensorType(tuple(self.caller_size(info.name, n) for n in sizes), element)
         if not tensor.HasField("shape"):
-            raise Because(f"its input {given.name!r} has no shape; give its sizes")
+            raise Because(f"its input {info.name!r} has no shape; give its sizes")
         return TensorType(tuple(map(self.size, stated)), element)
 
     def caller_size(self, name: str, n: Any) -> Dim:
@@ -139,7 +134,7 @@ class Dimensions:
 def given_constants(graph: Any, constants: Constants) -> dict[str, np.ndarray]:
     """The inputs that are constants, in the types that the model states of them."""
     inputs = {v.name: v.type.tensor_type for v in graph.input}
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, value in constants.items():
         if name not in inputs:
             raise Unsupported(f"a constant {name!r}, which is no input of the model,")
@@ -147,8 +142,8 @@ def given_constants(graph: Any, constants: Constants) -> dict[str, np.ndarray]:
         element = element_of(inputs[name].elem_type)
         if array.dtype not in BY_DTYPE or not np.can_cast(array.dtype, element.dtype, "same_kind"):
             raise Unsupported(f"a constant {name!r} of {array.dtype} for {element}")
-        found[name] = array.astype(element.dtype)
-    return found
+        arrays[name] = array.astype(element.dtype)
+    return arrays
 
 
 __all__ = ["from_onnx", "imported"]

@@ -27,12 +27,12 @@ def branch(at: At, condition: Known) -> Any:
         return at.graph("then_branch" if condition.reshape(()) else "else_branch")
     then, otherwise = at.graph("then_branch"), at.graph("else_branch")
     flag = at.node(condition).dimshuffle([])
-    found: list[Known] = []
+    results: list[Known] = []
     for a, b in zip(map(at.node, then), map(at.node, otherwise), strict=True):
         if a.array_type.key != b.array_type.key:
             raise Unsupported(f"a condition that is not a constant, between {a.array_type} and {b.array_type},")
-        found.append(flag.scalar("switch", a, b))
-    return found
+        results.append(flag.scalar("switch", a, b))
+    return results
 
 
 def iterated(
@@ -44,8 +44,8 @@ def iterated(
         return scan(at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse)
     values, rows = [at.node(c) for c in carried], []
     for t in range(trips)[:: -1 if reverse else 1]:
-        found = [at.node(v) for v in step([*values, *(at_step(at, x, 0, t) for x in slices)])]
-        values, row = found[: len(values)], found[len(values) :]
+        results = [at.node(v) for v in step([*values, *(at_step(at, x, 0, t) for x in slices)])]
+        values, row = results[: len(values)], results[len(values) :]
         rows.append(row)
     return [*values, *(stacked(at, column[:: -1 if reverse else 1]) for column in zip(*rows, strict=True))]
 
@@ -55,21 +55,21 @@ def loop(at: At, trips: Known | None, condition: Known | None = None, *carried: 
     """Steps whose number is known; steps whose number depends on data may have no outputs that grow with it."""
     at.seen.add("body")
     growing = len(at["body"].output) - 1 - len(carried)
-    known = [v is None or (isinstance(v, np.ndarray) and v.dtype != object) for v in (trips, condition)]
-    most = int(trips.reshape(())) if isinstance(trips, np.ndarray) and known[0] else None
+    is_constant = [v is None or (isinstance(v, np.ndarray) and v.dtype != object) for v in (trips, condition)]
+    most = int(trips.reshape(())) if isinstance(trips, np.ndarray) and is_constant[0] else None
     going = np.array(True) if condition is None else condition
-    ways: list[Callable[[], Any]] = [lambda: uncounted(at, trips, condition, carried, growing)]
-    if all(known):  # a body may need to know the number of the step
-        ways.insert(0, lambda: unrolled(at, most, going, carried, growing))
+    attempts: list[Callable[[], Any]] = [lambda: uncounted(at, trips, condition, carried, growing)]
+    if all(is_constant):  # a body may need to know the number of the step
+        attempts.insert(0, lambda: unrolled(at, most, going, carried, growing))
     if isinstance(going, np.ndarray) and going.reshape(()) and most is not None and most > at.importer.unrolled_steps:
-        ways.insert(0, lambda: counted(at, most, carried))
+        attempts.insert(0, lambda: counted(at, most, carried))
     refusals = len(at.importer.refusals)
-    for way in ways[:-1]:
+    for attempt in attempts[:-1]:
         try:
-            return way()
+            return attempt()
         except (Unsupported, cvm.Error):
             del at.importer.refusals[refusals:]
-    return ways[-1]()
+    return attempts[-1]()
 
 
 def counted(at: At, trips: int, carried: Sequence[Known]) -> list[Node]:
@@ -77,10 +77,10 @@ def counted(at: At, trips: int, carried: Sequence[Known]) -> list[Node]:
 
     def step(values: list[Node]) -> list[Known]:
         *states, number = values
-        going, *found = at.graph("body", number, np.array(True), *states)
+        going, *outputs = at.graph("body", number, np.array(True), *states)
         if not (isinstance(going, np.ndarray) and going.reshape(())):
             raise Unsupported("a condition that is not a constant", going)
-        return found
+        return outputs
 
     return iterated(at, carried, [at.node(np.arange(trips, dtype=np.int64))], step, trips)
 
@@ -99,9 +99,9 @@ def uncounted(at: At, trips: Any, condition: Any, carried: Sequence[Known], grow
 
     def step(values: list[Node]) -> list[Known]:
         number, *states = values
-        going, *found = at.graph("body", number, np.array(True), *states)
+        going, *outputs = at.graph("body", number, np.array(True), *states)
         following = number.scalar("add", at.node(np.array(1, np.int64)))
-        return [holds(going, following), following, *found]
+        return [holds(going, following), following, *outputs]
 
     first = holds(np.array(True) if condition is None else condition, start)
     return while_loop(at.importer, "loop", first, [start, *map(at.node, carried)], step)[1:]
@@ -117,8 +117,8 @@ def unrolled(at: At, most: int | None, going: Any, carried: Sequence[Known], gro
             break
         if step >= MAX_STEPS:
             raise Unsupported(f"a loop of more than {MAX_STEPS} steps")
-        going, *found = at.graph("body", np.array(step, np.int64), going, *values)
-        values, parts = found[: len(values)], found[len(values) :]
+        going, *outputs = at.graph("body", np.array(step, np.int64), going, *values)
+        values, parts = outputs[: len(values)], outputs[len(values) :]
         scanned.append(parts)
         step += 1
     if growing and not scanned:
@@ -129,9 +129,9 @@ def unrolled(at: At, most: int | None, going: Any, carried: Sequence[Known], gro
 @rule("Scan", since=9)
 def scan_(at: At, *inputs: Known) -> Any:
     """Over slices."""
-    given = [at.node(x) for x in inputs]
+    operands = [at.node(x) for x in inputs]
     count = at["num_scan_inputs"]
-    body, states, slices = at["body"], given[: len(given) - count], given[len(given) - count :]
+    body, states, slices = at["body"], operands[: len(operands) - count], operands[len(operands) - count :]
     outputs = len(body.output) - len(states)
     into = [a % x.rank for a, x in zip(at["scan_input_axes"] or [0] * count, slices, strict=True)]
     backward = at["scan_input_directions"] or [0] * count
@@ -140,10 +140,10 @@ def scan_(at: At, *inputs: Known) -> Any:
         raise Unsupported("a scan of 0 steps")
     slices = [x.dimshuffle([a, *(j for j in range(x.rank) if j != a)]) for x, a in zip(slices, into, strict=True)]
     slices = [flipped(at, x) if b else x for x, b in zip(slices, backward, strict=True)]
-    found = iterated(at, states, slices, lambda values: at.graph("body", *values), steps)
-    results = found[: len(states)]
-    for y, axis, turned in zip(found[len(states) :], axes, reverse, strict=True):
-        y = flipped(at, y) if turned else y
+    yielded = iterated(at, states, slices, lambda values: at.graph("body", *values), steps)
+    results = yielded[: len(states)]
+    for y, axis, backwards in zip(yielded[len(states) :], axes, reverse, strict=True):
+        y = flipped(at, y) if backwards else y
         order = [*range(1, y.rank)]
         order.insert(axis % y.rank, 0)
         results.append(y.dimshuffle(order))
@@ -152,8 +152,8 @@ def scan_(at: At, *inputs: Known) -> Any:
 
 def flipped(at: At, x: Node) -> Node:
     """The value with its slices along the first axis in reverse order."""
-    rest = x.rank - 1
-    return cut(at, x, [FAR, *[0] * rest], [-FAR, *[FAR] * rest], [-1, *[1] * rest])
+    trailing = x.rank - 1
+    return cut(at, x, [FAR, *[0] * trailing], [-FAR, *[FAR] * trailing], [-1, *[1] * trailing])
 
 
 # Recurrent layers
@@ -176,8 +176,8 @@ def squashing(at: At, name: str, number: int) -> Squash:
     key, limit = name.lower(), at["clip"]
     if key not in SQUASHING:
         raise Unsupported(f"the activation {name}")
-    given = [(at[f"activation_{k}"] or [])[number : number + 1] for k in ("alpha", "beta")]
-    parameters = {"alpha": [*given[0], ALPHA.get(key, 1.0)][0], "beta": [*given[1], BETA.get(key, 0.0)][0]}
+    alpha, beta = ((at[f"activation_{k}"] or [])[number : number + 1] for k in ("alpha", "beta"))
+    parameters = {"alpha": [*alpha, ALPHA.get(key, 1.0)][0], "beta": [*beta, BETA.get(key, 0.0)][0]}
     return lambda x: SQUASHING[key](clipped(x, -limit, limit) if limit else x, parameters)
 
 
@@ -196,45 +196,45 @@ def recurrent(
         raise Unsupported("a sequence of 0 steps")
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[at["direction"]]
     names = at["activations"] or LAYERS[at.op][1] * len(directions)
-    each = len(names) // len(directions)
+    per_direction = len(names) // len(directions)
     sides: list[list[Node]] = []
     for d, backward in enumerate(directions):
-        functions = [squashing(at, names[k], k) for k in range(d * each, (d + 1) * each)]
-        of = [None if v is None else at_step(at, v, 0, d) for v in (w, r, b, peepholes)]
+        functions = [squashing(at, names[k], k) for k in range(d * per_direction, (d + 1) * per_direction)]
+        weights = [None if v is None else at_step(at, v, 0, d) for v in (w, r, b, peepholes)]
         states = [None if v is None else at_step(at, v, int(batch_first), d) for v in (start, cell)]
-        sides.append(run_direction(at, x, of, states, lengths, hidden, functions, backward))
-    found = [stacked(at, parts, int(n == 0)) for n, parts in enumerate(zip(*sides, strict=True))]
+        sides.append(run_direction(at, x, weights, states, lengths, hidden, functions, backward))
+    outputs = [stacked(at, parts, int(n == 0)) for n, parts in enumerate(zip(*sides, strict=True))]
     if batch_first:
-        found = [found[0].dimshuffle((2, 0, 1, 3)), *(v.dimshuffle((1, 0, 2)) for v in found[1:])]
-    return found
+        outputs = [outputs[0].dimshuffle((2, 0, 1, 3)), *(v.dimshuffle((1, 0, 2)) for v in outputs[1:])]
+    return outputs
 
 
 def run_direction(
-    at: At, x: Node, of: Sequence[Node | None], given: Sequence[Node | None], lengths: Node | None, hidden: int,
+    at: At, x: Node, weights: Sequence[Node | None], initial: Sequence[Node | None], lengths: Node | None, hidden: int,
     functions: Sequence[Squash], backward: bool,
 ) -> list[Node]:  # fmt: skip
     """The outputs of all steps in one direction, and the last states."""
-    w, r, b, p = of
+    w, r, b, p = weights
     assert w is not None and r is not None
     width = LAYERS[at.op][0] * hidden
     zeros = at.apply("builtin.strided_slice_like", np.zeros((1, 1), x.element.dtype), at_step(at, x, 0, 0), axes=(0,))
     zeros = zeros.scalar("mul", at.node(np.zeros(hidden, x.element.dtype)))
-    states = [zeros if v is None else v for v in given[: 1 + (at.op == "LSTM")]]
+    states = [zeros if v is None else v for v in initial[: 1 + (at.op == "LSTM")]]
     wb, rb = (None if b is None else part(at, b, 0, k * width, (k + 1) * width) for k in range(2))
     slices = [plus(product(at, x, w.dimshuffle((1, 0))), wb)]  # of all steps at once
     if lengths is not None:  # beyond a sequence's end its state stays, and its outputs are 0
         slices.append(cut(at, at.apply("builtin.iota_like", x, axis=0), [0] * 3, [FAR, 1, 1], [1] * 3).dimshuffle([0]))
     count = None if lengths is None else lengths.with_ones((1,))
-    turned = r.dimshuffle((1, 0))
+    recurrence = r.dimshuffle((1, 0))
 
     def step(values: list[Node]) -> list[Node]:
         before, (into, *counter) = values[: len(states)], values[len(states) :]
-        after = STEPS[at.op](at, into, before, turned, rb, p, hidden, functions)
+        after = STEPS[at.op](at, into, before, recurrence, rb, p, hidden, functions)
         if count is None:
             return [*after, after[0]]
-        there = count.scalar("gt", counter[0])
-        kept = [there.scalar("switch", new, old) for new, old in zip(after, before, strict=True)]
-        return [*kept, there.scalar("switch", after[0], number(after[0], 0))]
+        is_running = count.scalar("gt", counter[0])
+        states_after = [is_running.scalar("switch", new, old) for new, old in zip(after, before, strict=True)]
+        return [*states_after, is_running.scalar("switch", after[0], number(after[0], 0))]
 
     *last, y = iterated(at, states, slices, step, x.shape[0], backward)
     return [y, *last]

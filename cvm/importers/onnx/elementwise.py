@@ -49,8 +49,8 @@ def clipped(x: Node, low: float, high: float) -> Node:
 def combine(name: str, x: Node, y: Node) -> Node:
     """A scalar operation of two operands of one type, which the result has too."""
     a, b = aligned(x, y)
-    found = a.scalar(name, b)
-    return found if found.element is I1 else found.cast(x.element)
+    result = a.scalar(name, b)
+    return result if result.element is I1 else result.cast(x.element)
 
 
 ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
@@ -92,10 +92,10 @@ def shrink(at: At, x: Node) -> Known:
 
 @rule("IsInf")
 def is_inf(at: At, x: Node) -> Known:
-    found = x.scalar("isinf")
-    for wanted, side in ((at["detect_positive"], "lt"), (at["detect_negative"], "gt")):
-        found = found if wanted else found.scalar("and_", x.scalar(side, 0.0))
-    return found
+    result = x.scalar("isinf")
+    for detected, side in ((at["detect_positive"], "lt"), (at["detect_negative"], "gt")):
+        result = result if detected else result.scalar("and_", x.scalar(side, 0.0))
+    return result
 
 
 # Functions of several operands
@@ -139,12 +139,12 @@ def modulo(at: At, a: Node, b: Node) -> Known:
         return combine("mod", a, b)
     x, y = aligned(a, b)
     wide = compute_type(x.element)
-    rest = at.apply("dali.mod", x.cast(wide), y.cast(wide)).cast(x.element)
+    remainder = at.apply("dali.mod", x.cast(wide), y.cast(wide)).cast(x.element)
     if at["fmod"]:
-        return rest
+        return remainder
     zero = y.scalar("lt", 0.0).scalar("switch", number(y, -0.0), number(y, 0.0))
-    other_side = rest.scalar("lt", 0.0).scalar("neq", y.scalar("lt", 0.0))
-    return rest.scalar("eq", 0.0).scalar("switch", zero, other_side.scalar("switch", rest + y, rest))
+    other_side = remainder.scalar("lt", 0.0).scalar("neq", y.scalar("lt", 0.0))
+    return remainder.scalar("eq", 0.0).scalar("switch", zero, other_side.scalar("switch", remainder + y, remainder))
 
 
 @rule("Pow")
@@ -180,8 +180,8 @@ VARIADIC = {"Sum": "add", "Mean": "add", "Max": "maximum", "Min": "minimum"}
 
 @rule(*VARIADIC)
 def variadic(at: At, *xs: Node) -> Known:
-    found = reduce(partial(combine, VARIADIC[at.op]), xs)
-    return found / float(len(xs)) if at.op == "Mean" else found
+    result = reduce(partial(combine, VARIADIC[at.op]), xs)
+    return result / float(len(xs)) if at.op == "Mean" else result
 
 
 rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))(

@@ -38,11 +38,11 @@ class FoldingBuilder(Builder):
             return results
         try:
             with np.errstate(all="ignore"):
-                found = operator.map(lambda v: v.array if isinstance(v, Literal) else self.constants[v]).reference()
+                arrays = operator.map(lambda v: v.array if isinstance(v, Literal) else self.constants[v]).reference()
         except Unmet:  # it fails when the program runs
             return results
         self.operations.pop()
-        return tuple(self.constant(a).value for a in (found if isinstance(found, tuple) else (found,)))
+        return tuple(self.constant(a).value for a in (arrays if isinstance(arrays, tuple) else (arrays,)))
 
     def constant(self, array: np.ndarray) -> Node:
         """An array as an operation; one element for all, where it is one that is repeated."""

@@ -57,28 +57,28 @@ def with_attributes(body: Any, at: At) -> Any:
     """The function with the values of its attributes in place of references to them."""
     import onnx
 
-    found = onnx.FunctionProto()
-    found.CopyFrom(body)
-    given = {a.name: a for a in at.node_proto.attribute}
+    function = onnx.FunctionProto()
+    function.CopyFrom(body)
+    attributes = {a.name: a for a in at.node_proto.attribute}
     for a in body.attribute_proto:
-        given.setdefault(a.name, a)
+        attributes.setdefault(a.name, a)
     if at.schema is not None:
         for name, a in at.schema.attributes.items():
             if a.default_value.name:
-                given.setdefault(name, a.default_value)
+                attributes.setdefault(name, a.default_value)
 
     def fill(nodes: Any) -> None:
         for node in nodes:
             for k in reversed(range(len(node.attribute))):
                 a = node.attribute[k]
-                if a.ref_attr_name and a.ref_attr_name in given:
+                if a.ref_attr_name and a.ref_attr_name in attributes:
                     name = a.name
-                    a.CopyFrom(given[a.ref_attr_name])
+                    a.CopyFrom(attributes[a.ref_attr_name])
                     a.name = name
                 elif a.ref_attr_name:
                     del node.attribute[k]
                 elif a.type == onnx.AttributeProto.GRAPH:
                     fill(a.g.node)
 
-    fill(found.node)
-    return found
+    fill(function.node)
+    return function

@@ -47,8 +47,8 @@ def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
     if not 0 < batch + count <= x.rank:
         raise ValueError(f"{count} coordinates for {x.rank - batch} axes")
     last = indices.rank - 1
-    found = [part(at, indices, last, k, k + 1).dimshuffle(range(last)) for k in range(count)]
-    return [at.apply("builtin.iota_like", found[0], axis=j) for j in range(batch)] + [n.cast(I64) for n in found]
+    parts = [part(at, indices, last, k, k + 1).dimshuffle(range(last)) for k in range(count)]
+    return [at.apply("builtin.iota_like", parts[0], axis=j) for j in range(batch)] + [n.cast(I64) for n in parts]
 
 
 @rule("GatherND")
@@ -73,8 +73,8 @@ def scattered(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
 @rule("ArgMax", "ArgMin")
 def extreme(at: At, x: Node) -> Known:
     axis = at.axis(x)
-    found = at.apply(f"builtin.{at.op.lower()}", x, axis=axis, last=bool(at["select_last_index"]))
-    return found.with_ones((axis,)) if at["keepdims"] else found
+    indices = at.apply(f"builtin.{at.op.lower()}", x, axis=axis, last=bool(at["select_last_index"]))
+    return indices.with_ones((axis,)) if at["keepdims"] else indices
 
 
 @rule("TopK")
@@ -91,10 +91,10 @@ def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
     count = int(depth.reshape(()))
     axis = at["axis"] + (indices.rank + 1 if at["axis"] < 0 else 0)
     at_end = at.node(np.arange(count)).dimshuffle([0 if j == axis else "x" for j in range(indices.rank + 1)])
-    wanted = indices.cast(I64).with_ones((axis,))
-    wanted = wanted.scalar("lt", 0).scalar("switch", wanted + count, wanted)
+    positions = indices.cast(I64).with_ones((axis,))
+    positions = positions.scalar("lt", 0).scalar("switch", positions + count, positions)
     off, on = (gathered(at, values, np.array(k), 0) for k in (0, 1))
-    return where(wanted.scalar("eq", at_end), on, off)
+    return where(positions.scalar("eq", at_end), on, off)
 
 
 @rule("CumSum", "CumProd")
@@ -125,8 +125,8 @@ def non_zero(at: At, x: Array) -> Known:
 @rule("Unique")
 def unique(at: At, x: Array) -> Any:
     """Unique of constants: the number of elements is part of the result's type."""
-    found = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=at["axis"])
-    values, first, inverse, counts = found
+    parts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=at["axis"])
+    values, first, inverse, counts = parts
     inverse = inverse.reshape(-1)
     if not at["sorted"]:
         order = np.argsort(first)
@@ -155,7 +155,7 @@ def max_unpool(at: At, x: Node, indices: Node, shape: Array | None = None) -> Kn
     inferred = (*sizes[:2], *((n - 1) * s - before - after + k for n, s, before, after, k in spans))
     whole = inferred if shape is None else tuple(map(int, shape))
     zeros = at.node(np.zeros(int(np.prod(inferred)), x.element.dtype))
-    found = at.apply("builtin.scatter", zeros, flat(at, x), flat(at, indices), axes=(0,))
-    found = at.apply("cvm.reshape", found, target_shape=inferred)
+    y = at.apply("builtin.scatter", zeros, flat(at, x), flat(at, indices), axes=(0,))
+    y = at.apply("cvm.reshape", y, target_shape=inferred)
     more = tuple(m - n for n, m in zip(inferred, whole, strict=True))
-    return at.apply("builtin.pad", found, before=(0,) * x.rank, after=more) if any(more) else found
+    return at.apply("builtin.pad", y, before=(0,) * x.rank, after=more) if any(more) else y

@@ -90,8 +90,8 @@ class Importer:
 
     def _sizes(self, value: Array) -> Node:
         """Sizes as elements: how many there are along an axis of something that long, counted."""
-        found = [self.node(np.array(v, np.int64)) if isinstance(v, int) else self._count(v) for v in value.flat]
-        rows = [n.dimshuffle(["x"]) for n in found]
+        counts = [self.node(np.array(v, np.int64)) if isinstance(v, int) else self._count(v) for v in value.flat]
+        rows = [n.dimshuffle(["x"]) for n in counts]
         joined = self.builder.apply("cvm.concatenate", *rows, axis=0) if len(rows) > 1 else rows[0]
         if value.shape:
             return self.builder.apply("cvm.reshape", joined, target_shape=value.shape)
@@ -103,15 +103,15 @@ class Importer:
 
     def like(self, shape: Sequence[Dim]) -> Node:
         """Something of this shape, of which only the shape matters."""
-        known = tuple(n for n in shape if isinstance(n, int))
-        if len(known) == len(shape):
-            return self.builder.constant(np.broadcast_to(np.zeros((), bool), known))
-        found: Node | None = None
+        static_shape = tuple(n for n in shape if isinstance(n, int))
+        if len(static_shape) == len(shape):
+            return self.builder.constant(np.broadcast_to(np.zeros((), bool), static_shape))
+        node: Node | None = None
         for axis, n in enumerate(shape):
             row = self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (len(shape) - axis - 1)])
-            found = row if found is None else found.scalar("or_", row)
-        assert found is not None
-        return found
+            node = row if node is None else node.scalar("or_", row)
+        assert node is not None
+        return node
 
     def _row(self, n: Dim) -> Node:
         """As many zeros as a size says, which is a sum of sizes of arguments."""
@@ -120,8 +120,8 @@ class Importer:
         for x in self.arguments:
             for axis, m in enumerate(x.shape):
                 if same_size(m, n):
-                    one = self.node(np.zeros((1,) * x.rank, bool))
-                    row = self.builder.apply("builtin.strided_slice_like", one, x, axes=(axis,))
+                    unit = self.node(np.zeros((1,) * x.rank, bool))
+                    row = self.builder.apply("builtin.strided_slice_like", unit, x, axes=(axis,))
                     return row.dimshuffle([axis]) if x.rank > 1 else row
         if n.constant:
             return self.builder.apply("builtin.pad", self._row(n - n.constant), before=(0,), after=(n.constant,))
@@ -134,11 +134,11 @@ class Importer:
 
     def inputs_of(self, node: Node) -> set[str]:
         """The names of the model's inputs on which a value depends."""
-        wanted = {node.value}
+        needed = {node.value}
         for operation in reversed(self.builder.operations):
-            if wanted.intersection(operation.results):
-                wanted.update(v for _, v in operation.operator.operands())
-        return {self.names[a.value] for a in self.arguments if a.value in wanted}
+            if needed.intersection(operation.results):
+                needed.update(v for _, v in operation.operator.operands())
+        return {self.names[a.value] for a in self.arguments if a.value in needed}
 
     def argument(self, name: str, type: TensorType) -> Node:
         """The next argument of the program, of this name in the model."""
@@ -153,11 +153,11 @@ class Importer:
         for r in self.refusals:
             kinds.setdefault((r.op, r.reason), []).append(r)
         notes: list[Note] = []
-        for (op, reason), found in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-            places = [*dict.fromkeys(r.node for r in found)]
+        for (op, reason), group in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+            places = [*dict.fromkeys(r.node for r in group)]
             more = f", and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
             where = f"{self.unit}{'s' * (len(places) > 1)} {', '.join(places[:SHOWN])}{more}"
-            notes.append(Note(f"{len(found)} x {op}: {reason} ({where})", found[0].span))
+            notes.append(Note(f"{len(group)} x {op}: {reason} ({where})", group[0].span))
         if self.needed:
             notes.append(Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}"))
         if any("unknown" in reason for _, reason in kinds):
@@ -187,14 +187,13 @@ class Importer:
             self.name_values(body, Names())
         renamed = {v.name: self.names[v] for v in function.values() if self.names.get(v, v.name) != v.name}
         module = verify(Module({f.name: f for f in reversed(functions)}, filename))
-        operators = live(self.operators, function)
-        return Imported(module.functions, filename, {}, reference, operators, state or {}), renamed
+        return Imported(module.functions, filename, {}, reference, live(self.operators, function), state or {}), renamed
 
     def name_values(self, function: Function, names: Names) -> None:
         """Names the values of a function after the model's, as far as there are such."""
-        given = {a.value for a in self.arguments}
+        arguments = {a.value for a in self.arguments}
         for value in function.values():
-            if value not in given:
+            if value not in arguments:
                 value.name = names.of(self.names[value]) if value in self.names else names.fresh("v")
 
     # Graphs and functions
@@ -215,17 +214,17 @@ class Importer:
     def add(self, at: At) -> None:
         """Import an operator; its outputs become values."""
         node = at.node_proto
-        made: Sequence[Any] = [MISSING] * len(node.output)
+        outputs: Sequence[Any] = [MISSING] * len(node.output)
         before = len(self.builder.operations)
         if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
-                found = at.run()
-                results = found if isinstance(found, (tuple, list)) and not isinstance(found, Items) else [found]
+                result = at.run()
+                results = result if isinstance(result, (tuple, list)) and not isinstance(result, Items) else [result]
                 if any(node.output[len(results) :]):
                     raise Unsupported(f"output {node.output[len(results)]!r}")
                 if (count := len(self.builder.operations)) > LIMITS.get().operations:
                     raise Unsupported(excess("operations", count))
-                made = results
+                outputs = results
             except (Unsupported, NotImplementedError) as e:
                 self.refuse(at, str(e) if isinstance(e, Unsupported) else f"{e} is not supported")
                 if isinstance(e, Unsupported) and e.of is not None:
@@ -238,7 +237,7 @@ class Importer:
                 self.refuse(at, "it takes more memory than there is")
             except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as e:
                 self.refuse(at, f"it is not as {self.system} defines it: {e}")
-        for name, value in zip(node.output, made, strict=False):
+        for name, value in zip(node.output, outputs, strict=False):
             if name:
                 if isinstance(value, Node):
                     value = self.builder.constants.get(value.value, value)
@@ -291,12 +290,12 @@ class At:
         import onnx
 
         self.seen.add(name)
-        if (found := self.protos.get(name)) is None and self.schema is not None and name in self.schema.attributes:
+        if (attribute := self.protos.get(name)) is None and self.schema is not None and name in self.schema.attributes:
             default = self.schema.attributes[name].default_value
-            found = default if default.name else None
-        if found is None:
+            attribute = default if default.name else None
+        if attribute is None:
             return None
-        if isinstance(value := onnx.helper.get_attribute_value(found), list):
+        if isinstance(value := onnx.helper.get_attribute_value(attribute), list):
             return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
@@ -311,13 +310,13 @@ class At:
         """The names of values on which the node depends, those of its graphs among them."""
         import onnx
 
-        found = set(self.node_proto.input)
+        names = set(self.node_proto.input)
         graphs = [a.g for a in self.node_proto.attribute if a.type == onnx.AttributeProto.GRAPH]
         while graphs:
             for n in graphs.pop().node:
-                found.update(n.input)
+                names.update(n.input)
                 graphs += [a.g for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
-        return found
+        return names
 
     # What rules make operations with
 
@@ -336,16 +335,16 @@ class At:
         inner = {**self.values, **read_initializers(body)}
         inner.update(zip((v.name for v in body.input), inputs, strict=True))
         self.importer.graph(body.node, inner, self.opsets)
-        found = [inner[v.name] for v in body.output]
-        if any(isinstance(v, Missing) for v in found):
+        outputs = [inner[v.name] for v in body.output]
+        if any(isinstance(v, Missing) for v in outputs):
             raise Unsupported(f"what is in its graph {attribute}")
-        return found
+        return outputs
 
     # How it is imported
 
     def has_floats(self) -> bool:
-        made = (self.values.get(name) for name in self.node_proto.output)
-        return any(kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc" for v in made)
+        outputs = (self.values.get(name) for name in self.node_proto.output)
+        return any(kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc" for v in outputs)
 
     def exactness(self) -> Exactness:
         return of_operator(self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input])
@@ -368,19 +367,19 @@ class At:
 
     def overlooked(self) -> str:
         """An attribute that is not the default and that the rule has not looked at: it might mean something."""
-        for name, given in self.protos.items():
-            known = self.schema.attributes.get(name) if self.schema is not None else None
-            if name not in self.seen and (known is None or known.default_value != given):
+        for name, attribute in self.protos.items():
+            declared = self.schema.attributes.get(name) if self.schema is not None else None
+            if name not in self.seen and (declared is None or declared.default_value != attribute):
                 return name
         return ""
 
     def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
         if len(inputs) < sum(not (p.optional or p.variadic) for p in rule.parameters):
             raise ValueError(f"it has {len(inputs)} inputs")
-        made = rule.function(self, *map(self.convert, rule.inputs(len(inputs)), inputs))
+        results = rule.function(self, *map(self.convert, rule.inputs(len(inputs)), inputs))
         if name := self.overlooked():
             raise Unsupported(f"its attribute {name}")
-        return made
+        return results
 
     def convert(self, parameter: Parameter, value: Any) -> Any:
         if value is None:
@@ -414,11 +413,11 @@ class At:
         if new := self.importer.refusals[before:]:
             del self.importer.refusals[before:]
             raise Because(f"its function needs {new[0].op}: {new[0].reason}")
-        made = [inner.get(name) for name in body.output[: len(self.node_proto.output)]]
-        for k, found in enumerate(made):
-            if found is None and self.wants(k):
+        outputs = [inner.get(name) for name in body.output[: len(self.node_proto.output)]]
+        for k, output in enumerate(outputs):
+            if output is None and self.wants(k):
                 raise Unsupported(f"output {self.node_proto.output[k]!r}")
-        return made
+        return outputs
 
 
 @dataclass
@@ -441,13 +440,13 @@ class OperatorAt(At):
         return self.call(rule, [self.values[name] if name else None for name in self.node_proto.input])
 
 
-def as_sizes(found: Any) -> Any:
+def as_sizes(values: Any) -> Any:
     """Arrays of integers and sizes; what has become known is plain integers."""
-    if isinstance(found, Node):
-        return found
-    if isinstance(found, (tuple, list)):
-        return [as_sizes(f) for f in found]
-    array = np.asarray(found)
+    if isinstance(values, Node):
+        return values
+    if isinstance(values, (tuple, list)):
+        return [as_sizes(f) for f in values]
+    array = np.asarray(values)
     if array.dtype == object and all(isinstance(v, (int, np.integer)) for v in array.flat):
         return array.astype(np.int64)
     return array

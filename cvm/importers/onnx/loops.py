@@ -25,8 +25,8 @@ def scan(
     types = [*(x.array_type for x in carried), *(x.array_type.with_shape(*x.shape[1:]) for x in slices)]
     callee, captured = _function(to, name, types, step)
     operands = tuple(x.value for x in (*carried, *slices))
-    made = Scan((*operands, *captured), Symbol(callee.name), len(carried), len(slices), trips, reverse)
-    return _applied(to, made, callee)
+    loop = Scan((*operands, *captured), Symbol(callee.name), len(carried), len(slices), trips, reverse)
+    return _applied(to, loop, callee)
 
 
 def while_loop(to: Importer, name: str, condition: Node, carried: Sequence[Node], step: Step) -> list[Node]:
@@ -37,8 +37,7 @@ def while_loop(to: Importer, name: str, condition: Node, carried: Sequence[Node]
 
 
 def _applied(to: Importer, loop: Loop[Value], callee: Function) -> list[Node]:
-    found = to.builder.add(loop.with_signature(callee.argument_types, callee.result_types))
-    return [to.builder.node(v) for v in found]
+    return [to.builder.node(v) for v in to.builder.add(loop.with_signature(callee.argument_types, callee.result_types))]
 
 
 def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) -> tuple[Function, list[Value]]:
@@ -56,10 +55,10 @@ def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) 
     inside = {*arguments, *(r for o in operations for r in o.results)}
     read = dict.fromkeys(v for o in operations for _, v in o.operator.operands())
     free = [v for v in dict.fromkeys([*read, *results]) if v not in inside and not isinstance(v, Literal)]
-    known = [v for v in free if v in builder.constants]
+    folded = [v for v in free if v in builder.constants]
     captured = [v for v in free if v not in builder.constants]
     copies = {v: Value(v.name, v.type) for v in captured}
-    data = [Operation(Const(Data(builder.constants[v]), v.known_type), (v,)) for v in known]
+    data = [Operation(Const(Data(builder.constants[v]), v.known_type), (v,)) for v in folded]
     mapped = [Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span) for o in operations]
     body = (*data, *mapped)
     final = tuple(copies.get(v, v) for v in results)

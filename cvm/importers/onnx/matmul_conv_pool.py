@@ -101,8 +101,8 @@ def einsum(at: At, *xs: Node) -> Known:
     y, by = nodes[0]
     for n, (x, t) in enumerate(nodes[1:], 1):
         later = to + "".join(u for _, u in nodes[n + 1 :])
-        kept = "".join(c for c in dict.fromkeys(by + t) if c in later)
-        y, by = contract(y, x, by, t, kept), kept
+        remaining = "".join(c for c in dict.fromkeys(by + t) if c in later)
+        y, by = contract(y, x, by, t, remaining), remaining
     gone = tuple(j for j, c in enumerate(by) if c not in to)
     y = total(y, gone) if gone else y
     by = "".join(c for c in by if c in to)
@@ -171,10 +171,10 @@ def conv(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
 
 
 def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
-    found = static(w, "a kernel", range(2, w.rank))
-    if at["kernel_shape"] is not None and tuple(at["kernel_shape"]) != found:
-        raise ValueError(f"kernel_shape is {at['kernel_shape']}, the kernels have {found}")
-    return found
+    sizes = static(w, "a kernel", range(2, w.rank))
+    if at["kernel_shape"] is not None and tuple(at["kernel_shape"]) != sizes:
+        raise ValueError(f"kernel_shape is {at['kernel_shape']}, the kernels have {sizes}")
+    return sizes
 
 
 def convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
@@ -188,8 +188,8 @@ def convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups
     if before != after or max(before) > 4096:
         x = at.apply("builtin.pad", x, before=(0, 0, *before), after=(0, 0, *after))
         before = (0, 0)
-    how = {"padding": before, "stride": strides, "dilation": dilations, "groups": groups}
-    return at.apply("cvm.conv2d", x, w, *(() if b is None else (b,)), **how)
+    attributes = {"padding": before, "stride": strides, "dilation": dilations, "groups": groups}
+    return at.apply("cvm.conv2d", x, w, *(() if b is None else (b,)), **attributes)
 
 
 def general_convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
@@ -202,14 +202,14 @@ def general_convolution(at: At, x: Node, w: Node, b: Node | None, window: Window
     y = at.apply("builtin.reshape", y, split=((-1,), (groups, channels // groups), *([(-1,)] * (y.rank - 2))))
     kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
     out, inside = "pqrstu"[:rank], "klmjih"[:rank]
-    found = contract(y, kernels, f"ngc{out}{inside}", f"goc{inside}", f"ngo{out}")
-    found = at.apply("builtin.reshape", found, merge=(1, 2, *[1] * rank))
-    return found if b is None else found + b.dimshuffle(["x", 0, *["x"] * rank])
+    sums = contract(y, kernels, f"ngc{out}{inside}", f"goc{inside}", f"ngo{out}")
+    sums = at.apply("builtin.reshape", sums, merge=(1, 2, *[1] * rank))
+    return sums if b is None else sums + b.dimshuffle(["x", 0, *["x"] * rank])
 
 
 def windows(at: At, x: Node, kernel: Sequence[int], window: Window, fill: float = 0.0) -> Node:
-    how = {name: tuple(value) for name, value in {"sizes": kernel, **window._asdict()}.items()}
-    return at.apply("builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **how, fill=fill)
+    attributes = {name: tuple(value) for name, value in {"sizes": kernel, **window._asdict()}.items()}
+    return at.apply("builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **attributes, fill=fill)
 
 
 @rule("ConvTranspose")
@@ -223,8 +223,8 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     full = [s * (n - 1) + m + e for s, n, m, e in zip(strides, sizes, more, spans, strict=True)]
     kind = at["auto_pad"]
     if at["output_shape"] is not None or kind.startswith("SAME"):
-        wanted = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
-        before, after = halves([f - m for f, m in zip(full, wanted[-rank:], strict=True)], kind)
+        output_sizes = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
+        before, after = halves([f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind)
     else:
         pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
         before, after = pads[:rank], pads[rank:]
@@ -232,13 +232,13 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
                      axes=tuple(range(2, x.rank)), strides=tuple(strides)) if max(strides) > 1 else x  # fmt: skip
     edges = [(e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)]
     apart = at.apply("builtin.pad", apart, before=(0, 0, *(e for e, _ in edges)), after=(0, 0, *(e for _, e in edges)))
-    turned = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
-    turned = turned.dimshuffle((0, 2, 1, *range(3, rank + 3)))
-    turned = at.apply("builtin.reshape", turned, merge=(2, *[1] * (rank + 1)))
+    kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
+    kernels = kernels.dimshuffle((0, 2, 1, *range(3, rank + 3)))
+    kernels = at.apply("builtin.reshape", kernels, merge=(2, *[1] * (rank + 1)))
     far = (0, 0), (FAR, FAR), (1, 1)
     begin, end, step = ((*f, *(value,) * rank) for f, value in zip(far, (-1, -FAR, -1), strict=True))
-    turned = at.apply("cvm.slice", turned, begin=begin, end=end, strides=step)
-    return convolution(at, apart, turned, b, Window([1] * rank, dilations, [0] * rank, [0] * rank), groups)
+    kernels = at.apply("cvm.slice", kernels, begin=begin, end=end, strides=step)
+    return convolution(at, apart, kernels, b, Window([1] * rank, dilations, [0] * rank, [0] * rank), groups)
 
 
 # Pooling
@@ -266,14 +266,13 @@ def max_pool(at: At, x: Node) -> Any:
     rank = len(kernel)
     plain = rank == 2 and before == after and set(dilations) == {1} and x.element in FAST and not at.wants(1)
     if plain and all(k > p >= 0 for k, p in zip(kernel, before, strict=True)) and max(*kernel, *strides) <= 4096:
-        how = {"pool_size": tuple(kernel), "padding": tuple(before), "strides": tuple(strides)}
-        return at.apply("cvm.max_pool2d", x, **how)
-    fill = -np.inf if x.element.kind == "float" else float(x.element.limits[0])
-    seen = windows(at, x, kernel, window, fill)
-    within = tuple(range(x.rank, seen.rank))
+        attributes = {"pool_size": tuple(kernel), "padding": tuple(before), "strides": tuple(strides)}
+        return at.apply("cvm.max_pool2d", x, **attributes)
+    patches = windows(at, x, kernel, window, -np.inf if x.element.kind == "float" else float(x.element.limits[0]))
+    within = tuple(range(x.rank, patches.rank))
     if not at.wants(1):
-        return extreme(seen, within, "max")
-    flat = at.apply("builtin.reshape", seen, merge=(*[1] * x.rank, rank)) if rank > 1 else seen
+        return extreme(patches, within, "max")
+    flat = at.apply("builtin.reshape", patches, merge=(*[1] * x.rank, rank)) if rank > 1 else patches
     best = at.apply("builtin.argmax", flat, axis=x.rank)
     sizes = static(x, "places in what is pooled")
     order = range(rank) if not at["storage_order"] else range(rank)[::-1]
@@ -281,37 +280,37 @@ def max_pool(at: At, x: Node) -> Any:
     steps = [int(np.prod(kernel[j + 1 :])) for j in range(rank)]
     for j in order:
         k = at.apply("dali.mod", at.apply("dali.floordiv", best, np.array(steps[j])), np.array(kernel[j]))
-        there = at.apply("builtin.iota_like", best, axis=2 + j) * strides[j] + k * dilations[j] - before[j]
-        place = there if place is None else place * sizes[2 + j] + there
+        coordinate = at.apply("builtin.iota_like", best, axis=2 + j) * strides[j] + k * dilations[j] - before[j]
+        place = coordinate if place is None else place * sizes[2 + j] + coordinate
     channel = at.apply("builtin.iota_like", best, axis=0) * sizes[1] + at.apply("builtin.iota_like", best, axis=1)
     assert place is not None
-    return [extreme(seen, within, "max"), channel * int(np.prod(sizes[2:])) + place]
+    return [extreme(patches, within, "max"), channel * int(np.prod(sizes[2:])) + place]
 
 
 @rule("AveragePool")
 def average_pool(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
     window = strides, dilations, before, after = pool_windows(at, x, kernel)
-    seen = windows(at, x, kernel, window)
-    within, padded = tuple(range(x.rank, seen.rank)), at["count_include_pad"]
+    patches = windows(at, x, kernel, window)
+    within, padded = tuple(range(x.rank, patches.rank)), at["count_include_pad"]
     if not any(before) and not any(a > 0 for a in after):
-        return total(seen, within) / float(np.prod(kernel))
+        return total(patches, within) / float(np.prod(kernel))
     sizes = static(x, "an average at the edge", range(2, x.rank))
     number: Array = np.ones((), np.int64)
     _, _, first, last = spatial(at, x, kernel)
     for j, n in enumerate(sizes):
         low, high = (-first[j], n + last[j]) if padded else (0, n)
         starts = np.arange((n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1)
-        there = starts[:, None] * strides[j] - before[j] + np.arange(kernel[j]) * dilations[j]
-        number = number[..., None] * ((there >= low) & (there < high)).sum(1)
-    return total(seen, within) / at.node(number.astype(x.element.dtype)).dimshuffle(["x", "x", *range(len(kernel))])
+        positions = starts[:, None] * strides[j] - before[j] + np.arange(kernel[j]) * dilations[j]
+        number = number[..., None] * ((positions >= low) & (positions < high)).sum(1)
+    return total(patches, within) / at.node(number.astype(x.element.dtype)).dimshuffle(["x", "x", *range(len(kernel))])
 
 
 @rule("LpPool")
 def lp_pool(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
-    seen = windows(at, x, kernel, pool_windows(at, x, kernel))
-    return lp_norm(seen, tuple(range(x.rank, seen.rank)), at["p"])
+    patches = windows(at, x, kernel, pool_windows(at, x, kernel))
+    return lp_norm(patches, tuple(range(x.rank, patches.rank)), at["p"])
 
 
 def lp_norm(x: Node, over: tuple[int, ...], p: int) -> Node:
@@ -326,8 +325,8 @@ def global_average(at: At, x: Node, over: tuple[int, ...]) -> Node:
     flat, last = reshaped(at, x, (*x.shape[:2], count)), count % 4
     quads = reduce(add, (part(at, flat, 2, k, k + 4) for k in range(0, count - last, 4)))
     lanes = [part(at, quads, 2, k, k + 1) for k in (0, 2, 1, 3)]
-    rest = (part(at, flat, 2, k, k + 1) for k in range(count - last, count))
-    return reduce(add, rest, (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])).dimshuffle((0, 1)) / float(count)
+    remainder = (part(at, flat, 2, k, k + 1) for k in range(count - last, count))
+    return reduce(add, remainder, (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])).dimshuffle((0, 1)) / float(count)
 
 
 GLOBAL: dict[str, Callable[[At, Node, tuple[int, ...]], Node]] = {

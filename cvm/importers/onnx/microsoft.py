@@ -94,12 +94,12 @@ def qlinear_softmax(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Arr
     largest = x.cast(I32).reduce("max", (axis,)).with_ones((axis,))
     index = x.cast(I32) - largest + at.node(np.array(255, np.int32))
     powers = at.apply("builtin.gather", at.node(table), index, axes=(0,), mode="clip")
-    whole = powers.sum((axis,), dtype=I64, acc_dtype=I64).with_ones((axis,))
+    sums = powers.sum((axis,), dtype=I64, acc_dtype=I64).with_ones((axis,))
     inverse = at.node(np.array(np.floor(np.float32(1) / np.float32(scalar(y_scale))), np.int64))
-    halves = at.apply("dali.floordiv", whole, at.node(np.array(2, np.int64)))
-    found = at.apply("dali.floordiv", powers * inverse + halves, whole) + at.node(np.array(scalar(y_zero), np.int64))
+    halves = at.apply("dali.floordiv", sums, at.node(np.array(2, np.int64)))
+    y = at.apply("dali.floordiv", powers * inverse + halves, sums) + at.node(np.array(scalar(y_zero), np.int64))
     to = BY_DTYPE[y_zero.dtype]
-    return clipped(found, *to.limits).cast(to)
+    return clipped(y, *to.limits).cast(to)
 
 
 def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Node:
@@ -125,11 +125,11 @@ rule("com.microsoft.QLinearSigmoid", "com.microsoft.QLinearLeakyRelu")(by_table)
 
 @rule("com.microsoft.QLinearConcat")
 def qlinear_concat(at: At, y_scale: Array, y_zero: Array, *parts: Known) -> Known:
-    found: list[Node] = []
+    rescaled: list[Node] = []
     for n in range(0, len(parts), 3):
         x, (scale, zero) = at.node(parts[n]), parts[n + 1 : n + 3]
         if not isinstance(scale, np.ndarray) or not isinstance(zero, np.ndarray):
             raise Unsupported("a scale that is not a constant")
         same = scalar(scale) == scalar(y_scale) and scalar(zero) == scalar(y_zero)
-        found.append(x if same else by_table(at, x, scale, zero, y_scale, y_zero))
-    return at.apply("cvm.concatenate", *found, axis=at["axis"])
+        rescaled.append(x if same else by_table(at, x, scale, zero, y_scale, y_zero))
+    return at.apply("cvm.concatenate", *rescaled, axis=at["axis"])

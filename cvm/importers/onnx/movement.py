@@ -95,38 +95,38 @@ def reshape(at: At, x: Node, shape: Ints | None = None) -> Known:
 
 def reshaped(at: At, x: Node, target: Sequence[Dim]) -> Node:
     """The elements in another shape, in which one size may be -1."""
-    rest = [n for n in target if not same_size(n, -1)]
-    if len(rest) < len(target) and (missing := quotient(x.shape, rest)) is not None:
+    sizes = [n for n in target if not same_size(n, -1)]
+    if len(sizes) < len(target) and (missing := quotient(x.shape, sizes)) is not None:
         target = [missing if same_size(n, -1) else n for n in target]
     if len([n for n in target if isinstance(n, Size) or n == -1]) <= 1:
         return at.apply("cvm.reshape", x, target_shape=tuple(-1 if isinstance(n, Size) else n for n in target))
     if any(same_size(n, -1) for n in target):
         raise Unsupported("a size of -1 beside others that are not known")
-    found = regrouped(at, x, target)
-    return at.apply("builtin.reshape_like", x, at.like(target)) if found is None else found
+    y = regrouped(at, x, target)
+    return at.apply("builtin.reshape_like", x, at.like(target)) if y is None else y
 
 
 def factors(shape: Sequence[Dim]) -> tuple[int, list[Size]]:
     """The product of sizes as a number, and sizes that are not known."""
-    number, found = 1, []
+    number, sizes = 1, []
     for n in shape:
         match n:
             case int():
                 number *= n
             case Size((((str("*"), *parts), k),), 0):
                 more, inner = factors(parts)
-                number, found = number * k * more, [*found, *inner]
+                number, sizes = number * k * more, [*sizes, *inner]
             case Size(((atom, k),), 0):
-                number, found = number * k, [*found, Size(((atom, 1),))]
+                number, sizes = number * k, [*sizes, Size(((atom, 1),))]
             case _:
-                found = [*found, n]
-    return number, found
+                sizes = [*sizes, n]
+    return number, sizes
 
 
 def quotient(shape: Sequence[Dim], divisor: Sequence[Dim]) -> Dim | None:
     """The product of some sizes by that of others, where it can be told now."""
-    (number, sizes), (by, others) = factors(shape), factors(divisor)
-    for n in others:
+    (number, sizes), (by, divisor_sizes) = factors(shape), factors(divisor)
+    for n in divisor_sizes:
         if (at := next((k for k, m in enumerate(sizes) if same_size(n, m)), None)) is None:
             return None
         sizes.pop(at)
@@ -176,32 +176,32 @@ def flatten(at: At, x: Node) -> Node:
 
 
 def given_axes(at: At, axes: Any) -> tuple[Any, ...] | None:
-    found = at["axes"] if axes is None else np.asarray(axes).reshape(-1).tolist()
-    return None if found is None else tuple(found)
+    listed = at["axes"] if axes is None else np.asarray(axes).reshape(-1).tolist()
+    return None if listed is None else tuple(listed)
 
 
 @rule("Squeeze", symbolic=lambda at, x, axes=None: np.squeeze(x, given_axes(at, axes)))
 def squeeze(at: At, x: Node, axes: Array | None = None) -> Known:
-    given = given_axes(at, axes)
-    return at.apply("cvm.squeeze", x, axes=() if given is None else real_axes(given, x.rank)) if given != () else x
+    dims = given_axes(at, axes)
+    return at.apply("cvm.squeeze", x, axes=() if dims is None else real_axes(dims, x.rank)) if dims != () else x
 
 
 @rule("Unsqueeze", symbolic=lambda at, x, axes=None: np.expand_dims(x, given_axes(at, axes) or ()))
 def unsqueeze(at: At, x: Node, axes: Array | None = None) -> Known:
-    given = given_axes(at, axes) or ()
-    return x.with_ones(sorted(real_axes(given, x.rank + len(given))))
+    inserted = given_axes(at, axes) or ()
+    return x.with_ones(sorted(real_axes(inserted, x.rank + len(inserted))))
 
 
 @rule("Expand", symbolic=lambda at, x, shape: np.broadcast_to(x, [int(n) for n in shape]))
 def expand(at: At, x: Node, shape: Ints) -> Known:
     """Sizes that are not known may be those of the model's inputs, and sums of them."""
     rank = max(x.rank, len(shape))
-    (given,) = aligned(x.dimshuffle([*["x"] * (rank - x.rank), *range(x.rank)]))
-    wanted = (*(1,) * (rank - len(shape)), *shape)
-    joined = [n if same_size(m, 1) else m for n, m in zip(given.shape, wanted, strict=True)]
-    if all(same_size(n, m) for n, m in zip(joined, given.shape, strict=True)):
-        return given
-    return broadcast(at, given, joined)
+    (value,) = aligned(x.dimshuffle([*["x"] * (rank - x.rank), *range(x.rank)]))
+    target = (*(1,) * (rank - len(shape)), *shape)
+    joined = [n if same_size(m, 1) else m for n, m in zip(value.shape, target, strict=True)]
+    if all(same_size(n, m) for n, m in zip(joined, value.shape, strict=True)):
+        return value
+    return broadcast(at, value, joined)
 
 
 def broadcast(at: At, x: Node, shape: Sequence[Dim]) -> Node:
@@ -251,10 +251,10 @@ def cuts(at: At, rank: int, starts: Any = None, ends: Any = None, axes: Any = No
 def slice_(
     at: At, x: Node, starts: Ints | None = None, ends: Ints | None = None, axes: Ints | None = None, steps: Ints | None = None
 ) -> Known:  # fmt: skip
-    found = [[0, FAR, 1] for _ in range(x.rank)]
+    bounds = [[0, FAR, 1] for _ in range(x.rank)]
     for first, last, axis, step in zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True):
-        found[axis] = [bound(at, x, axis, first, step), bound(at, x, axis, last, step), known_size(step, "a step")]
-    return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in found] for k in range(3)))
+        bounds[axis] = [bound(at, x, axis, first, step), bound(at, x, axis, last, step), known_size(step, "a step")]
+    return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in bounds] for k in range(3)))
 
 
 def cut(at: At, x: Node, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]) -> Node:
@@ -281,11 +281,11 @@ def part(at: At, x: Node, axis: int, start: int, stop: int) -> Node:
 def at_step(at: At, x: Node, axis: int, t: int) -> Node:
     """The slice of a value at a place along an axis, without that axis."""
     if isinstance(x.shape[axis], int):
-        found = part(at, x, axis, t, t + 1)
+        y = part(at, x, axis, t, t + 1)
     else:
-        one = at.node(np.zeros((1,) * x.rank, bool))
-        found = at.apply("builtin.strided_slice_like", x, one, axes=(axis,), begin=(t,))
-    return found.dimshuffle([j for j in range(x.rank) if j != axis])
+        unit = at.node(np.zeros((1,) * x.rank, bool))
+        y = at.apply("builtin.strided_slice_like", x, unit, axes=(axis,), begin=(t,))
+    return y.dimshuffle([j for j in range(x.rank) if j != axis])
 
 
 def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
@@ -312,23 +312,23 @@ def split(at: At, x: Node, parts: Ints | None = None) -> Any:
         raise ValueError(f"num_outputs is {at['num_outputs']}, of {len(at.node_proto.output)} outputs")
     if sizes is None:
         whole, count = static(x, "an axis that is split", (axis,))[0], len(at.node_proto.output)
-        each = -(-whole // count)
-        sizes = [min(each, whole - min(k * each, whole)) for k in range(count)]
+        part_size = -(-whole // count)
+        sizes = [min(part_size, whole - min(k * part_size, whole)) for k in range(count)]
     return pieces(at, x, axis, sizes)
 
 
 def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
-    found: list[Known] = []
+    parts: list[Known] = []
     start = 0
     for n in sizes:
         length = known_size(n, "a piece")
         start += length
         if isinstance(whole := x.shape[axis], int) and (length < 0 or start > whole):
             raise ValueError(f"the pieces are longer than the axis, which has {whole} elements")
-        found.append(part(at, x, axis, start - length, start))
+        parts.append(part(at, x, axis, start - length, start))
     if isinstance(x.shape[axis], int) and start != x.shape[axis]:
         raise ValueError(f"the pieces have {start} of {x.shape[axis]} elements")
-    return found
+    return parts
 
 
 @rule("Tile", until=6)
@@ -355,8 +355,8 @@ def pad(
     at: At, x: Node, pads: Ints | None = None, value: Node | None = None, axes: Array | None = None
 ) -> Known:  # fmt: skip
     """The value within a border; where the border is negative, less of it."""
-    given = (at["pads"] or at["paddings"] or []) if pads is None else pads
-    sizes = [known_size(n, "a border") for n in given]
+    borders = (at["pads"] or at["paddings"] or []) if pads is None else pads
+    sizes = [known_size(n, "a border") for n in borders]
     along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
     if len(sizes) != 2 * len(along):
         raise ValueError(f"it has {len(sizes)} pads for {len(along)} axes")
@@ -428,8 +428,8 @@ def trilu(at: At, x: Node, k: Array | None = None) -> Known:
     offset = 0 if k is None else int(k.reshape(()))
     rows, columns = (at.apply("builtin.iota_like", x, axis=x.rank - 2 + j) for j in (0, 1))
     distance = columns - rows
-    kept = distance.scalar("ge" if at["upper"] else "le", number(distance, offset))
-    return kept.scalar("switch", x, number(x, 0))
+    mask = distance.scalar("ge" if at["upper"] else "le", number(distance, offset))
+    return mask.scalar("switch", x, number(x, 0))
 
 
 @rule("ReverseSequence")
@@ -445,8 +445,8 @@ def reverse_sequence(at: At, x: Node, lengths: Node) -> Known:
 def center_crop_pad(at: At, x: Node, shape: Ints) -> Known:
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else range(x.rank)
     before, after = [0] * x.rank, [0] * x.rank
-    for axis, wanted in zip(axes, shape, strict=True):
-        more = known_size(wanted, "a size") - static(x, "what is cut", (axis,))[0]
+    for axis, size in zip(axes, shape, strict=True):
+        more = known_size(size, "a size") - static(x, "what is cut", (axis,))[0]
         before[axis] = more // 2 if more >= 0 else -(-more // 2)
         after[axis] = more - before[axis]
     return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))

@@ -26,40 +26,41 @@ FUSED = {  # by operator: the quantised one, its domain, how many operands it ne
 
 def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
     """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that ends such a pattern."""
-    made_by = {name: node for node in graph.node for name in node.output}
+    producers = {name: node for node in graph.node for name in node.output}
     readers: dict[str, list[Any]] = {}  # None is the caller
     pairs = [(name, node) for node in graph.node for name in node.input] + [(v.name, None) for v in graph.output]
     for name, node in pairs:
         readers.setdefault(name, []).append(node)
 
     def fused(node: Any) -> Any:
-        op = made_by.get(node.input[0]) if node.op_type == "QuantizeLinear" and node.input else None
+        op = producers.get(node.input[0]) if node.op_type == "QuantizeLinear" and node.input else None
         if op is None or op.op_type not in FUSED or op.domain not in ("", "ai.onnx") or len(readers[node.input[0]]) > 1:
             return node
-        found = [made_by.get(name) for name in op.input]
-        given = [d for d in found if d is not None and d.op_type == "DequantizeLinear"]
-        if len(given) < len(found):
+        operands = [producers.get(name) for name in op.input]
+        dequantizers = [d for d in operands if d is not None and d.op_type == "DequantizeLinear"]
+        if len(dequantizers) < len(operands):
             return node
         read = [r.output[0] for r in readers.get(node.output[0], ()) if r is not None]
-        ends = [given[0].input[0], given[0].output[0], node.output[0], *read]
+        ends = [dequantizers[0].input[0], dequantizers[0].output[0], node.output[0], *read]
         zero = values.get(node.input[2]) if len(node.input) > 2 else None
-        if isinstance(zero, np.ndarray) and zero.dtype == np.int8 and any(len(readers.get(name, ())) > 1 for name in ends):
+        is_signed = isinstance(zero, np.ndarray) and zero.dtype == np.int8
+        if is_signed and any(len(readers.get(name, ())) > 1 for name in ends):
             return node  # which onnxruntime leaves as it is
-        return quantised(node, op, given, values, opset) or node
+        return quantised(node, op, dequantizers, values, opset) or node
 
     return [fused(node) for node in graph.node]
 
 
-def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any], opset: int) -> Any:
+def quantised(node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[str, Any], opset: int) -> Any:
     """The operator on what was dequantised; None where it is not one that onnxruntime has."""
     from onnx import helper
 
     name, domain, counts, kinds = FUSED[op.op_type]
-    factors, bias = given[:2], given[2:]
+    factors, bias = dequantizers[:2], dequantizers[2:]
     ends = [*factors, node]
-    known = all(isinstance(values.get(n), np.ndarray) for e in ends for n in e.input[1:])
+    are_constant = all(isinstance(values.get(n), np.ndarray) for e in ends for n in e.input[1:])
     blocks = any(a.name == "block_size" and a.i for e in ends for a in e.attribute)
-    if len(given) not in counts or not known or blocks or any(len(e.input) != 3 for e in ends):
+    if len(dequantizers) not in counts or not are_constant or blocks or any(len(e.input) != 3 for e in ends):
         return None
     types = [values[e.input[2]].dtype for e in ends]
     if types[0] != types[-1] or any(t.char not in kinds for t in types):

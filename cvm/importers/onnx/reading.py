@@ -27,8 +27,8 @@ def read_model(model: Any) -> tuple[str, Any]:
             filename, folder = str(model), Path(model).parent
             proto = onnx.load(filename, load_external_data=False)
         else:
-            got = type(model).__name__
-            raise cvm.Error(f"expected the path of a model, its bytes or an onnx.ModelProto, got {got}")
+            kind = type(model).__name__
+            raise cvm.Error(f"expected the path of a model, its bytes or an onnx.ModelProto, got {kind}")
         for tensor in tensors(proto.graph):
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 read_external(tensor, folder)

@@ -58,8 +58,8 @@ def log_sum_exp(at: At, x: Node, over: Sequence[int]) -> Node:
     if is_empty(x, over):
         return total(x.scalar("exp"), over).scalar("log")
     top = x.reduce("max", over)
-    kept = top.scalar("abs_").scalar("eq", float("inf")).scalar("switch", number(top, 0), top)
-    return total((x - kept.with_ones(over)).scalar("exp"), over).scalar("log") + kept
+    shift = top.scalar("abs_").scalar("eq", float("inf")).scalar("switch", number(top, 0), top)
+    return total((x - shift.with_ones(over)).scalar("exp"), over).scalar("log") + shift
 
 
 REDUCTIONS: dict[str, Any] = {
@@ -78,10 +78,10 @@ REDUCTIONS: dict[str, Any] = {
 
 @rule(*REDUCTIONS)
 def reduction(at: At, x: Node, axes: Ints | None = None) -> Known:
-    given = at["axes"] if axes is None else axes
-    if at["noop_with_empty_axes"] and not given:
+    listed = at["axes"] if axes is None else axes
+    if at["noop_with_empty_axes"] and not listed:
         return x if at.op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean") else REDUCTIONS[at.op](at, x, ())
-    over = sorted(real_axes(given, x.rank)) if given else list(range(x.rank))
+    over = sorted(real_axes(listed, x.rank)) if listed else list(range(x.rank))
     y = REDUCTIONS[at.op](at, x, tuple(over)).cast(x.element)
     return y.with_ones(over) if at["keepdims"] else y
 
@@ -154,8 +154,8 @@ def batch_normalization(at: At, x: Node, scale: Node, shift: Node, mean_: Node, 
         spread = mean(at, away * away, over)
     factor = scale / (spread + epsilon).scalar("sqrt")
     y = (x * by_channel(x, factor) + by_channel(x, shift - center * factor)).cast(x.element)
-    both = ((mean_, center), (variance, spread)) if training else ()
-    return [y, *(before * momentum + now.cast(before.element) * (1 - momentum) for before, now in both)]
+    statistics = ((mean_, center), (variance, spread)) if training else ()
+    return [y, *(before * momentum + now.cast(before.element) * (1 - momentum) for before, now in statistics)]
 
 
 @rule("InstanceNormalization")
@@ -169,8 +169,8 @@ def layer_normalization(at: At, x: Node, scale: Node, shift: Node | None = None)
     stash = x.cast(F32) if x.element in (F16, BF16) and at["stash_type"] == 1 else x
     y, center, deviation = normalized(at, stash, tuple(range(at.axis(x), x.rank)), at["epsilon"])
     y, by = aligned(y.cast(x.element), scale)
-    found = y * by
-    return [found if shift is None else combine("add", found, shift), center, deviation.scalar("inv")]
+    scaled = y * by
+    return [scaled if shift is None else combine("add", scaled, shift), center, deviation.scalar("inv")]
 
 
 @rule("MeanVarianceNormalization")
@@ -183,6 +183,6 @@ def mean_variance_normalization(at: At, x: Node) -> Known:
 @rule("LRN")
 def local_response_normalization(at: At, x: Node) -> Known:
     size = at["size"]
-    near = {"axes": (1,), "sizes": (size,), "strides": (1,), "dilations": (1,), "before": ((size - 1) // 2,)}
-    whole = total(at.apply("builtin.windows", x * x, **near, after=(size // 2,)), (x.rank,))
+    window = {"axes": (1,), "sizes": (size,), "strides": (1,), "dilations": (1,), "before": ((size - 1) // 2,)}
+    whole = total(at.apply("builtin.windows", x * x, **window, after=(size // 2,)), (x.rank,))
     return x / (whole * (at["alpha"] / size) + at["bias"]).scalar("pow", number(x, at["beta"]))

@@ -22,11 +22,11 @@ WHAT = "what is resized"  # of unknown size, in a refusal
 @rule("Resize", until=11)
 def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
     mode = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}[at["mode"]]
-    how = Sampling(mode, "asymmetric", "floor")
-    given = (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]) if scales is None else scales.tolist()
-    for axis, scale in enumerate(given):
+    sampling = Sampling(mode, "asymmetric", "floor")
+    factors = (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]) if scales is None else scales.tolist()
+    for axis, scale in enumerate(factors):
         if scale != 1:
-            x = along(at, x, axis, known_size(resized(x.shape[axis], scale), WHAT), float(scale), how)
+            x = along(at, x, axis, known_size(resized(x.shape[axis], scale), WHAT), float(scale), sampling)
     return x
 
 
@@ -34,7 +34,7 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
 def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = None, sizes: Ints | None = None) -> Known:
     """Axes of unknown size keep their size."""
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
-    how = Sampling(
+    sampling = Sampling(
         at["mode"].replace("bilinear", "linear"), at["coordinate_transformation_mode"], at["nearest_mode"],
         at["cubic_coeff_a"], bool(at["exclude_outside"]), at["extrapolation_value"], bool(at["antialias"]),
     )  # fmt: skip
@@ -42,21 +42,21 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
     if sizes:
         pairs = [(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
         factors = [1.0 if same_size(n, m) else known_size(m, WHAT) / known_size(n, WHAT) for n, m in pairs]
-        wanted: list[Dim] = list(sizes)
+        output_sizes: list[Dim] = list(sizes)
         if policy not in (None, "stretch"):
             factor = (min if policy == "not_larger" else max)(factors)
             factors = [factor] * len(axes)
-            wanted = [int(np.floor(n * factor + 0.5)) for n in static(x, WHAT, axes)]
+            output_sizes = [int(np.floor(n * factor + 0.5)) for n in static(x, WHAT, axes)]
     elif scales is not None and scales.size:
         factors = [float(s) for s in scales]
-        wanted = [resized(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
+        output_sizes = [resized(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
     else:
         raise ValueError("it has neither sizes nor scales")
-    region = None if roi is None or how.transform != "tf_crop_and_resize" else roi.astype(np.float64)
+    region = None if roi is None or sampling.transform != "tf_crop_and_resize" else roi.astype(np.float64)
     for k, axis in enumerate(axes):
         part = (0.0, 1.0) if region is None else (float(region[k]), float(region[len(axes) + k]))
-        if not (same_size(wanted[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)):
-            x = along(at, x, axis, known_size(wanted[k], WHAT), factors[k], how, part)
+        if not (same_size(output_sizes[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)):
+            x = along(at, x, axis, known_size(output_sizes[k], WHAT), factors[k], sampling, part)
     return x
 
 
@@ -114,14 +114,14 @@ class Sampling:
             return ROUNDED[self.rounding](places)[:, None].astype(np.int64), np.ones((len(places), 1))
         stretch = min(scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil((1 if self.mode == "linear" else 2) / stretch))
-        near = np.floor(places).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
-        away = np.abs(near - places[:, None]) * stretch
-        found = np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
+        taps = np.floor(places).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
+        away = np.abs(taps - places[:, None]) * stretch
+        factors = np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
         if self.exclude:
-            found = np.where((near >= 0) & (near < n), found, 0)
+            factors = np.where((taps >= 0) & (taps < n), factors, 0)
         if self.exclude or self.antialias:
-            found = found / found.sum(1, keepdims=True)
-        return near, found
+            factors = factors / factors.sum(1, keepdims=True)
+        return taps, factors
 
 
 def cubic(x: np.ndarray, a: float) -> np.ndarray:
@@ -129,28 +129,30 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, inner, np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0))
 
 
-def along(at: At, x: Node, axis: int, m: int, scale: float, how: Sampling, part: tuple[float, float] = (0, 1)) -> Node:
+def along(
+    at: At, x: Node, axis: int, m: int, scale: float, sampling: Sampling, part: tuple[float, float] = (0, 1)
+) -> Node:
     """An axis resized: for each of the elements that go into one, what is there times its weight."""
     (n,) = static(x, WHAT, (axis,))
     if n == 0 or m < 0 or scale <= 0 or m * max(1.0, 1 / scale) > MAX_CONSTANT:
         raise Unsupported(f"an axis of {n} elements resized to {m}")
-    places = how.places(n, m, scale, part)
-    near, weights = how.weights(n, places, scale)
+    places = sampling.places(n, m, scale, part)
+    taps, weights = sampling.weights(n, places, scale)
     column = ["x" if j != axis else 0 for j in range(x.rank)]
-    outside = (places < 0) | (places > n - 1) if how.transform == "tf_crop_and_resize" else np.zeros(m, bool)
+    outside = (places < 0) | (places > n - 1) if sampling.transform == "tf_crop_and_resize" else np.zeros(m, bool)
     total: Node | None = None
-    for k in range(near.shape[1]):
+    for k in range(taps.shape[1]):
         if not weights[:, k].any():
             continue
-        one = at.apply("builtin.gather", x, np.clip(near[:, k], 0, n - 1), axes=(axis,), mode="clip")
+        term = at.apply("builtin.gather", x, np.clip(taps[:, k], 0, n - 1), axes=(axis,), mode="clip")
         if (weights[:, k] != 1).any():
             if x.element.kind != "float":
                 raise Unsupported("integers between others")
-            one = one * at.node(weights[:, k].astype(x.element.dtype)).dimshuffle(column)
-        total = one if total is None else total + one
+            term = term * at.node(weights[:, k].astype(x.element.dtype)).dimshuffle(column)
+        total = term if total is None else total + term
     assert total is not None
     if outside.any():
-        total = at.node(outside).dimshuffle(column).scalar("switch", number(x, how.beyond), total)
+        total = at.node(outside).dimshuffle(column).scalar("switch", number(x, sampling.beyond), total)
     return total
 
 
@@ -171,21 +173,21 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
     batch = at.apply("builtin.iota_like", places[0], axis=0)
     total: Node | None = None
     for choice in np.ndindex(*map(len, taps)):
-        near = [taps[j][k] for j, k in enumerate(choice)]
+        corner = [taps[j][k] for j, k in enumerate(choice)]
         at_indices, inside, weight = [], None, None
-        for (k, w), n in zip(near, sizes, strict=True):
+        for (k, w), n in zip(corner, sizes, strict=True):
             if border == "reflection" and mode == "cubic":
                 k = reflected(k, n, corners)
-            there = k.scalar("ge", 0.0).scalar("and_", k.scalar("le", float(n - 1)))
-            inside = there if inside is None else inside.scalar("and_", there)
+            within = k.scalar("ge", 0.0).scalar("and_", k.scalar("le", float(n - 1)))
+            inside = within if inside is None else inside.scalar("and_", within)
             weight = w if weight is None else weight if w is None else weight * w
             at_indices.append(clipped(k, 0.0, float(n - 1)).cast(I64))
-        one = at.apply("builtin.gather", x, batch, *at_indices, axes=(0, *range(2, x.rank)), mode="clip")
-        one = one.dimshuffle((0, count, *range(1, count)))
+        term = at.apply("builtin.gather", x, batch, *at_indices, axes=(0, *range(2, x.rank)), mode="clip")
+        term = term.dimshuffle((0, count, *range(1, count)))
         assert inside is not None
-        one = inside.with_ones((1,)).scalar("switch", one, number(x, 0)) if border == "zeros" else one
-        one = one if weight is None else one * weight.with_ones((1,))
-        total = one if total is None else total + one
+        term = inside.with_ones((1,)).scalar("switch", term, number(x, 0)) if border == "zeros" else term
+        term = term if weight is None else term * weight.with_ones((1,))
+        total = term if total is None else total + term
     assert total is not None
     return total.cast(x.element)
 
@@ -197,10 +199,10 @@ def reflected(p: Node, n: int, corners: bool) -> Node:
         return p * 0.0
     away = (p - low).scalar("abs_")
     turns = (away / span).scalar("floor")
-    rest = away - turns * span
+    offset = away - turns * span
     odd = (turns * 0.5).scalar("floor") * 2.0
-    found = odd.scalar("neq", turns).scalar("switch", (rest * -1.0 + high), rest + low)
-    return found if corners else clipped(found, 0.0, float(n - 1))
+    place = odd.scalar("neq", turns).scalar("switch", (offset * -1.0 + high), offset + low)
+    return place if corners else clipped(place, 0.0, float(n - 1))
 
 
 def sampled(p: Node, mode: str) -> list[tuple[Node, Node | None]]:

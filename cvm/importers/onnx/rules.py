@@ -130,13 +130,13 @@ def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
 
 def parameters(function: Function) -> tuple[Parameter, ...]:
     """The parameters of a rule after the first: by annotation (text, by the future import), else by name."""
-    found = list(inspect.signature(function).parameters.values())[1:]
-    kinds = [KINDS.get(p.name, "Node") if p.annotation is p.empty else p.annotation for p in found]
+    signature = list(inspect.signature(function).parameters.values())[1:]
+    kinds = [KINDS.get(p.name, "Node") if p.annotation is p.empty else p.annotation for p in signature]
     return tuple(
         Parameter(
             p.name, kind.removesuffix(" | None"), "None" in kind or p.default is not p.empty, p.kind is p.VAR_POSITIONAL
         )
-        for p, kind in zip(found, kinds, strict=True)
+        for p, kind in zip(signature, kinds, strict=True)
     )
 
 
@@ -144,23 +144,23 @@ def find_rule(op: str, opset: int) -> Rule | None:
     return next((r for r in RULES.get(op, ()) if r.since <= opset < r.until), None)
 
 
-def known_size(n: Dim, what: str) -> int:
+def known_size(n: Dim, subject: str) -> int:
     if not isinstance(n, int):
-        raise Unsupported(f"{what} of unknown size")
+        raise Unsupported(f"{subject} of unknown size")
     return n
 
 
-def static(x: Known, what: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+def static(x: Known, subject: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:
     """The shape, or its sizes along these axes, all of them known."""
-    return tuple(known_size(n, what) for n in (x.shape if axes is None else [x.shape[a] for a in axes]))
+    return tuple(known_size(n, subject) for n in (x.shape if axes is None else [x.shape[a] for a in axes]))
 
 
 def real_axes(axes: Sequence[Any], rank: int) -> tuple[int, ...]:
     """Axes counted from the front, each of them once."""
-    found = tuple(int(a) + rank if a < 0 else int(a) for a in axes)
-    if not all(0 <= a < rank for a in found) or len(set(found)) < len(found):
+    positive = tuple(int(a) + rank if a < 0 else int(a) for a in axes)
+    if not all(0 <= a < rank for a in positive) or len(set(positive)) < len(positive):
         raise ValueError(f"expected axes of {rank} dimensions, each once, got {list(map(int, axes))}")
-    return found
+    return positive
 
 
 def aligned(*nodes: Node) -> list[Node]:

@@ -62,6 +62,6 @@ def split(at: At, x: Node, sizes: Array | None = None) -> Any:
     if sizes is None:
         whole = [at_step(at, x, axis, k) for k in range(n)]
         return Items(s.with_ones((axis,)) for s in whole) if keep else Items(whole)
-    each = int(sizes.reshape(())) if sizes.ndim == 0 else 0
-    ends = [min(each, n - k) for k in range(0, n, each)] if sizes.ndim == 0 else list(map(int, sizes))
+    size = int(sizes.reshape(())) if sizes.ndim == 0 else 0
+    ends = [min(size, n - k) for k in range(0, n, size)] if sizes.ndim == 0 else list(map(int, sizes))
     return Items(pieces(at, x, axis, ends))

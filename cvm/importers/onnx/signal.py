@@ -18,14 +18,14 @@ def transformed(at: At, x: Node, axis: int, length: int, inverse: bool, onesided
     if parts not in (1, 2) or length < 1:
         raise ValueError(f"{parts} parts of numbers, {length} of them")
     half = length // 2 + 1
-    given, count = (half, length) if inverse and onesided else (length, half if onesided else length)
-    if n != given:
-        more = tuple(given - n if j == axis else 0 for j in range(x.rank))
+    input_length, count = (half, length) if inverse and onesided else (length, half if onesided else length)
+    if n != input_length:
+        more = tuple(input_length - n if j == axis else 0 for j in range(x.rank))
         x = at.apply("builtin.pad", x, before=(0,) * x.rank, after=more)
     if length * count > MAX_CONSTANT:
         raise Unsupported(f"a transform of {length} numbers")
-    turns = np.outer(np.arange(given), np.arange(count)) % length / length * (2 if inverse else -2) * np.pi
-    scale = np.full((given, 1), 1 / length if inverse else 1.0)
+    turns = np.outer(np.arange(input_length), np.arange(count)) % length / length * (2 if inverse else -2) * np.pi
+    scale = np.full((input_length, 1), 1 / length if inverse else 1.0)
     if inverse and onesided:  # the other half is conjugate to this one, but for what has no partner
         scale[1 : (length + 1) // 2] *= 2
     cosine, sine = ((f(turns) * scale).astype(x.element.dtype) for f in (np.cos, np.sin))
@@ -36,15 +36,15 @@ def transformed(at: At, x: Node, axis: int, length: int, inverse: bool, onesided
         return contract(part, at.node(matrix), by, f"{by[axis]}z", to)
 
     real = at_step(at, x, x.rank - 1, 0)
-    found = [times(real, cosine), times(real, sine)]
+    spectrum = [times(real, cosine), times(real, sine)]
     if inverse and onesided:
         if parts != 2:
             raise ValueError("the inverse of a one-sided transform is of complex numbers")
-        return stacked(at, [found[0] - times(at_step(at, x, x.rank - 1, 1), sine)], x.rank - 1)
+        return stacked(at, [spectrum[0] - times(at_step(at, x, x.rank - 1, 1), sine)], x.rank - 1)
     if parts == 2:
-        other = at_step(at, x, x.rank - 1, 1)
-        found = [found[0] - times(other, sine), found[1] + times(other, cosine)]
-    return stacked(at, found, x.rank - 1)
+        imaginary = at_step(at, x, x.rank - 1, 1)
+        spectrum = [spectrum[0] - times(imaginary, sine), spectrum[1] + times(imaginary, cosine)]
+    return stacked(at, spectrum, x.rank - 1)
 
 
 @rule("DFT")
@@ -66,9 +66,9 @@ def stft(at: At, x: Node, step: Array, window: Node | None = None, length: Array
         raise ValueError("it has neither a window nor a length of frames")
     size = static(window, "a window", (0,))[0] if window is not None else 0
     n = int(length.reshape(())) if length is not None else size
-    how = {"axes": (1,), "strides": (int(step.reshape(())),), "dilations": (1,), "before": (0,), "after": (0,)}
+    attributes = {"axes": (1,), "strides": (int(step.reshape(())),), "dilations": (1,), "before": (0,), "after": (0,)}
     x = x if x.rank == 3 else x.with_ones((2,))
-    frames = at.apply("builtin.windows", x, sizes=(n,), **how).dimshuffle((0, 1, 3, 2))
+    frames = at.apply("builtin.windows", x, sizes=(n,), **attributes).dimshuffle((0, 1, 3, 2))
     if window is not None:
         if size != n:
             raise Unsupported(f"a window of {size} for frames of {n}")

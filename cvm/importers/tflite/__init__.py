@@ -111,10 +111,10 @@ class Model:
             raise Damaged(f"tensor {tensor.name!r} of shape {tensor.shape} has {data.nbytes} bytes")
         return np.frombuffer(data.tobytes(), dtype).reshape(tensor.shape)
 
-    def indices(self, found: np.ndarray, tensors: Sequence[Tensor]) -> list[int]:
-        if any(not 0 <= n < len(tensors) for n in found):
-            raise Damaged(f"tensors {found.tolist()} of {len(tensors)}")
-        return [int(n) for n in found]
+    def indices(self, numbers: np.ndarray, tensors: Sequence[Tensor]) -> list[int]:
+        if any(not 0 <= n < len(tensors) for n in numbers):
+            raise Damaged(f"tensors {numbers.tolist()} of {len(tensors)}")
+        return [int(n) for n in numbers]
 
     def arguments(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any], sizes: Sizes) -> None:
         inputs = self.indices(graph.inputs, tensors)
@@ -122,12 +122,12 @@ class Model:
             refuse(self.filename, f"sizes are given of {sorted(unknown)[0]!r}, which is no input of the model")
         for n in inputs:
             t = tensors[n]
-            wanted = sizes.get(t.name, t.shape)
-            if len(wanted) != len(t.shape) or not all(isinstance(d, int) and d >= -1 for d in wanted):
-                which = f"input {t.name!r}, which has {len(t.shape)} dimensions"
-                refuse(self.filename, f"the sizes {list(wanted)} of {which}")
+            dims = sizes.get(t.name, t.shape)
+            if len(dims) != len(t.shape) or not all(isinstance(d, int) and d >= -1 for d in dims):
+                subject = f"input {t.name!r}, which has {len(t.shape)} dimensions"
+                refuse(self.filename, f"the sizes {list(dims)} of {subject}")
             try:
-                shape = tuple(Size.unknown() if d < 0 else d for d in wanted)
+                shape = tuple(Size.unknown() if d < 0 else d for d in dims)
                 values[str(n)] = self.to.argument(t.name, TensorType(shape, t.element))
             except Unsupported as e:
                 refuse(self.filename, f"the model cannot be imported: input {t.name!r}, of {e}")
@@ -184,10 +184,10 @@ class Model:
                     self.assign(name, values[n])
 
     def result(self, value: Any, tensor: Tensor) -> Value:
-        found = self.to.result(self.filename, tensor.name, value)
-        if all(a.value is not found for a in self.to.arguments):
-            self.to.names[found] = tensor.name  # in the place of its number
-        return found
+        output = self.to.result(self.filename, tensor.name, value)
+        if all(a.value is not output for a in self.to.arguments):
+            self.to.names[output] = tensor.name  # in the place of its number
+        return output
 
 
 __all__ = ["from_tflite", "imported"]

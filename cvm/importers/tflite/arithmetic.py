@@ -74,16 +74,16 @@ def multiply(at: At, a: Node, b: Node) -> Known:
 @rule("SQUARED_DIFFERENCE")
 def squared_difference(at: At, a: Node, b: Node) -> Known:
     if not at.y.is_quantised:
-        found = combine("sub", a, b)
-        return found * found
+        difference = combine("sub", a, b)
+        return difference * difference
     whole = 2 * max(float(t.scale) for t in (at.input(0), at.input(1)))
     a, b = (
         q.requantized(at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 7), float(t.scale) / whole, I32)
         for n, t in ((a, at.input(0)), (b, at.input(1)))
     )
-    found = combine("sub", a, b)
+    difference = combine("sub", a, b)
     factor = whole * whole / ((1 << 14) * float(at.y.scale))
-    return q.requantized(at, found * found, factor, at.y.element, at.y.zero_point)
+    return q.requantized(at, difference * difference, factor, at.y.element, at.y.zero_point)
 
 
 NO_ZERO = Exactness("no divisor is zero, and no quotient so small that the kernel shifts by more than 31 bits")
@@ -104,9 +104,9 @@ def divide(at: At, a: Node, b: Node) -> Known:
     quotient = high(shifted(above.cast(I64), up), at.apply("quant.reciprocal", below).cast(I64)).cast(I32)
     m, s = q.quantized_multiplier(float(x.scale / (z.scale * at.y.scale)))
     shift = (up - leading_zeros(below) + (31 + s)).cast(I32)
-    how = {"to": at.y.element, "rounding": "tflite_double", "zero_point": at.y.zero_point, "min": low, "max": most}
-    found = at.apply("quant.requantize", quotient, np.array(m, np.int32), shift, **how, axis=0)
-    return reshaped(at, found, whole.shape)
+    attrs = {"to": at.y.element, "rounding": "tflite_double", "zero_point": at.y.zero_point, "min": low, "max": most}
+    result = at.apply("quant.requantize", quotient, np.array(m, np.int32), shift, **attrs, axis=0)
+    return reshaped(at, result, whole.shape)
 
 
 @rule("FLOOR_DIV")
@@ -116,8 +116,7 @@ def binary(at: At, a: Node, b: Node) -> Known:
     plain(at)
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
         return at.onnx("Div", a, b).scalar("floor")
-    names = {"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}
-    return combine(names[at.op], a, b)
+    return combine({"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}[at.op], a, b)
 
 
 forward({"ADD_N": "Sum"}, plain)

@@ -49,11 +49,11 @@ def check_quantised(at: At) -> None:
         raise Unsupported("a zero point of each channel")
 
 
-def accumulators(at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **how: Any) -> Node:
+def accumulators(at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **attributes: Any) -> Node:
     """Sums of products, with a bias in their type."""
     zeros = (at.node(np.array(t.zero_point, np.int32)) for t in (of, at.input(1)))
     more = () if bias is None else (bias.cast(I64 if x.element is I16 else I32),)
-    return at.apply(f"quant.{name}", x, w, *zeros, *more, **how)
+    return at.apply(f"quant.{name}", x, w, *zeros, *more, **attributes)
 
 
 def finished(at: At, sums: Node, of: Tensor) -> Node:
@@ -63,9 +63,9 @@ def finished(at: At, sums: Node, of: Tensor) -> Node:
     return requantized(at, sums, factors(at, of), at.y.element, at.y.zero_point, activation_range(at, at.y))
 
 
-def in_nchw(at: At, op: str, x: Node, *more: Any, **how: Any) -> Node:
+def in_nchw(at: At, op: str, x: Node, *more: Any, **attributes: Any) -> Node:
     """An ONNX operator of floats, and the fused activation."""
-    return activated(at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **how).dimshuffle(TO_NHWC))
+    return activated(at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **attributes).dimshuffle(TO_NHWC))
 
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D", exact=SUMS, floats=ROUNDED)
@@ -80,27 +80,27 @@ def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     if not at.x.is_quantised:
         w = w.dimshuffle((3, 0, 1, 2) if deep else TO_NCHW)
         return in_nchw(at, "Conv", x, w, bias, pads=pads, strides=strides, dilations=dilations, group=groups)
-    how: dict[str, Any] = {"padding": pads, "stride": strides, "dilation": dilations}
+    attributes: dict[str, Any] = {"padding": pads, "stride": strides, "dilation": dilations}
     if deep:
         w = at.apply("cvm.reshape", w, target_shape=(*kernel, channels, outputs // channels))
-        return finished(at, accumulators(at, "depthwise_conv2d", at.x, x, w, bias, **how), at.x)
-    return finished(at, accumulators(at, "conv2d", at.x, x, w, bias, **how, groups=groups), at.x)
+        return finished(at, accumulators(at, "depthwise_conv2d", at.x, x, w, bias, **attributes), at.x)
+    return finished(at, accumulators(at, "conv2d", at.x, x, w, bias, **attributes, groups=groups), at.x)
 
 
 @rule("TRANSPOSE_CONV", exact=SUMS, floats=ROUNDED)
 def transpose_conv(at: At, shape: Ints, w: Node, x: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
-    of, kernel, wanted = at.input(2), static(w, "a kernel", (1, 2)), shape[1:3]
-    pads, strides = windows(at, wanted, kernel)
+    of, kernel, output_sizes = at.input(2), static(w, "a kernel", (1, 2)), shape[1:3]
+    pads, strides = windows(at, output_sizes, kernel)
     sizes = static(x, "a transposed convolution", (1, 2))
     full = [(n - 1) * s + k for n, s, k in zip(sizes, strides, kernel, strict=True)]
-    after = [f - p - m for f, p, m in zip(full, pads[:2], wanted, strict=True)]
+    after = [f - p - m for f, p, m in zip(full, pads[:2], output_sizes, strict=True)]
     if of.is_quantised:
-        how = {"padding": (*pads[:2], *after), "stride": strides}
-        return finished(at, accumulators(at, "transpose_conv2d", of, x, w, bias, **how), of)
-    how = {"pads": (*pads[:2], *(max(p, 0) for p in after)), "output_padding": tuple(max(-p, 0) for p in after)}
+        attributes = {"padding": (*pads[:2], *after), "stride": strides}
+        return finished(at, accumulators(at, "transpose_conv2d", of, x, w, bias, **attributes), of)
+    attributes = {"pads": (*pads[:2], *(max(p, 0) for p in after)), "output_padding": tuple(max(-p, 0) for p in after)}
     w = w.dimshuffle((3, 0, 1, 2))
-    return in_nchw(at, "ConvTranspose", x, w, bias, **how, strides=strides, auto_pad="NOTSET", group=1)
+    return in_nchw(at, "ConvTranspose", x, w, bias, **attributes, strides=strides, auto_pad="NOTSET", group=1)
 
 
 @rule("FULLY_CONNECTED", exact=SUMS, floats=ROUNDED)
@@ -116,10 +116,10 @@ def fully_connected(at: At, x: Node, w: Node, bias: Node | None = None) -> Known
         sums = accumulators(at, "dense", at.x, rows, w, bias).cast(F64)
         scales = np.array(factors(at, at.x))
         scaled = sums * at.node(scales if len(scales) > 1 else scales.reshape(()))
-        found = rounded(scaled, at.y, activation_range(at, at.y))
+        y = rounded(scaled, at.y, activation_range(at, at.y))
     else:
-        found = activated(at, at.apply("cvm.dense", rows, w, *(() if bias is None else (bias,))))
-    return reshaped(at, found, (*lead, n)) if len(lead) > 1 else found
+        y = activated(at, at.apply("cvm.dense", rows, w, *(() if bias is None else (bias,))))
+    return reshaped(at, y, (*lead, n)) if len(lead) > 1 else y
 
 
 @rule("BATCH_MATMUL", exact=SUMS, floats=ROUNDED)
@@ -176,9 +176,9 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
     if count and at.op == "MEAN":
         shift = min(count.bit_length() - 1, 32, 31 + (31 - s))
         m, s = (m << shift) // count, s + shift
-    how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
-    found = at.apply("quant.requantize", sums, at.node(np.array(m, np.int32)), at.node(np.array(s, np.int32)), **how)
-    return with_kept_dims(at, found, along)
+    attributes = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
+    y = at.apply("quant.requantize", sums, at.node(np.array(m, np.int32)), at.node(np.array(s, np.int32)), **attributes)
+    return with_kept_dims(at, y, along)
 
 
 def with_kept_dims(at: At, y: Node, along: tuple[int, ...]) -> Node:
@@ -196,9 +196,9 @@ def l2_normalization(at: At, x: Node) -> Known:
         raise ValueError("a result whose scale is not 1/128, or whose zero point is not in the middle")
     rows = less_zero(reshaped(at, x, (-1, x.shape[-1])), at.x.zero_point)
     m, s = inverse_square_root((rows * rows).sum((1,), dtype=I32, acc_dtype=I32).cast(I64))
-    how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point, "axis": 0}
+    attributes = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point, "axis": 0}
     rows, s = (rows, s - at_i32(s, 7)) if at.y.type == "INT8" else (rows * at_i32(s, 1 << 7), s)
-    return reshaped(at, at.apply("quant.requantize", rows, m, s, **how), x.shape)
+    return reshaped(at, at.apply("quant.requantize", rows, m, s, **attributes), x.shape)
 
 
 @rule("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")

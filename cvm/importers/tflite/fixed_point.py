@@ -34,38 +34,38 @@ def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
     """exp of numbers that are not positive: a polynomial on [-1/4, 0), times a factor for each higher bit."""
     fraction = bits - 1 - integer_bits
     quarter = 1 << (fraction - 2)
-    rest = (a & (quarter - 1)) - quarter
-    x = (rest << integer_bits) + (1 << bits - 4)
+    remainder = (a & (quarter - 1)) - quarter
+    x = (remainder << integer_bits) + (1 << bits - 4)
     square = high(x, x, bits)
     fourth = divide_by_power(high(square, square, bits), 2)
     series = high(fourth + high(square, x, bits), number(1 / 3, bits), bits) + square
     term = number(math.exp(-1 / 8), bits)
-    found = np.minimum(term + high(x + divide_by_power(series, 1), term, bits), (1 << bits - 1) - 1)
+    power = np.minimum(term + high(x + divide_by_power(series, 1), term, bits), (1 << bits - 1) - 1)
     for exponent in range(-2, min(integer_bits, 5)):
         factor = number(math.exp(-(2.0**exponent)), bits)
-        found = np.where((rest - a) >> (fraction + exponent) & 1, high(found, factor, bits), found)
-    return np.where(a == 0, (1 << bits - 1) - 1, np.where(a < -(32 << fraction), 0, found))
+        power = np.where((remainder - a) >> (fraction + exponent) & 1, high(power, factor, bits), power)
+    return np.where(a == 0, (1 << bits - 1) - 1, np.where(a < -(32 << fraction), 0, power))
 
 
 def twice_reciprocal_16(x: np.ndarray) -> np.ndarray:
     """2 / (1 + x) of x in [0, 1), with 13 fractional bits in the place of 15, by Newton's method."""
     half = (x + (1 << 15)) >> 1
-    found = number(12 / 17, 16) + high(half, number(-8 / 17, 16), 16)
+    y = number(12 / 17, 16) + high(half, number(-8 / 17, 16), 16)
     for _ in range(3):
-        found = found + np.clip(high(found, (1 << 13) - high(half, found, 16), 16) << 2, *I16.limits)
-    return found
+        y = y + np.clip(high(y, (1 << 13) - high(half, y, 16), 16) << 2, *I16.limits)
+    return y
 
 
 def logistic_16(x: np.ndarray) -> np.ndarray:
     """The logistic function of numbers with 12 fractional bits, with 15."""
-    found = np.clip(twice_reciprocal_16(exponential(-np.abs(x), 3, 16)) << 1, *I16.limits)
-    return np.where(x > 0, found, np.where(x < 0, (1 << 15) - 1 - found, 1 << 14))
+    y = np.clip(twice_reciprocal_16(exponential(-np.abs(x), 3, 16)) << 1, *I16.limits)
+    return np.where(x > 0, y, np.where(x < 0, (1 << 15) - 1 - y, 1 << 14))
 
 
 def tanh_16(x: np.ndarray, integer_bits: int) -> np.ndarray:
     """The hyperbolic tangent of numbers with so many integer bits, with 15 fractional bits."""
-    found = twice_reciprocal_16(exponential(-np.abs(x), integer_bits + 1, 16)) - (1 << 13)
-    return np.sign(x) * np.clip(found << 2, *I16.limits)
+    y = twice_reciprocal_16(exponential(-np.abs(x), integer_bits + 1, 16)) - (1 << 13)
+    return np.sign(x) * np.clip(y << 2, *I16.limits)
 
 
 # Values of the program
@@ -91,9 +91,9 @@ def inverse_square_root(x: Node) -> tuple[Node, Node]:
     for _ in range(5):
         cube = saturated(high(high(root, root), root) * 64)
         root = saturated((high(root, (1 << 28) + (1 << 27)) - high(half, cube)) * 8)
-    found, less = shifted(high(root, 1518500250), (pairs - 12).scalar("maximum", 0)), x.scalar("le", 1)
+    m, less = shifted(high(root, 1518500250), (pairs - 12).scalar("maximum", 0)), x.scalar("le", 1)
     shift = (12 - pairs).scalar("maximum", 0) + 31
-    return less.scalar("switch", MAX, found).cast(I32), less.scalar("switch", 31, shift).cast(I32)
+    return less.scalar("switch", MAX, m).cast(I32), less.scalar("switch", 31, shift).cast(I32)
 
 
 def logarithm(at: At, x: Node, integer_bits: int) -> Node:

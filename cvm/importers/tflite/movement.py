@@ -50,8 +50,8 @@ def concatenate(at: At, *xs: Node) -> Known:
     quantised = at.y.is_quantised
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
     at.rule_exactness = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
-    found = onnx.joined(at, parts, place(at["axis"], parts[0].rank))
-    return found if quantised else activated(at, found)
+    y = onnx.joined(at, parts, place(at["axis"], parts[0].rank))
+    return y if quantised else activated(at, y)
 
 
 @rule("UNPACK")
@@ -72,8 +72,8 @@ def split(at: At, axis: Array, x: Node) -> Any:
 @rule("SPLIT_V")
 def split_v(at: At, x: Node, sizes: Ints, axis: Array) -> Any:
     along = place(axis.item(), x.rank)
-    rest = static(x, "what is split", (along,))[0] - sum(n for n in sizes if n >= 0)
-    return onnx.pieces(at, x, along, [rest if n < 0 else n for n in sizes])
+    remainder = static(x, "what is split", (along,))[0] - sum(n for n in sizes if n >= 0)
+    return onnx.pieces(at, x, along, [remainder if n < 0 else n for n in sizes])
 
 
 @rule("SLICE")
@@ -95,9 +95,9 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
     for n, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
         axis = len(cuts)
         if masked(n, "ellipsis"):
-            kept = x.rank - axis - sum(not masked(m, "new_axis") for m in range(n + 1, len(begin)))
-            shape += range(axis, axis + kept)
-            cuts += [(0, onnx.FAR, 1)] * kept
+            span = x.rank - axis - sum(not masked(m, "new_axis") for m in range(n + 1, len(begin)))
+            shape += range(axis, axis + span)
+            cuts += [(0, onnx.FAR, 1)] * span
         elif masked(n, "new_axis"):
             shape.append("x")
         else:
@@ -110,9 +110,9 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
                 ends = None if masked(n, "begin") else first, None if masked(n, "end") else last
                 start, stop, _ = slice(*ends, step).indices(size)
                 cuts.append((start if start >= 0 else -onnx.FAR, stop if stop >= 0 else -onnx.FAR, step))
-    rest = range(len(cuts), x.rank)
-    cuts += [(0, onnx.FAR, 1)] * len(rest)
-    return onnx.cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *rest])
+    trailing = range(len(cuts), x.rank)
+    cuts += [(0, onnx.FAR, 1)] * len(trailing)
+    return onnx.cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *trailing])
 
 
 @rule("PAD", "PADV2")
@@ -197,10 +197,10 @@ def space_to_batch(at: At, x: Node, block: Ints, pads: Array) -> Known:
     before, after = np.pad(pads, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
     x = onnx.with_border(at, x, before, after, zero(at, x))
     batch, *shape = static(x, "blocks")
-    counts, rest = [d // b for d, b in zip(shape, block, strict=False)], shape[k:]
-    split = [batch, *chain(*zip(counts, block, strict=True)), *rest]
+    counts, trailing = [d // b for d, b in zip(shape, block, strict=False)], shape[k:]
+    split = [batch, *chain(*zip(counts, block, strict=True)), *trailing]
     order = [*range(2, 2 * k + 1, 2), 0, *range(1, 2 * k, 2), *range(2 * k + 1, len(split))]
-    return rearranged(at, x, split, order, (batch * math.prod(block), *counts, *rest))
+    return rearranged(at, x, split, order, (batch * math.prod(block), *counts, *trailing))
 
 
 @rule("BATCH_TO_SPACE_ND")
@@ -243,21 +243,21 @@ def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
     """Weigh quantised numbers with 10 bits."""
     if not at.x.is_quantised:
         mode = "align_corners" if at["align_corners"] else "half_pixel" if at["half_pixel_centers"] else "asymmetric"
-        how = {"mode": "linear", "coordinate_transformation_mode": mode, "antialias": 0}
-        return at.onnx("Resize", x, None, None, (x.shape[0], *size, x.shape[3]), **how)
-    one = 1 << 10
+        attributes = {"mode": "linear", "coordinate_transformation_mode": mode, "antialias": 0}
+        return at.onnx("Resize", x, None, None, (x.shape[0], *size, x.shape[3]), **attributes)
+    unit = 1 << 10
     parts = [x.cast(I32)]
     for axis, n, m, over, under in resizes(at, x, size):
-        scale = (one * over + under // 2) // under
-        places = np.arange(m, dtype=np.int64) * scale + (scale // 2 - one // 2 if at["half_pixel_centers"] else 0)
-        low = np.maximum(np.where(places < 0, -(-places // one), places // one), 0)
-        high = np.minimum(np.where(places + one - 1 < 0, 0, (places + one - 1) // one), n - 1)
-        weight = places - one * low
+        scale = (unit * over + under // 2) // under
+        places = np.arange(m, dtype=np.int64) * scale + (scale // 2 - unit // 2 if at["half_pixel_centers"] else 0)
+        low = np.maximum(np.where(places < 0, -(-places // unit), places // unit), 0)
+        high = np.minimum(np.where(places + unit - 1 < 0, 0, (places + unit - 1) // unit), n - 1)
+        weight = places - unit * low
         order = ["x" if j != axis else 0 for j in range(4)]
         parts = [
             along(at, part, place, axis) * at.node(w.astype(np.int32)).dimshuffle(order)
             for part in parts
-            for place, w in ((low, one - weight), (high, weight))
+            for place, w in ((low, unit - weight), (high, weight))
         ]
     total = parts[0] + parts[1] + parts[2] + parts[3]
     half, whole = (at_i32(total, v) for v in (1 << 19, 1 << 20))

@@ -76,8 +76,8 @@ def bounded(x: Node, activation: str) -> Node:
 def rounded(x: Node, y: Tensor, limits: tuple[int, int]) -> Node:
     """Floats in units of a tensor's scale as numbers of it: halves away from zero, and within limits."""
     low, high = (float(v - y.zero_point) for v in limits)
-    kept = x.scalar("round_half_away_from_zero").scalar("maximum", low).scalar("minimum", high).cast(I32)
-    return (kept + at_i32(kept, y.zero_point)).cast(y.element)
+    units = x.scalar("round_half_away_from_zero").scalar("maximum", low).scalar("minimum", high).cast(I32)
+    return (units + at_i32(units, y.zero_point)).cast(y.element)
 
 
 def requantized(
@@ -93,8 +93,8 @@ def requantized(
     shape = rows.shape if rows.size > 1 else ()
     m, s = (np.array(column, np.int32).reshape(shape) for column in zip(*pairs, strict=True))
     low, high = limits or to.limits
-    how = {"to": to, "rounding": rounding, "zero_point": zero_point, "min": low, "max": high}
-    return at.apply("quant.requantize", x, at.node(m), at.node(s), **how, input_zero_point=input_zero_point)
+    attributes = {"to": to, "rounding": rounding, "zero_point": zero_point, "min": low, "max": high}
+    return at.apply("quant.requantize", x, at.node(m), at.node(s), **attributes, input_zero_point=input_zero_point)
 
 
 def rescaled(at: At, x: Node, of: Tensor, to: Tensor) -> Node:

@@ -100,14 +100,14 @@ class At(onnx_importer.OperatorAt):
         return self.outputs[0]
 
     def input(self, number: int) -> Tensor:
-        if (found := self.inputs[number]) is None:
+        if (tensor := self.inputs[number]) is None:
             raise ValueError(f"input {number} is absent")
-        return found
+        return tensor
 
     def onnx(self, op: str, *inputs: Any, **attributes: Any) -> Any:
-        found = find_rule(op, LATEST - 1)
-        assert found is not None, op
-        return found.function(OnnxAt(self, op, attributes), *inputs)
+        onnx_rule = find_rule(op, LATEST - 1)
+        assert onnx_rule is not None, op
+        return onnx_rule.function(OnnxAt(self, op, attributes), *inputs)
 
 
 class OnnxAt(onnx_importer.At):
@@ -150,10 +150,10 @@ def forward(
                 check(at)
             return at.onnx(name, *xs, **attributes)
 
-        found = find_rule(name, LATEST - 1)
-        assert found is not None, name
+        onnx_rule = find_rule(name, LATEST - 1)
+        assert onnx_rule is not None, name
         run.__doc__ = check.__doc__ if check is not None else ""
-        RULES[op] = Rule(op, 1, LATEST, run, found.parameters, None, (EXACT, floats))
+        RULES[op] = Rule(op, 1, LATEST, run, onnx_rule.parameters, None, (EXACT, floats))
 
 
 __all__ = ["ROUNDED", "Known", "Unsupported"]

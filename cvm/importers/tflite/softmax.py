@@ -33,8 +33,8 @@ def by_rows(at: At, x: Node, function: Callable[[At, Node], Node]) -> Node:
     """A function of the rows along the last axis, of how far each number is below its row's largest."""
     n = x.shape[-1]
     rows = x if x.rank == 2 else at.apply("cvm.reshape", x, target_shape=(-1, n))
-    found = function(at, rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32))
-    return found if x.rank == 2 else at.apply("cvm.reshape", found, target_shape=(*x.shape[:-1], n))
+    y = function(at, rows.reduce("max", (1,)).with_ones((1,)).cast(I32) - rows.cast(I32))
+    return y if x.rank == 2 else at.apply("cvm.reshape", y, target_shape=(*x.shape[:-1], n))
 
 
 def of_8_bits(at: At, below: Node, beta: float) -> Node:
@@ -43,8 +43,8 @@ def of_8_bits(at: At, below: Node, beta: float) -> Node:
     # a power of no integer bits times the reciprocal, less its exponent: 12 - z + 31 - bits
     shift = at_i32(sums, 31 + SUM_BITS + 31 - to.bits) - at.apply("quant.leading_zeros", sums)
     low, high = to.limits
-    how = {"to": to, "rounding": "tflite_double", "zero_point": low, "min": low, "max": high, "axis": 0}
-    return at.apply("quant.requantize", powers, at.apply("quant.reciprocal", sums), shift, **how)
+    attributes = {"to": to, "rounding": "tflite_double", "zero_point": low, "min": low, "max": high, "axis": 0}
+    return at.apply("quant.requantize", powers, at.apply("quant.reciprocal", sums), shift, **attributes)
 
 
 def places(factor: float) -> tuple[np.ndarray, tuple[int, int]]:
@@ -56,8 +56,8 @@ def places(factor: float) -> tuple[np.ndarray, tuple[int, int]]:
 
 def exponentials(at: At, below: Node, at_places: np.ndarray) -> tuple[Node, Node]:
     """Powers of e with 31 fractional bits, 0 where they do not count, and the sum of each row of them with 19."""
-    found = np.pad(exponential(at_places, INTEGER_BITS), (0, 256 - len(at_places)))
-    powers, terms = (looked_up(at, t, below) for t in (found, divide_by_power(found, SUM_BITS)))
+    table = np.pad(exponential(at_places, INTEGER_BITS), (0, 256 - len(at_places)))
+    powers, terms = (looked_up(at, t, below) for t in (table, divide_by_power(table, SUM_BITS)))
     return powers, terms.sum((1,), dtype=I32, acc_dtype=I32)
 
 
@@ -81,8 +81,8 @@ def log_of_8_bits(at: At, below: Node) -> Node:
     least = requantized(at, (log - (1 << 31)).cast(I32), 2.0**s / m, I32).scalar("maximum", -len(scaled_down))
     rows = looked_up(at, np.pad(scaled_down, (0, 256 - len(scaled_down))), below).cast(I64) - log.with_ones((1,))
     low, high = at.y.element.limits
-    found = (divide_by_power(rows, FRACTION - OUTPUT_BITS) + high).scalar("minimum", high).scalar("maximum", low)
-    return (-below).scalar("gt", least.with_ones((1,))).scalar("switch", found, low).cast(at.y.element)
+    y = (divide_by_power(rows, FRACTION - OUTPUT_BITS) + high).scalar("minimum", high).scalar("maximum", low)
+    return (-below).scalar("gt", least.with_ones((1,))).scalar("switch", y, low).cast(at.y.element)
 
 
 # 16 bits
@@ -104,9 +104,9 @@ def table_16(function: Callable[[Any], Any], low: float, high: float) -> np.ndar
 def of_16_bits(at: At, below: Node, beta: float) -> Node:
     m, s = quantized_multiplier(float(at.x.scale) * beta / (10.0 / 65535.0))
     low, high = I16.limits
-    how = {"to": I16, "rounding": at.rounding, "zero_point": high, "min": low, "max": high}
+    attributes = {"to": I16, "rounding": at.rounding, "zero_point": high, "min": low, "max": high}
     zero = at_i32(below, 0)
-    place = at.apply("quant.requantize", zero - below, *(at.node(np.array(v, np.int32)) for v in (m, s)), **how)
+    place = at.apply("quant.requantize", zero - below, *(at.node(np.array(v, np.int32)) for v in (m, s)), **attributes)
     powers = at.apply("quant.table", place, at.node(table_16(np.exp, -10.0, 0.0))).cast(I32)
     sums = powers.sum((1,), dtype=I32, acc_dtype=I32)
     zeros = at.apply("quant.leading_zeros", sums)
@@ -115,5 +115,5 @@ def of_16_bits(at: At, below: Node, beta: float) -> Node:
     half, unit, offset = (at.node(np.array(v, np.int64)) for v in (1 << 13, 1 << 14, (1 << 15) + (1 << 16)))
     fraction = clipped((normal + half) // unit - offset, low, high, I16)
     reciprocal = at.apply("quant.table", fraction, at.node(table_16(lambda v: 1.0 / (1.0 + v), 0.0, 1.0))).cast(I32)
-    how = {"to": I16, "rounding": "single", "min": 0, "max": high, "axis": 0}
-    return at.apply("quant.requantize", powers, reciprocal, at_i32(zeros, 31) - zeros, **how)
+    attributes = {"to": I16, "rounding": "single", "min": 0, "max": high, "axis": 0}
+    return at.apply("quant.requantize", powers, reciprocal, at_i32(zeros, 31) - zeros, **attributes)

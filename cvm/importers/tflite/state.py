@@ -29,9 +29,9 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
         raise ValueError(f"{filters} filters of rank {rank}")
     if not (quantised := at.x.is_quantised) and at.input(1).is_quantised:
         raise Unsupported("a hybrid operator, floats times quantised weights,")
-    weights, clock, kept = at.input(1), at.input(2), at.input(STATE_INPUT)
+    weights, clock, memory_tensor = at.input(1), at.input(2), at.input(STATE_INPUT)
     if quantised:
-        factor = float(at.x.scale * weights.scale / kept.scale)
+        factor = float(at.x.scale * weights.scale / memory_tensor.scale)
         newest = requantized(at, dense(at, x, at.x.zero_point, features), factor, state.element)
     else:
         newest = at.apply("cvm.dense", x, features)
@@ -48,7 +48,7 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
         sums = sums + bias.with_ones((0,))
     if not quantised:
         return activated(at, sums)
-    factor = float(kept.scale * clock.scale / at.y.scale)
+    factor = float(memory_tensor.scale * clock.scale / at.y.scale)
     return requantized(at, sums, factor, at.y.element, at.y.zero_point, activation_range(at, at.y))
 
 
@@ -65,15 +65,15 @@ GATE_SCALE = np.float32(2.0**-12)
 
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM", exact=SUMS)
-def lstm(at: At, x: Node, *given: Node | None) -> Known:
+def lstm(at: At, x: Node, *more: Node | None) -> Known:
     """Take i8, and no layer normalisation. The state, of the last output and the cell, is an argument and a result."""
-    of = [x, *given, *[None] * (23 - len(given))]
-    if at.x.type != "INT8" or any(v is not None for v in of[NORMALISATION:]):
+    inputs = [x, *more, *[None] * (23 - len(more))]
+    if at.x.type != "INT8" or any(v is not None for v in inputs[NORMALISATION:]):
         raise Unsupported("layer normalisation" if at.x.type == "INT8" else f"a layer of {x.element}")
     x = x if at["time_major"] else x.dimshuffle((1, 0, 2))
     steps, batch, _ = static(x, "a sequence")
     out, cell, hidden = at.input(OUTPUT), at.input(CELL), at.tensors[at.operator.intermediates[4]]
-    if of[PEEPHOLES[3]] is not None and cell.shape[-1] != out.shape[-1]:
+    if inputs[PEEPHOLES[3]] is not None and cell.shape[-1] != out.shape[-1]:
         raise Unsupported("a projection beside peepholes, which the kernel then adds to other cells,")
     exponent = round(math.log2(cell.scale))
     if not (-15 <= exponent <= -9 and cell.scale == 2.0**exponent):
@@ -84,33 +84,33 @@ def lstm(at: At, x: Node, *given: Node | None) -> Known:
         for t in (logistic_16(numbers), tanh_16(numbers, 3), tanh_16(numbers, 15 + exponent))
     )
     # the kernel takes what it projects to have the zero point with the other sign
-    zero = hidden.zero_point if of[PROJECTION] is None else -hidden.zero_point
+    zero = hidden.zero_point if inputs[PROJECTION] is None else -hidden.zero_point
 
     def product(x: Node, t: Tensor, weights: int, to: ElementType, bias: Node | None = None) -> Node:
         factor = float(at.input(weights).scale * t.scale / GATE_SCALE)
-        return requantized(at, dense(at, x, t.zero_point, of[weights], bias), factor, to)
+        return requantized(at, dense(at, x, t.zero_point, inputs[weights], bias), factor, to)
 
     def total(gate: int, into: Node, h: Node, c: Node, table: Node) -> Node:
-        found = clipped(into.cast(I32) + product(h, out, RECURRENT + gate, I32), *I16.limits, I32)
-        if (peephole := of[PEEPHOLES[gate]] if gate in PEEPHOLES else None) is not None:
+        sums = clipped(into.cast(I32) + product(h, out, RECURRENT + gate, I32), *I16.limits, I32)
+        if (peephole := inputs[PEEPHOLES[gate]] if gate in PEEPHOLES else None) is not None:
             factor = np.float32(float(cell.scale) * float(at.input(PEEPHOLES[gate]).scale) / float(GATE_SCALE))
-            found = found + requantized(at, c.cast(I32) * peephole.cast(I32), float(factor), I32)
-        return at.apply("quant.table", clipped(found, *I16.limits, I16), table).cast(I64)
+            sums = sums + requantized(at, c.cast(I32) * peephole.cast(I32), float(factor), I32)
+        return at.apply("quant.table", clipped(sums, *I16.limits, I16), table).cast(I64)
 
-    def cut_off(x: Node, name: str, of: Tensor) -> Node:
-        most = int(min(float(np.float32(at[name]) / of.scale), of.element.limits[1]))
-        return clipped(x, -most, most, of.element) if most > 0 else x
+    def cut_off(x: Node, name: str, tensor: Tensor) -> Node:
+        most = int(min(float(np.float32(at[name]) / tensor.scale), tensor.element.limits[1]))
+        return clipped(x, -most, most, tensor.element) if most > 0 else x
 
     def step(values: list[Node]) -> list[Node]:
         (h, c), into = values[:2], dict(zip(gates, values[2:], strict=True))
         forget, new = total(1, into[1], h, c, sigmoid), total(2, into[2], h, c, tanh)
         enter = total(0, into[0], h, c, sigmoid) if 0 in into else 32767 - forget
-        kept, added = divide_by_power(forget * c.cast(I64), 15), divide_by_power(enter * new, 30 + exponent)
-        after = cut_off(clipped(kept + added, *I16.limits, I16), "cell_clip", cell)
-        seen = total(3, into[3], h, after, sigmoid) * at.apply("quant.table", after, tanh_of_cell).cast(I64)
-        y = requantized(at, seen.cast(I32), float(np.float32(2.0**-30 / float(hidden.scale))), I8, zero)
-        if of[PROJECTION] is not None:
-            sums = dense(at, y, zero, of[PROJECTION], of[PROJECTION + 1])
+        retained, added = divide_by_power(forget * c.cast(I64), 15), divide_by_power(enter * new, 30 + exponent)
+        after = cut_off(clipped(retained + added, *I16.limits, I16), "cell_clip", cell)
+        gated = total(3, into[3], h, after, sigmoid) * at.apply("quant.table", after, tanh_of_cell).cast(I64)
+        y = requantized(at, gated.cast(I32), float(np.float32(2.0**-30 / float(hidden.scale))), I8, zero)
+        if inputs[PROJECTION] is not None:
+            sums = dense(at, y, zero, inputs[PROJECTION], inputs[PROJECTION + 1])
             factor = float(at.input(PROJECTION).scale * hidden.scale / out.scale)
             y = cut_off(requantized(at, sums, factor, I8, out.zero_point), "proj_clip", at.y)
         return [y, after, y]
@@ -118,9 +118,9 @@ def lstm(at: At, x: Node, *given: Node | None) -> Known:
     def reshape(x: Node, *shape: int) -> Node:
         return at.apply("cvm.reshape", x, target_shape=shape)
 
-    gates, rows = range(of[WEIGHTS] is None, 4), reshape(x, steps * batch, -1)
-    each = [reshape(product(rows, at.x, WEIGHTS + k, I16, of[BIASES + k]), steps, batch, -1) for k in gates]
-    *last, y = iterated(at, [reshape(at.node(of[n]), batch, -1) for n in (OUTPUT, CELL)], each, step, steps)
+    gates, rows = range(inputs[WEIGHTS] is None, 4), reshape(x, steps * batch, -1)
+    gate_inputs = [reshape(product(rows, at.x, WEIGHTS + k, I16, inputs[BIASES + k]), steps, batch, -1) for k in gates]
+    *last, y = iterated(at, [reshape(at.node(inputs[n]), batch, -1) for n in (OUTPUT, CELL)], gate_inputs, step, steps)
     for n, state in zip((OUTPUT, CELL), last, strict=True):
         at.values[at.node_proto.input[n]] = reshape(state, *at.input(n).shape)
     return y if at["time_major"] else y.dimshuffle((1, 0, 2))

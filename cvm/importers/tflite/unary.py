@@ -22,14 +22,14 @@ F64 = np.float64
 def tabulated(at: At, x: Node, function: Function) -> Node:
     """The table of a function of all numbers of an element type, in i64, clamped to the result's type."""
     low, high = x.element.limits
-    found = np.clip(function(at, np.arange(low, high + 1, dtype=np.int64)), *at.y.element.limits)
-    return at.apply("quant.table", x, at.node(found.astype(at.y.element.dtype)))
+    table = np.clip(function(at, np.arange(low, high + 1, dtype=np.int64)), *at.y.element.limits)
+    return at.apply("quant.table", x, at.node(table.astype(at.y.element.dtype)))
 
 
 def logarithm(at: At, q: np.ndarray) -> np.ndarray:
     """Give the least result for numbers that are not positive."""
-    found = of_real(np.log)(at, np.maximum(q, at.x.zero_point + 1))
-    return np.where(q > at.x.zero_point, found, at.y.element.limits[0])
+    y = of_real(np.log)(at, np.maximum(q, at.x.zero_point + 1))
+    return np.where(q > at.x.zero_point, y, at.y.element.limits[0])
 
 
 NEAR_TIE = Exactness("no entry of its table is nearly halfway between two integers", "within 1")
@@ -44,14 +44,14 @@ def of_real(function: Callable[[Any], Any]) -> Function:
             raise Unsupported("a table with interpolation")
         with np.errstate(all="ignore"):
             real = at.x.scale * (q - at.x.zero_point).astype(np.float32)
-            found = np.asarray(function(real.astype(F64))).astype(np.float32) * (np.float32(1) / at.y.scale)
-            error = ERROR * (np.abs(found) + np.abs(real / at.y.scale))
-            near = np.abs(np.abs(found - np.floor(found)) - 0.5) <= error
+            y = np.asarray(function(real.astype(F64))).astype(np.float32) * (np.float32(1) / at.y.scale)
+            error = ERROR * (np.abs(y) + np.abs(real / at.y.scale))
+            is_tie = np.abs(np.abs(y - np.floor(y)) - 0.5) <= error
         low, high = (v - at.y.zero_point for v in at.y.element.limits)
-        is_decided = not (near & (found > low) & (found < high)).any()
+        is_decided = not (is_tie & (y > low) & (y < high)).any()
         at.rule_exactness = EXACT if is_decided else Exactness(bound=NEAR_TIE.bound)
-        found = round_away(np.clip(np.nan_to_num(found), -(2.0**30), 2.0**30).astype(np.float32))
-        return (found + np.float32(at.y.zero_point)).astype(np.int64)
+        y = round_away(np.clip(np.nan_to_num(y), -(2.0**30), 2.0**30).astype(np.float32))
+        return (y + np.float32(at.y.zero_point)).astype(np.int64)
 
     return run
 
@@ -60,8 +60,8 @@ def relu(kind: str) -> Function:
     """The number in the result's scale, within the limits of the activation."""
 
     def run(at: At, q: np.ndarray) -> np.ndarray:
-        found = scaled(q - at.x.zero_point, float(at.x.scale / at.y.scale), at.rounding) + at.y.zero_point
-        return np.clip(found, *limits_of(at.y, kind))
+        y = scaled(q - at.x.zero_point, float(at.x.scale / at.y.scale), at.rounding) + at.y.zero_point
+        return np.clip(y, *limits_of(at.y, kind))
 
     return run
 
@@ -108,16 +108,16 @@ def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
     m, s = quantized_multiplier(1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale)))
     x = q - at.x.zero_point
     root, shift = (at.importer.builder.constants[n.value] for n in inverse_square_root(at.node(x)))
-    found = scaled(scaled(1, (root, shift - 20), at.rounding), (m, s + 20), at.rounding) + at.y.zero_point
-    return np.where(x > 0, found, at.y.element.limits[1])
+    y = scaled(scaled(1, (root, shift - 20), at.rounding), (m, s + 20), at.rounding) + at.y.zero_point
+    return np.where(x > 0, y, at.y.element.limits[1])
 
 
 def sigmoid_table() -> np.ndarray:
     """The logistic function of k / 24 in units of 2^-16, each entry raised by half of the interpolation's error beside it."""
     here, middle, after = (65536 / (1 + np.exp(-(np.arange(257) + d) / 24)) for d in (0.0, 0.5, 1.0))
-    found = np.floor(here + (middle - (here + after) / 2) / 2 + 0.5).astype(np.int64)
-    found[255] = 65535
-    return found
+    table = np.floor(here + (middle - (here + after) / 2) / 2 + 0.5).astype(np.int64)
+    table[255] = 65535
+    return table
 
 
 SIGMOID = sigmoid_table()
@@ -142,15 +142,15 @@ def interpolated(x: np.ndarray, bits: int) -> np.ndarray:
 
 def logistic_16(at: At, q: np.ndarray) -> np.ndarray:
     x = fixed_point_input(at, q)
-    found = np.where(np.abs(x) >> 9 >= 255, 0x7FFF << 10, interpolated(x, 9))
-    return np.where(x >= 0, found + (1 << 9), (1 << 25) - found + (1 << 9) - 1) >> 10
+    y = np.where(np.abs(x) >> 9 >= 255, 0x7FFF << 10, interpolated(x, 9))
+    return np.where(x >= 0, y + (1 << 9), (1 << 25) - y + (1 << 9) - 1) >> 10
 
 
 def tanh_16(at: At, q: np.ndarray) -> np.ndarray:
     x = fixed_point_input(at, q)
-    found = np.where(np.abs(x) >> 8 >= 255, 0xFFFF << 8, interpolated(x, 8))
-    one = 1 << 23
-    return np.where(x >= 0, found - one + (1 << 7), one - found + (1 << 7) - 1) >> 8
+    y = np.where(np.abs(x) >> 8 >= 255, 0xFFFF << 8, interpolated(x, 8))
+    unit = 1 << 23
+    return np.where(x >= 0, y - unit + (1 << 7), unit - y + (1 << 7) - 1) >> 8
 
 
 def by_width(narrow: Function, wide: Function) -> Function:

@@ -42,21 +42,21 @@ class At(OperatorAt):
     rules = RULES
 
     def __getitem__(self, name: str) -> Any:
-        found = self.attributes[name]
+        value = self.attributes[name]
         rank = len(self.tensor(0).shape)
-        if name == "axis" and not 0 <= found < rank:
-            raise ValueError(f"axis {found} of {rank} dimensions")
-        return tuple(map(int, found)) if isinstance(found, (np.ndarray, tuple, list)) else found
+        if name == "axis" and not 0 <= value < rank:
+            raise ValueError(f"axis {value} of {rank} dimensions")
+        return tuple(map(int, value)) if isinstance(value, (np.ndarray, tuple, list)) else value
 
     def run(self) -> Any:
         names = (*self.node_proto.input, *self.node_proto.output) if self.op in RULES else ()
         types = {self.model.tensors[n].type for n in names}
-        if other := types - ELEMENTS.keys() | types & {"FP32"}:
-            raise Unsupported(f"a tensor of type {min(other)}")
-        found = super().run()
-        if isinstance(found, Node) and found.array_type.key != TensorType(self.tensor(-1).shape, self.result).key:
-            raise Because(f"its result is {found.array_type}, the model says otherwise")
-        return found
+        if refused := types - ELEMENTS.keys() | types & {"FP32"}:
+            raise Unsupported(f"a tensor of type {min(refused)}")
+        result = super().run()
+        if isinstance(result, Node) and result.array_type.key != TensorType(self.tensor(-1).shape, self.result).key:
+            raise Because(f"its result is {result.array_type}, the model says otherwise")
+        return result
 
     def exactness(self) -> Exactness:
         return EXACTNESS.get(self.op, EXACT)
@@ -106,8 +106,8 @@ def arithmetic_right_shift(at: At, x: Node, by: Node) -> Node:
     if not at["round"]:
         return shifted
     before = ufunc("right_shift", x, ufunc("maximum", ufunc("subtract", by, number(by, 1)), number(by, 0)))
-    some = ufunc("minimum", by, number(by, 1))  # nothing is rounded where nothing is shifted
-    return ufunc("add", shifted, ufunc("bitwise_and", before, some))
+    one_bit = ufunc("minimum", by, number(by, 1))  # nothing is rounded where nothing is shifted
+    return ufunc("add", shifted, ufunc("bitwise_and", before, one_bit))
 
 
 @rule("INTDIV")
@@ -144,10 +144,10 @@ def clamp(at: At, x: Node) -> Node:
 
 def zero(point: Array, unsigned: bool = False) -> int:
     """A zero point as a number; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
-    found = point.reshape(-1)
-    number = int(found.view(UNSIGNED_DTYPE[found.dtype])[0]) if unsigned else int(found[0])
-    if number and found.dtype.itemsize != 1 and not (unsigned and found.dtype.itemsize == 2 and number == 1 << 15):
-        raise ValueError(f"a zero point {number} of numbers of {8 * found.dtype.itemsize} bits")
+    values = point.reshape(-1)
+    number = int(values.view(UNSIGNED_DTYPE[values.dtype])[0]) if unsigned else int(values[0])
+    if number and values.dtype.itemsize != 1 and not (unsigned and values.dtype.itemsize == 2 and number == 1 << 15):
+        raise ValueError(f"a zero point {number} of numbers of {8 * values.dtype.itemsize} bits")
     return number
 
 
@@ -178,11 +178,11 @@ def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Array, y_zer
         raise ValueError(f"zero points of types {types[1]} and {types[2]} for {types[0]} and {types[3]}")
     zeros = [zero(point, unsigned) for point, unsigned in zip((x_zero, y_zero), signs, strict=True)]
     x = x.cast(UNSIGNED[x.element]) if signs[0] else x
-    found = UNSIGNED[to] if signs[1] else to
+    element = UNSIGNED[to] if signs[1] else to
     rows = [n.cast(I32) if at["per_channel"] else alone(n.cast(I32)) for n in (multiplier, shift)]
     rounding = "tosa_double" if at["rounding_mode"] == DOUBLE else "single"
     zero_points = {"input_zero_point": zeros[0], "zero_point": zeros[1]}
-    return at.apply("quant.requantize", x, *rows, to=found, rounding=rounding, **zero_points).cast(to)
+    return at.apply("quant.requantize", x, *rows, to=element, rounding=rounding, **zero_points).cast(to)
 
 
 # Contractions and windows
@@ -195,16 +195,16 @@ def convolution(at: At, x: Node, w: Node, bias: Node, x_zero: Known, w_zero: Kno
     if bias.array_type.size == 1 != channels:  # one for all channels
         bias = at.apply("cvm.tile", bias, reps=(channels,))
     if at.op == "TRANSPOSE_CONV2D":
-        how = {"padding": tuple(-n for n in at.pads("out_pad"))}
+        attributes = {"padding": tuple(-n for n in at.pads("out_pad"))}
     else:
-        how = {"padding": at.pads("pad"), "dilation": at["dilation"]}
-    return at.apply(f"quant.{at.op.lower()}", x, w, *zeros, bias, stride=at["stride"], **how)
+        attributes = {"padding": at.pads("pad"), "dilation": at["dilation"]}
+    return at.apply(f"quant.{at.op.lower()}", x, w, *zeros, bias, stride=at["stride"], **attributes)
 
 
 @rule("AVG_POOL2D")
 def avg_pool2d(at: At, x: Node, x_zero: Array, y_zero: Array) -> Node:
-    how = {"pool_size": at["kernel"], "padding": at.pads("pad"), "stride": at["stride"], "rounding": "tosa"}
-    return at.apply("quant.avg_pool2d", x, input_zero_point=zero(x_zero), zero_point=zero(y_zero), **how)
+    attributes = {"pool_size": at["kernel"], "padding": at.pads("pad"), "stride": at["stride"], "rounding": "tosa"}
+    return at.apply("quant.avg_pool2d", x, input_zero_point=zero(x_zero), zero_point=zero(y_zero), **attributes)
 
 
 @rule("RESIZE")
@@ -240,9 +240,9 @@ def rows(indices: Node) -> Node:
 
 def data(at: At) -> Array:
     """A constant of the graph."""
-    if (found := at.tensor(-1).data) is None:
+    if (array := at.tensor(-1).data) is None:
         raise Unsupported("a constant without elements")
-    return found
+    return array
 
 
 REDUCTIONS = {"REDUCE_ALL": "all", "REDUCE_ANY": "any", "REDUCE_MAX": "max", "REDUCE_MIN": "min"}

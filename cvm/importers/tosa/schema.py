@@ -85,13 +85,13 @@ def unpacked(data: np.ndarray, type: str, shape: tuple[int, ...]) -> np.ndarray:
     """The elements of a constant from the bytes of a file; raises ValueError if there are too few."""
     count, raw = int(np.prod(shape, dtype=object)), np.asarray(data, np.uint8)
     if type == "INT4":
-        found = (np.stack([raw << 4, raw], -1).astype(np.int8) >> 4).reshape(-1)
+        elements = (np.stack([raw << 4, raw], -1).astype(np.int8) >> 4).reshape(-1)
     elif type == "INT48":
         wide = np.zeros((len(raw) // 6, 8), np.uint8)
         wide[:, 2:] = raw[: len(wide) * 6].reshape(-1, 6)
-        found = wide.reshape(-1).view(np.int64) >> 16
+        elements = wide.reshape(-1).view(np.int64) >> 16
     else:
-        found = raw[: count * ELEMENTS[type].bytes].view(ELEMENTS[type].dtype)
-    if len(found) < count:
+        elements = raw[: count * ELEMENTS[type].bytes].view(ELEMENTS[type].dtype)
+    if len(elements) < count:
         raise ValueError(f"{len(raw)} bytes for {count} elements of {type}")
-    return found[:count].reshape(shape)
+    return elements[:count].reshape(shape)

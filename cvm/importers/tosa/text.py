@@ -41,7 +41,7 @@ def read_text(data: bytes, filename: str) -> Graph:
                     attributes = {k.strip('"'): value(v) for k, v, *_ in entries}
                     for name, type in zip(names.children, types.children, strict=False):
                         define(graph, name, type, attributes.get("values"))
-                    operands, results = (tuple(n[1:] for n in these.children) for these in (inputs, names))
+                    operands, results = (tuple(n[1:] for n in names_of.children) for names_of in (inputs, names))
                     kind, span = op.strip('"').removeprefix("tosa.").upper(), Span(source, op.start_pos, op.end_pos)
                     graph.operators.append(Operator(kind, attributes, operands, results, span))
                 case "results":
@@ -49,8 +49,8 @@ def read_text(data: bytes, filename: str) -> Graph:
         return graph
     except UnexpectedInput as e:
         at = len(source.text) if getattr(e, "token", "?") == "" else e.pos_in_stream or 0  # "" is the end
-        found = (source.text[at:].split(maxsplit=1) or ["its end"])[0]
-        message, end = f"expected a TOSA graph as tosa-opt prints it, got {found[:40]!r}", at + len(found)
+        token = (source.text[at:].split(maxsplit=1) or ["its end"])[0]
+        message, end = f"expected a TOSA graph as tosa-opt prints it, got {token[:40]!r}", at + len(token)
     except Wrong as e:
         message, at, end = e.args[0], e.args[1].start_pos, e.args[1].end_pos
     raise cvm.ParseError(Diagnostic(message, Span(source, at, end), "import"))
@@ -58,10 +58,10 @@ def read_text(data: bytes, filename: str) -> Graph:
 
 def define(graph: Graph, name: Any, type: Any, data: Any = None) -> None:
     """Enter a tensor in a graph, of which `data` has the elements if it is a constant."""
-    found = re.fullmatch(r"(?:tensor|!tosa.shape)<((?:\d+x)*)(\w+)>", type)
-    if found is None or name[1:] in graph.tensors:
-        raise Wrong(f"{name} is defined twice" if found else f"expected a tensor of known sizes, got {type}", name)
-    sizes, element = found.groups()
+    tensor = re.fullmatch(r"(?:tensor|!tosa.shape)<((?:\d+x)*)(\w+)>", type)
+    if tensor is None or name[1:] in graph.tensors:
+        raise Wrong(f"{name} is defined twice" if tensor else f"expected a tensor of known sizes, got {type}", name)
+    sizes, element = tensor.groups()
     shape, kind = tuple(map(int, sizes.split("x")[:-1])), KINDS.get(element, element)
     if element.isdigit():
         shape, kind = (int(element),), "SHAPE"
@@ -72,11 +72,11 @@ def define(graph: Graph, name: Any, type: Any, data: Any = None) -> None:
 def elements(token: Any, shape: tuple[int, ...], kind: str) -> np.ndarray:
     """The elements of `dense<...>`: lists, one for all, or bytes in hexadecimal digits."""
     try:
-        if isinstance(found := json.loads(token[len("dense<") : -1] or "[]"), str):
-            raw = np.frombuffer(bytes.fromhex(found[2:]), np.uint8)
+        if isinstance(values := json.loads(token[len("dense<") : -1] or "[]"), str):
+            raw = np.frombuffer(bytes.fromhex(values[2:]), np.uint8)
             raw = np.unpackbits(raw, bitorder="little") if kind == "BOOL" else raw
             return unpacked(raw, "INT8" if kind == "INT4" else kind, shape)
-        array = np.array(found, ELEMENTS[kind].dtype)
+        array = np.array(values, ELEMENTS[kind].dtype)
         return array.reshape(shape) if array.ndim else np.broadcast_to(array, shape)
     except (TypeError, ValueError, OverflowError, RecursionError):
         raise Wrong(f"expected elements of {kind} in the shape {shape}", token) from None
