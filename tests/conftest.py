@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import guard_pages
 import hypothesis
@@ -14,8 +16,10 @@ from cvm.lowering.processor import Processor, compiling_for
 from tuning import described, tuned
 
 QUICK = 10  # examples of a property test in the quick tier
-hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
-hypothesis.settings.register_profile("quick", derandomize=True, max_examples=QUICK)
+# no verdict depends on how fast the machine is; other examples: --hypothesis-profile=default
+ALIKE = hypothesis.settings(derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("repeated", ALIKE)
+hypothesis.settings.register_profile("quick", ALIKE, max_examples=QUICK)
 pytest_plugins = ["cvm.testing.pytest_plugin"]
 
 
@@ -48,6 +52,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for (_, count), found in sampled.items():
         for item in random.Random(0).sample(found, max(0, len(found) - count)):  # alike in every process
             item.add_marker(pytest.mark.skip(reason="not of the sample: needs --all"))
+
+
+def pytest_collection_finish() -> None:
+    """What stays until the end is left out of garbage collections."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers that are done take tests of those that are not: the longest tests stand together."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.fixture

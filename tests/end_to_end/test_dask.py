@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -224,7 +225,7 @@ def test_a_progress_bar() -> None:
 
 
 @pytest.mark.slow
-def test_workers_and_a_killed_one() -> None:
+def test_workers_and_a_killed_one(tmp_path: Path) -> None:
     from distributed import Client, LocalCluster
 
     names = ("rows", "order", "integers", "integer contraction", "long sum")
@@ -240,12 +241,12 @@ def test_workers_and_a_killed_one() -> None:
                 answer = client.gather(client.compute(found))
                 assert digest(tuple(answer) if isinstance(found, tuple) else answer) == wanted[n]
             if workers == 2:
-                killed(client, functions["rows"], wanted["rows"])
+                killed(client, functions["rows"], wanted["rows"], tmp_path)
 
 
-def killed(client: Any, f: Any, wanted: Any) -> None:
-    """A worker is killed when it has computed some blocks."""
-    x = da.from_array(F, chunks=(2, 5, 10)).map_blocks(slowly, dtype=F.dtype)
+def killed(client: Any, f: Any, wanted: Any, folder: Path) -> None:
+    """A worker is killed when it has computed some blocks, for which the others wait."""
+    x = da.from_array(F, chunks=(2, 5, 10)).map_blocks(held, folder, dtype=F.dtype)
     future = client.compute(cvm.dask.apply(f, x))
     done = lambda dask_scheduler: sum(t.state == "memory" for t in dask_scheduler.tasks.values())  # noqa: E731
     while client.run_on_scheduler(done) < 4:
@@ -253,12 +254,16 @@ def killed(client: Any, f: Any, wanted: Any) -> None:
         time.sleep(0.05)
     pids = client.run(os.getpid)
     os.kill(next(iter(pids.values())), 9)
+    (folder / "killed").touch()
     assert digest(future.result()) == wanted
     assert set(client.run(os.getpid).values()) != set(pids.values())
 
 
-def slowly(block: np.ndarray) -> np.ndarray:
-    time.sleep(0.1)
+def held(block: np.ndarray, folder: Path) -> np.ndarray:
+    """The block; all but the first few wait for the kill."""
+    (folder / uuid4().hex).touch()
+    while len(os.listdir(folder)) > 8 and not (folder / "killed").exists():
+        time.sleep(0.02)
     return block
 
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
@@ -30,15 +30,11 @@ runtime = pytest.importorskip("iree.runtime")
 
 REFUSED = ("is not lowered to linalg", "linalg has no complex numbers")
 BOUND = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 4e-6, np.dtype(np.float64): 1e-11}  # of the largest value
+Run = Callable[[str, list[np.ndarray]], list[np.ndarray]]
 
 
-def by_iree(text: str, name: str, given: list[np.ndarray]) -> list[np.ndarray]:
-    """The results of a function, compiled and run by IREE on one thread."""
-    return compiled_by_iree(text)(name, given)
-
-
-def compiled_by_iree(text: str) -> Callable[[str, list[np.ndarray]], list[np.ndarray]]:
-    """A call of a module's functions by their names."""
+def compiled_by_iree(text: str) -> Run:
+    """A call of a module's functions by their names, compiled and run by IREE on one thread."""
     flags = ["--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false"]
     if "arith.remf" in text:  # IREE's own linker has no fmod of f64
         flags.append("--iree-llvmcpu-link-embedded=false")
@@ -53,6 +49,12 @@ def compiled_by_iree(text: str) -> Callable[[str, list[np.ndarray]], list[np.nda
     return run
 
 
+def joined(texts: Sequence[str]) -> str:
+    """Modules of one function each as one."""
+    bodies = (text.removeprefix("module {\n").rstrip().removesuffix("}") for text in texts)
+    return "module {\n" + "\n".join(bodies) + "}\n"
+
+
 RECORDED, TOGETHER = 500, 50  # cases of a dialect, and functions of a module
 BINDINGS = 32  # the most arrays that IREE binds to one dispatch
 
@@ -64,8 +66,7 @@ def test_recorded_cases(dialect: str, part: int) -> None:
     """Cases of a dialect in one module, against what was recorded: integers to the bit, floats within the larger of two bounds."""
     known = [(c, t) for c, t in lowered(dialect)[part * TOGETHER : (part + 1) * TOGETHER]]
     named = [(case, text.replace("@main(", f"@case{n}(")) for n, (case, text) in enumerate(known)]
-    bodies = [text.removeprefix("module {\n").rstrip().removesuffix("}") for _, text in named]
-    run = compiled_by_iree("module {\n" + "\n".join(bodies) + "}\n")
+    run = compiled_by_iree(joined([text for _, text in named]))
     recorded = arrays(dialect)
     wrong = []
     for n, (case, _) in enumerate(named):
@@ -86,11 +87,9 @@ def lowered(dialect: str) -> list[tuple[Case, str]]:
     found = []
     for case in drawn:
         alone = case["valid"] and "script" not in case and "after" not in case
-        if alone and len(case["inputs"] + case["outputs"]) <= BINDINGS and len(found) < RECORDED:
-            try:
-                found.append((case, cvm.compile(case["program"], target="reference").lower("linalg")))
-            except cvm.TargetError as e:
-                assert any(r in str(e) for r in REFUSED), e
+        few = len(case["inputs"] + case["outputs"]) <= BINDINGS and len(found) < RECORDED
+        if alone and few and (text := formula(case["program"])) is not None:
+            found.append((case, text))
     assert len(found) > 0.8 * RECORDED, f"only {len(found)} cases have formulas"
     return found
 
@@ -107,34 +106,23 @@ def within_bound(case: Case, wanted: np.ndarray) -> Case:
     return {**case, "tolerance": {name: max(other[name], recorded[name]) for name in other}}
 
 
-def assert_agrees(program: str | cvm.Module, given: list[np.ndarray] | None = None) -> bool:
-    """Compares one function's results; False where it has no formula."""
-    module = cvm.parse(program) if isinstance(program, str) else program
-    function = module.functions.get("main") or list(module.functions.values())[-1]
-    if isinstance(function, Graph):
-        return False
+def formula(program: str | cvm.Module, name: str = "main") -> str | None:
+    """A function as MLIR; None where it has no formula."""
     try:
-        text = cvm.compile(module, function.name, "reference").lower("linalg")
+        return cvm.compile(program, name, "reference").lower("linalg")
     except cvm.TargetError as e:
         assert any(r in str(e) for r in REFUSED), e
-        return False
-    passed = arguments(function, np.random.default_rng(0)) if given is None else given
-    try:
-        wanted: Any = cvm.compile(module, function.name)(*[a.copy() for a in passed])
-    except cvm.Error:  # sizes that do not fit each other
-        return False
-    for got, want in zip(by_iree(text, function.name, passed), _all(wanted), strict=True):
+        return None
+
+
+def assert_agrees(found: Sequence[np.ndarray], wanted: Any) -> None:
+    for got, want in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         got = got.view(want.dtype) if got.dtype.itemsize == want.dtype.itemsize else got
         if want.dtype.kind in "biu":
             np.testing.assert_array_equal(got, want)
         else:
             largest = np.abs(want[np.isfinite(want)]).max(initial=1)
             np.testing.assert_allclose(got, want, rtol=0, atol=BOUND[want.dtype] * largest)
-    return True
-
-
-def _all(found: Any) -> tuple[np.ndarray, ...]:
-    return found if isinstance(found, tuple) else (found,)
 
 
 def functions() -> list[str]:
@@ -142,17 +130,46 @@ def functions() -> list[str]:
     return sorted(name for name, op in OPERATORS.items() if op.example and "graph @" not in op.example)
 
 
-@pytest.mark.parametrize("name", some(functions(), 24))
+EXAMPLES = some(functions(), 24)
+
+
+@cache
+def example(name: str) -> tuple[cvm.Module, str, str] | None:
+    """An operator's example, the name of its function and this in MLIR; None where there is no formula."""
+    module = cvm.parse(dedent(OPERATORS[name].example).strip())
+    function = "main" if "main" in module.functions else list(module.functions)[-1]
+    text = None if isinstance(module.functions[function], Graph) else formula(module, function)
+    return None if text is None else (module, function, text)
+
+
+@cache
+def examples_by_iree(part: int) -> Run:
+    """The functions of some examples, by the names of the operators."""
+    names = EXAMPLES[part * TOGETHER : (part + 1) * TOGETHER]
+    known = [(name, found) for name in names if (found := example(name)) is not None]
+    return compiled_by_iree(
+        joined([text.replace(f"@{function}(", f'@"{name}"(') for name, (_, function, text) in known])
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_operator(name: str) -> None:
-    if not assert_agrees(dedent(OPERATORS[name].example).strip()):
+    if (known := example(name)) is None:
         pytest.skip("it has no formula, or complex numbers")
+    module, function, _ = known
+    given = arguments(module.functions[function], np.random.default_rng(0))
+    try:
+        wanted = cvm.compile(module, function)(*[a.copy() for a in given])
+    except cvm.Error:
+        pytest.skip("the sizes do not fit each other")
+    assert_agrees(examples_by_iree(EXAMPLES.index(name) // TOGETHER)(name, given), wanted)
 
 
 def test_the_digits_network() -> None:
     network = cvm.load(ROOT / "examples" / "digits" / "digits.cvm")
     x = np.load(ROOT / "examples" / "digits" / "test.npz")["images"][:4].astype(np.int32)
     text = cvm.compile(network).lower("linalg")
-    (found,) = by_iree(text, "main", [x])
+    (found,) = compiled_by_iree(text)("main", [x])
     np.testing.assert_array_equal(found, cvm.compile(network)(x))
 
 
@@ -170,7 +187,9 @@ def test_a_network_of_onnx(name: str) -> None:
         model.graph.node.remove(node)
     model.ir_version = 8  # from 4 on initializers need not be inputs
     network = cvm.from_onnx(model)
-    assert assert_agrees(network, [rng.normal(size=(1, 3, 224, 224)).astype(np.float32)])
+    x, text = rng.normal(size=(1, 3, 224, 224)).astype(np.float32), formula(network)
+    assert text is not None
+    assert_agrees(compiled_by_iree(text)("main", [x]), cvm.compile(network)(x))
 
 
 @pytest.mark.parametrize("tool", ["iree-opt", "xdsl-opt"])

@@ -147,7 +147,9 @@ def test_bytes_are_those_of_this_machine(cpu: str, ends: str, tmp_path: Path) ->
         assert in_wasmtime(run) == 0
         return
     arguments = ["-nographic", "-semihosting", "-kernel", str(run)] if bare else [str(run)]
-    done = subprocess.run([*emulator, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*emulator, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+    )
     assert (done.stdout + done.stderr).strip() == "same", done
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,17 @@ PAIRS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def evaluated(name: str, target: str, *operands: np.ndarray) -> np.ndarray:
-    arguments = ", ".join(f"%x{n}: tensor<{a.size}xf64>" for n, a in enumerate(operands))
-    values = ", ".join(f"%x{n}" for n in range(len(operands)))
+@cache
+def compiled(name: str, target: str, count: int) -> Any:
+    """A function of so many operands, of any size, since some are long to compile."""
+    arguments = ", ".join(f"%x{n}: tensor<?N x f64>" for n in range(count))
+    values = ", ".join(f"%x{n}" for n in range(count))
     text = f'func @main({arguments}) {{\n  %y = theano.elemwise {values} {{scalar_op = "{name}"}}\n  return %y\n}}'
-    return cvm.compile(text, target=target)(*operands)
+    return cvm.compile(text, target=target)
+
+
+def evaluated(name: str, target: str, *operands: np.ndarray) -> np.ndarray:
+    return compiled(name, target, len(operands))(*operands)
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])

@@ -36,7 +36,7 @@ def whole(what):
     free = []
     def take():
         for lock in (*fork_safety._outer, *fork_safety._inner, fork_safety._changed):
-            assert lock.acquire(timeout=5), what
+            assert lock.acquire(timeout=60), what
             lock.release()
         free.append(True)
     thread = threading.Thread(target=take)

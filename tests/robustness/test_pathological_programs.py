@@ -33,12 +33,12 @@ def test_sizes_that_double_without_end(size):
 @pytest.mark.parametrize("size", [1 << 38, (1 << 40) - 1])
 @pytest.mark.parametrize("body", ["%z = cvm.broadcast_add %x, %c", "%z = cvm.sum %c {axes = [0]}"])
 def test_constants_beyond_memory(body, size):
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(
         cvm.Error, match=f"the constants of a function have {4 * size} bytes, but the limit constant_bytes is"
     ):
         cvm.compile(f"func @main(%x: tensor<1xi32>) {{ %c = const dense<1> : tensor<{size}xi32>\n{body}\nreturn %z }}")
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.sample(1)
@@ -57,10 +57,13 @@ def test_many_mistakes(line):
 def test_a_long_text_of_mistakes(line):
     text = "func @main(%x: tensor<1xi32>) {\n"
     text += "\n".join(f"%y{n} = {line.format(n=n)}" for n in range(1_000_000 // (len(line) + 10))) + "\nreturn %x\n}"
-    began = time.process_time()
-    with pytest.raises(cvm.Error) as caught:
-        cvm.parse(text)
-    assert time.process_time() - began < 2.5  # less than one second where nothing else runs
+    for _ in range(3):  # a machine that does much else at the time may be slow once
+        began = time.process_time()
+        with pytest.raises(cvm.Error) as caught:
+            cvm.parse(text)
+        if (took := time.process_time() - began) < 2.5:
+            break
+    assert took < 2.5  # less than one second where nothing else runs
     assert len(caught.value.diagnostics) == 501
 
 

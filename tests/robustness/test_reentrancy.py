@@ -37,7 +37,6 @@ assert interrupted and np.array_equal(y, x @ x @ x)
 """
 SIGNALS = f"""
 import signal
-import time
 import numpy as np
 import cvm
 
@@ -52,13 +51,13 @@ def handler(*_):
 
 signal.signal(signal.SIGALRM, handler)
 x = np.full((96, 96), 3, np.int32).T
-end = time.monotonic() + 3
 delays = 0
-while time.monotonic() < end:
+while len(sizes) < 150:
     delays += 1
     signal.setitimer(signal.ITIMER_REAL, 1e-4 + delays % 97 * 1e-5)
     for _ in range(10):
         assert (f(x) == 96 * 96 * 27).all()
+signal.setitimer(signal.ITIMER_REAL, 0)
 print(len(sizes))
 """
 
@@ -69,7 +68,7 @@ def test_a_nested_call_with_larger_sizes_leaves_the_workspace_alone():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no interval timers here")
 def test_signal_handlers_may_call_the_interrupted_function():
-    assert int(run_script(SIGNALS)) > 10
+    assert int(run_script(SIGNALS)) >= 150
 
 
 def test_calls_of_a_traced_function_keep_the_way_they_are_on():

@@ -11,6 +11,7 @@ import cvm
 
 MANY = 50  # of one compilation
 ENTRY = re.compile(r"^\.visible \.entry s(\d+)_", re.M)
+TABLE = re.compile(r"^\.global [^;]*? ([\w$]+)\[\d+\] = \{[^}]*\};\n", re.M)
 
 
 def compile_together(sources: Iterable[str]) -> None:
@@ -27,8 +28,9 @@ def compile_together(sources: Iterable[str]) -> None:
         starts = [m.start() for m in ENTRY.finditer(code)]
         for source, number in zip(some, range(len(some)), strict=True):
             ends = zip(starts, [*starts[1:], len(code)], strict=True)
-            own = [code[a:b] for a, b in ends if code.startswith(f".visible .entry s{number}_", a)]
-            text = (code[: starts[0]] + "".join(own)).replace(f"s{number}_kernel_", "kernel_")
+            own = "".join(code[a:b] for a, b in ends if code.startswith(f".visible .entry s{number}_", a))
+            head = TABLE.sub(lambda m, own=own: m[0] if m[1] in own else "", code[: starts[0]])
+            text = (head + own).replace(f"s{number}_kernel_", "kernel_")
             disk_cache.store(nvrtc.cached_as(source), text.encode())
 
 

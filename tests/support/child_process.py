@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run_script(code: str, *arguments: str, timeout: float = 120, **environment: str) -> str:
+def run_script(code: str, *arguments: str, timeout: float = 600, **environment: str) -> str:
     """The output of a script that ends well; an assertion fails where it crashes, raises or hangs."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code, *arguments],

