@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What stays until the end is left out of garbage collections."""
+    """Leave all that stays until the end out of garbage collections."""
     gc.collect()
     gc.freeze()
 
