@@ -36,11 +36,13 @@ from .vnni_packing import extent_of, known_terms, only_read, tile_elements
 
 LOADS = 3  # products that take as long as a load
 USUAL_LOADS = 1.12  # time of a tile's products and loads to what micro-kernels of panels are taken to need for them
-SINGLE_TAP = 1.1  # cost factor of windows of one pixel, each line of whose input is used once
+SINGLE_TAP = 1.15  # cost factor of windows of one pixel, each line of whose input is used once
 LATENCY = 10  # products that are begun until the first is done
 MOST_PIXELS = 15  # of a tile
 MIN_K = 8  # terms for which a tile pays
 MOST_PLACES = 5  # of tiles, from edge to edge
+FEW_TILES = 8  # that read a panel of weights, up to which waiting for memory in the first of them shows
+FURTHER = 1 << 14  # bytes between the weights of a step and those that it prefetches
 MOST_UNROLLED = 16  # columns of a window that are unrolled
 
 PackedWeights = tuple[ex.Tensor, LoweredContraction]  # the weights, and the kernels that pack them
@@ -55,8 +57,9 @@ class Tile:
 
     @property
     def time(self) -> float:
-        """The estimated time of a step, in vector products."""
-        return max(self.pixels * self.vectors, LATENCY) + (self.pixels + self.vectors) / LOADS
+        """The estimated cycles of a step; a pixel's value is a load whatever the width of vectors."""
+        cycles = processor().fma_cycles
+        return max(self.pixels * self.vectors * cycles, LATENCY) + (self.pixels + self.vectors * cycles) / LOADS
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +82,10 @@ def pixels_of(problem: Problem) -> Pixels:
 
 
 def direct_cost(problem: Problem) -> float:
-    """The estimated time, in vector products of 32-bit lanes, those of other strategies having their loads in them."""
+    """The estimated cycles of vectors of 32-bit lanes, those of other strategies having their loads in them."""
     c = pixels_of(problem).c
     terms = prod(map(extent_of, c.reduction_axes)) * (1 if len(c.reduction_axes) > 1 else SINGLE_TAP)
-    return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4 * processor().fma_cycles
+    return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
 
 
 def why_not_direct(problem: Problem) -> str:
@@ -230,6 +233,17 @@ class DirectConvolution:
         """The value of a step at a pixel."""
         return substitute(self.c.b, at)
 
+    def prefetches(self) -> ir.Block:
+        """The weights of a later step, where those of a panel, from memory, serve few tiles."""
+        tiles = self.strips * self.high * -(-self.line // self.tall)
+        if self.weights_stay or not 1 < tiles <= FEW_TILES or self.packed.space != "constant":
+            return ()
+        axis, *inner = self.c.reduction_axes
+        step = self.wide * self.element.bytes * prod(map(extent_of, inner))
+        later = ex.minimum(axis + -(-FURTHER // step), extent_of(axis) - 1)
+        at = (*self.around, self.panel, later, *inner, self.v * self.lanes)
+        return (ir.For(self.v, (ir.Prefetch(self.packed, at),), kind="unrolled"),)
+
     @property
     def weight(self) -> ex.Expr:
         return self.packed[(*self.around, self.panel, *self.c.reduction_axes, self.place)]
@@ -281,7 +295,7 @@ class DirectConvolution:
     ) -> ir.Block:
         """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
         if not reduction_axes:
-            return (self.each(add, some),)
+            return (*self.prefetches(), self.each(add, some))
         axis, *inner = reduction_axes
         if axis is self.across and taps is not None:
             changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]

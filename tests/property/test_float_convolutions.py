@@ -67,6 +67,21 @@ def test_constant_and_given_weights_and_open_batches(size: int, after: str) -> N
             same_bits(compiled(*given, *rest), expected)
 
 
+@pytest.mark.parametrize("l2", [1 << 12, 1 << 20])
+@pytest.mark.parametrize("side", [1, 3])
+def test_weights_that_leave_the_cache_are_prefetched(l2: int, side: int, compile_for: Callable[..., None]) -> None:
+    """Where few tiles read them, and no others; the last steps prefetch the last weights, none beyond."""
+    random = np.random.default_rng(side)
+    x, w, b = (values(random, shape, "float32", 0) for shape in ((1, 96, 4, 4), (24, 96, side, side), (24,)))
+    plain = text(shaped(*x.shape), shaped(*w.shape), f"padding = [{side // 2}, {side // 2}]", "f32")
+    known = f"%w = const dense<{w.tolist()}> : tensor<24x60x{side}x{side}xf32>"
+    program = plain.replace(f", %w: tensor<24x60x{side}x{side}xf32>", "").replace("  %s", f"  {known}\n  %s", 1)
+    compile_for(l2_bytes=l2)
+    compiled = cvm.compile(program)
+    assert ("prefetch %weights" in compiled.lower("schedule")) == (l2 == 1 << 12)
+    same_bits(compiled(x, b), cvm.compile(program, optimize=0)(x, b))
+
+
 def test_what_a_product_with_zero_would_spoil(compile_for: Callable[..., None]) -> None:
     """An infinite weight that only meets padding makes no NaN, and a sum that underflowed to -0 stays -0."""
     compile_for()
