@@ -20,6 +20,9 @@ GROUPS = (  # tokens that mean one thing together
     ({"FLOAT", "MINUS", "LPAR"}, {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"}, "an expression"),
     ({"OR", "AND", "PLUS"}, {"XOR", "COMPARE", "SHIFT", "MINUS", "PRODUCT"}, "an operator"),
 )
+STAND_INS = {  # for lines that are left out, by their first word
+    "for": "if 1{", "if": "if 1{", "kernel": "kernel@_()->(){", "loop": "loop@_()->()while carry 0 of(){", "plan": "plan()->()",
+}  # fmt: skip
 
 
 def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diagnostic:
@@ -45,6 +48,38 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
     near = did_you_mean(got, words) if got.isalpha() and got not in words else ""
     place = Span(source, start, start if ended else start + len(got))
     return Diagnostic(f"expected {wanted}, got {got}{near}", place, CODE)
+
+
+def syntax_errors(error: UnexpectedInput, source: Source, base: int, end: int, parse: Any) -> list[Diagnostic]:
+    """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for its line, until one at the
+    end of it, or no further on, follows from that before."""
+    text, found, last = source.text[base:end], list[Diagnostic](), -1
+    while not found or (getattr(error, "token", True) and (error.pos_in_stream or 0) > last):
+        found.append(explain(error, source, base, end))
+        text, last = _without_line(text, error), error.pos_in_stream or 0
+        try:
+            parse(text, start="start")
+            break
+        except UnexpectedInput as e:
+            error = e
+    return found
+
+
+def _without_line(text: str, error: UnexpectedInput) -> str:
+    """The text with a stand-in of the same length for the line that is wrong; empty where there is none."""
+    at = error.pos_in_stream or 0
+    begin, end = text.rfind("\n", 0, at) + 1, f"{text}\n".index("\n", at)
+    before = text[begin:at].strip()
+    is_statement = "_FOR" in getattr(error, "accepts", ("_FOR",))
+    if (not before and not is_statement) or (text[at : at + 1] == "=" and re.fullmatch(r"%[\w$.]+ *(\[.*\])?", before)):
+        begin, end = text.rfind("\n", 0, max(begin - 1, 0)) + 1, max(begin - 1, 0)  # the line before has no end
+    line = text[begin:end].strip()
+    opens = line.endswith("{")
+    word = "if" if opens and is_statement and not before else re.split(r"\W", line, maxsplit=1)[0]
+    stand_in = STAND_INS.get(word, "")
+    if "}" in line or stand_in.endswith("{") != opens or len(stand_in) > end - begin:
+        return ""
+    return text[:begin] + stand_in.ljust(end - begin) + text[end:]
 
 
 def _expected(terminals: set[str]) -> str:

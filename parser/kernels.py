@@ -23,7 +23,7 @@ from ..dialect.notation.plan import Plan
 from ..dialect.notation.printer import PRECEDENCE, Names, tensor_text
 from ..dialect.notation.scalar_functions import SCALARS
 from ..grammar import read
-from .kernel_syntax_errors import CODE, explain
+from .kernel_syntax_errors import CODE, syntax_errors
 from .link_kernels import link_kernels
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
             for tree in language().parse(text[start:end], start="start").children:
                 found.read(tree, start)
         except UnexpectedInput as e:
-            found.mistakes.append(explain(e, source, start, end))
+            found.mistakes += syntax_errors(e, source, start, end, language().parse)
         except RecursionError:
             found.mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
     if found.mistakes:

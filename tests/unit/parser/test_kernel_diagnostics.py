@@ -138,6 +138,24 @@ def test_every_kernel_of_a_loop_is_checked() -> None:
     assert [m.partition(":")[0] for m in mistakes(broken)] == ["5", "9"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"%total[] + %x[]": "%total[] +* %x[]", "= %next[]": "= = %next[]"}, ["5:25 *", "9:12 ="]),
+        ({"%total[] + %x[]": "%total[] +\n    %next[] = ( %x[]", "= %next[]": "= ]"}, ["6:13 =", "7:3 }", "10:12 ]"]),
+        ({"kernel @add(": "kernel @add((", "kernel @copy": "kernel", "= %next[]": "="}, ["4:15 (", "8:9 (", "10:3 }"]),
+        ({"  plan (": "  plan ", "%total[] + %x[]": "+"}, ["2:8 %total", "5:15 +"]),
+        ({" steps ?T": " step ?T", "= %next[]": "= %next["}, ["1:104 step", "10:3 }"]),
+    ],
+)  # fmt: skip
+def test_each_syntax_error_of_a_loop_is_reported(changes: dict[str, str], said: list[str]) -> None:
+    text = LOOP
+    for was, becomes in changes.items():
+        text = text.replace(was, becomes, 1)
+    found = [(m.partition(" ")[0], m.rpartition(", got ")[2].partition(";")[0]) for m in mistakes(text)]
+    assert [" ".join(parts) for parts in found] == said
+
+
 def test_a_loop_takes_at_least_one_step() -> None:
     f = compiled(read_kernels(LOOP, "k.loops"), "kernels", "cpu")
     assert [y.tolist() for y in f(np.float32(1), np.arange(3, dtype=np.float32))] == [4, [1, 2, 4]]
