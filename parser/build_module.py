@@ -162,6 +162,9 @@ def wrong_attribute(name: syntax.Token, value: Any, type: Type | None) -> str | 
     ends = value if isinstance(value, tuple) else ()
     if len(ends) != 2 or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in ends):
         return f"range is [lowest, highest], two {'numbers' if float in kinds else 'integers'}"
-    if not value[0] <= value[1]:
-        return f"range is [lowest, highest], but {value[0]} > {value[1]}"
+    low, high = type.element.limits if type.element.is_integer else ends
+    if not ends[0] <= ends[1]:
+        return f"range is [lowest, highest], but {ends[0]} > {ends[1]}"
+    if not low <= ends[0] <= ends[1] <= high:
+        return f"a range of {type.element} lies within [{low}, {high}], got [{ends[0]}, {ends[1]}]"
     return None

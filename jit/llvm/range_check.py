@@ -88,8 +88,7 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
 
 def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
     """The arguments that have a declared range, by position: their types, and the ranges."""
-    ranged = [(k, a) for k, a in enumerate(function.arguments) if "range" in a.attributes]
-    return {k: (a.known_type, a.attributes["range"]) for k, a in ranged}
+    return {k: (a.known_type, r) for k, a in enumerate(function.arguments) if (r := a.attributes.get("range"))}
 
 
 def within_text(name: str, element: ElementType, bounds: tuple[float, float]) -> str:
@@ -112,8 +111,6 @@ class _Look:
     def __init__(self, element: ElementType, low: float, high: float) -> None:
         self.b = ll.IRBuilder()
         self.element, self.word = element, ll.ir_type(f"i{element.bits}")
-        if element.is_integer:
-            low, high = max(low, element.limits[0]), min(high, element.limits[1])
         self.low, self.high = low, high
 
     def turns(self, start: ll.Value, lanes: int, before: Sequence[ll.Value]) -> tuple[ll.Value, list[ll.Value]]:

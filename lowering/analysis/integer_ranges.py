@@ -91,12 +91,9 @@ def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dic
 
 
 def declared_range(argument: Value) -> Interval | None:
-    """The declared range of an argument, clipped to its type."""
-    bounds, element = argument.attributes.get("range"), argument.known_type.element
-    if bounds is None or not element.is_discrete:
-        return None
-    low, high = max(bounds[0], element.limits[0]), min(bounds[1], element.limits[1])
-    return Interval(low, high) if low <= high else None
+    """The declared range of an argument."""
+    bounds = argument.attributes.get("range")
+    return None if bounds is None or not argument.known_type.element.is_discrete else Interval(*bounds)
 
 
 def range_of(array: np.ndarray) -> Interval:

@@ -63,8 +63,17 @@ def test_the_direct_entry_looks_at_every_element(element: ElementType, count: in
     assert len(explained) == len({0, count // 2, count - 1}) * 4
 
 
-@pytest.mark.parametrize("bounds", [(-128, 127), (-1000, 1000), (200, 300), (-300, -200), (-128, -128)])
-def test_ranges_beyond_the_type(bounds: tuple[int, int]) -> None:
+@pytest.mark.parametrize("bounds", [(-129, 127), (-128, 128), (200, 300), (-300, -200), (-1000, 10**12)])
+def test_a_range_beyond_the_type_is_a_mistake(bounds: tuple[int, int]) -> None:
+    with pytest.raises(cvm.VerifyError) as e:
+        cvm.compile(program(ELEMENT_TYPES["i8"], "4x", *bounds))
+    (said,) = e.value.diagnostics
+    assert said.message == f"a range of i8 lies within [-128, 127], got {list(bounds)}"
+    assert (said.code, said.line, said.column) == ("func.attributes", 1, 30)
+
+
+@pytest.mark.parametrize("bounds", [(-128, 127), (-128, -128), (127, 127)])
+def test_ranges_at_the_limits_of_the_type(bounds: tuple[int, int]) -> None:
     f = cvm.compile(program(ELEMENT_TYPES["i8"], "4x", *bounds))
     for value in (-128, 0, 127):
         x = np.full(4, value, np.int8)
