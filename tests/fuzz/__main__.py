@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 KEPT = ROOT / "build" / "fuzz"
 PATIENCE = 60, 600  # seconds for one input, of the processor and of the clock
 CHILD = 600  # seconds after which an attack goes on in a new process
+SEEDS = 1_000_000  # apart are the seeds of processes at once
 
 
 def main() -> int:
@@ -35,7 +38,10 @@ def main() -> int:
     if options.inside:
         return inside(names[0], options)
     share = (options.hours * 3600 if options.hours else options.seconds * len(names)) / len(names)
-    return max([attack(name, share, options) for name in names], default=0)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        return max(
+            [max(pool.map(partial(attack, name, share, options), range(options.jobs))) for name in names], default=0
+        )
 
 
 def parsed() -> argparse.Namespace:
@@ -45,21 +51,25 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, help="for all attacks together")
     parser.add_argument("--times", type=int, default=1 << 60, help="inputs of each attack, at most")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes at once, with seeds of their own (default: %(default)s)"
+    )
     parser.add_argument("--input", help="run one kept input again")
     parser.add_argument("--coverage", action="store_true", help="let atheris guide the mutations by coverage")
     parser.add_argument("--inside", help=argparse.SUPPRESS)  # the file that holds the input at work
     return parser.parse_args()
 
 
-def attack(name: str, seconds: float, options: argparse.Namespace) -> int:
+def attack(name: str, seconds: float, options: argparse.Namespace, job: int = 0) -> int:
     """Runs an attack in processes until its time is over; 1 if something was found."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    end, done, seed = time.monotonic() + seconds, 0, options.seed
-    while (left := end - time.monotonic()) > 0 and done < options.times:
+    first, times = options.seed + job * SEEDS, -(-options.times // options.jobs)
+    end, done, seed = time.monotonic() + seconds, 0, first
+    while (left := end - time.monotonic()) > 0 and done < times:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder) / "input"
             command = [sys.executable, "-m", "tests.fuzz", "--attack", name, "--inside", str(work), "--seed", str(seed)]
-            command += ["--seconds", str(min(left, CHILD)), "--times", str(options.times - done)]
+            command += ["--seconds", str(min(left, CHILD)), "--times", str(times - done)]
             command += ["--coverage"] * options.coverage
             known = {**os.environ, "CVM_CACHE_DIR": str(Path(folder) / "cache") if name == "cache" else ""}
             work.write_bytes(bytes(8))
@@ -74,7 +84,7 @@ def attack(name: str, seconds: float, options: argparse.Namespace) -> int:
                 )
                 return 1
         seed += 1
-    print(f"{name}: {done} inputs from seed {options.seed}, nothing found", flush=True)
+    print(f"{name}: {done} inputs from seed {first}, nothing found", flush=True)
     return 0
 
 
@@ -92,7 +102,7 @@ def inside(name: str, options: argparse.Namespace) -> int:
 
     def one(data: bytes) -> None:
         nonlocal count
-        count += 1
+        count += found.size
         work.seek(0)
         work.truncate()
         work.write(count.to_bytes(8, "little") + data)

@@ -37,6 +37,7 @@ class Attack:
     run: Callable[[bytes], None]
     corpus: Callable[[], Sequence[bytes]]
     mutate: Callable[[bytes, random.Random], bytes] = mutate_bytes
+    size: int = 1  # the number of programs in an input
 
 
 @cache
@@ -198,12 +199,13 @@ def tosa_graphs() -> list[bytes]:
 
 
 def generated(target: str, data: bytes) -> None:
-    """Random programs and graphs: the same on the target, however it is compiled for, as by the reference."""
+    """Random programs and graphs: the same on the target, however they are compiled for, as by the reference."""
     from . import differential
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        differential.compare(int.from_bytes(data[:8], "little"), target)
+        numbers = [int.from_bytes(data[n : n + 8], "little") for n in range(0, len(data), 8)]
+        differential.compare(numbers or [0], target)
 
 
 def read_mlir(data: bytes) -> None:
@@ -272,8 +274,8 @@ def seeds() -> list[bytes]:
     return [n.to_bytes(8, "little") for n in range(16)]
 
 
-def reseed(data: bytes, chance: random.Random) -> bytes:
-    return chance.randbytes(8)
+def reseed(data: bytes, chance: random.Random, size: int = 1) -> bytes:
+    return chance.randbytes(8 * size)
 
 
 ATTACKS = {
@@ -286,6 +288,6 @@ ATTACKS = {
     "tosa": Attack(read_tosa, tosa_graphs),
     "mlir": Attack(read_mlir, linalg, mutate_text),
     "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
-    "programs": Attack(partial(generated, "cpu"), seeds, reseed),
-    "cuda": Attack(partial(generated, "cuda-sim"), seeds, reseed),
+    "programs": Attack(partial(generated, "cpu"), seeds, partial(reseed, size=16), 16),
+    "cuda": Attack(partial(generated, "cuda-sim"), seeds, partial(reseed, size=8), 8),
 }

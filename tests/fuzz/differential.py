@@ -1,112 +1,222 @@
 """Random typed programs of all dialects, derivatives and clocked programs among them, on one target against the reference.
 
-On the cpu a program is compiled for vectors of 16, 32 or 64 bytes, with one thread or two, and one in eight without optimization.
+The reference evaluates each program by itself. The target compiles the functions of a batch as calls of one function, and those
+that report an error one by one. On the cpu a batch is compiled for vectors of 16, 32 or 64 bytes, with one thread or two, and one in
+eight without optimization.
 """
 
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 from conformance_cases import opened
-from cvm.dialect.program.function import Function
+from cvm.dialect.builtin import Call
+from cvm.dialect.ir.attributes import Symbol
+from cvm.dialect.program.function import Function, Operation, Value
 from cvm.dialect.program.module import Module
+from cvm.dialect.program.verify import verify
+from cvm.jit.llvm import llvm_context
+from cvm.lowering.graph.inline import reached
 from hypothesis import HealthCheck, given, settings
+from llvmlite.binding import Target
 from outcomes import arguments, assert_same, outcome
 from random_graphs import Program, set_up
 from random_programs import modules
 import cvm
 from .chained_programs import ChainedProgram
 
+T = TypeVar("T")
+
 BUFFER = 1 << 14  # bytes that a program is made of
 PROCESSORS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")  # vectors of 16, 32 and 64 bytes
 TICKS = 3
+TOOLCHAINS: dict[int, dict[tuple[object, ...], list[llvm_context.Toolchain]]] = {0: {}, 3: {}}  # of code generators
+NAMES = re.compile(r"@\w+|\?[A-Z]\b")  # of functions and sizes, which differ between the programs of a batch
+GRAPH_NAMES = re.compile(r'%v\d+|(?<=")(?:[sp]\d+|a)(?=")')  # of values, and of what is read and written
 
 
-def compare(number: int, target: str) -> None:
-    """The program of a number; raises where two results differ."""
-    chance = random.Random(number)
-    kind = chance.random()
-    if kind < 0.15:
-        clocked(number % 2**32, target)
-    elif kind < 0.4:
-        drawn(chance.randbytes(BUFFER), target, number)
-    else:
-        program = ChainedProgram(number)
-        for name, arrays in program.calls.items():
-            same(program.module, name, arrays, target, number)
-        if target == "cpu" and number % 4 == 1:
-            open_sizes(program.module, program.calls["main"], number)
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A call of a function of the program of a number."""
+
+    number: int
+    module: Module
+    name: str
+    arrays: list[np.ndarray]
+
+    @property
+    def function(self) -> Function:
+        return self.module.functions[self.name]
+
+    @cached_property
+    def reference(self) -> list[Any]:
+        return outcome(self.module, self.name, self.arrays, "reference", 2)
+
+    @cached_property
+    def joins(self) -> bool:
+        """Test whether it can be one call of several: nothing is reported, and no argument is overwritten."""
+        if not self.function.results or any("inplace" in a.attributes for a in self.function.arguments):
+            return False
+        try:
+            return not any(isinstance(w, str) for w in self.reference)
+        except cvm.Error:  # of sizes
+            return False
 
 
-def open_sizes(module: Module, arrays: list[np.ndarray], number: int) -> None:
-    """Compare results where sizes are not known: the same bits, or an error, too; a program that needs them is left out."""
-    text = opened(str(Module({"main": module.functions["main"]})))
-    try:
-        other = None if text is None else cvm.parse(text)
-    except cvm.Error:
+def compare(numbers: Sequence[int], target: str) -> None:
+    """The programs of numbers; raises where two results differ."""
+    cases: list[Case] = []
+    graphs: list[str] = []
+    for number in numbers:
+        with suppress(cvm.Error):
+            chance = random.Random(number)
+            kind = chance.random()
+            if kind < 0.15:
+                graphs.append(Program(number % 2**32).text)
+            elif kind < 0.4:
+                cases += drawn(chance.randbytes(BUFFER), number)
+            else:
+                program = ChainedProgram(number)
+                cases += [Case(number, program.module, *call) for call in program.calls.items()]
+    by_parts(lambda some: same(some, target, numbers[0]), [c for c in cases if c.joins])
+    for case in cases:
+        if not case.joins:
+            with suppress(cvm.Error):
+                same([case], target, numbers[0])
+    by_parts(lambda some: clocked(some, target), graphs)
+
+
+def by_parts(check: Callable[[list[T]], None], cases: list[T]) -> None:
+    """Check cases together; where that fails each alone, so that the message shows the one that fails, if it does."""
+    if not cases:
         return
-    if other is not None:
-        found, wanted = (outcome(m, "main", arrays, "cpu", 2, PROCESSORS[number // 4 % 2]) for m in (other, module))
-        alike = all(isinstance(w, str) or identical(f, w) for f, w in zip(found, wanted, strict=True))
-        assert alike, f"{wanted} with known sizes, {found} without\n{text}"
+    try:
+        check(cases)
+    except Exception as error:
+        for case in cases if len(cases) > 1 else ():
+            with suppress(cvm.Error):
+                check([case])
+        if not isinstance(error, cvm.Error):
+            raise
 
 
-def drawn(data: bytes, target: str, number: int) -> None:
-    """A program that Hypothesis makes of bytes; its own first example would always be the smallest program."""
+def drawn(data: bytes, number: int) -> list[Case]:
+    """The functions of a program that Hypothesis makes of bytes; its own first example would always be the smallest program."""
+    found: list[Case] = []
 
     @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(modules())
     def one(module: Module) -> None:
         for name, function in module.functions.items():
-            same(module, name, arguments(function, np.random.default_rng(number)), target, number)
+            own = Module({f.name: f for f in reached(module, function)})  # a ?N of others is none of its
+            found.append(Case(number, own, name, arguments(function, np.random.default_rng(number))))
 
     one.hypothesis.fuzz_one_input(data)
+    return found
 
 
-def same(module: Module, name: str, arrays: list[np.ndarray], target: str, number: int) -> None:
-    """A function's results: integers that no float reaches are the reference's, and others those of unoptimized code.
+def joined(cases: Sequence[Case]) -> Module:
+    """A module whose function @all calls the function of each case."""
+    programs = list(dict.fromkeys(c.module for c in cases))
+    module = cvm.parse("\n".join(NAMES.sub(rf"\g<0>_{n}", str(m)) for n, m in enumerate(programs)))
+    operations: list[Operation] = []
+    for n, c in enumerate(cases):
+        f = module.functions[f"{c.name}_{programs.index(c.module)}"]
+        passed = tuple(Value(f"c{n}_{a.name}", a.known_type, attributes=a.attributes) for a in f.arguments)
+        made = tuple(Value(f"r{n}_{k}", None) for k in range(len(f.results)))
+        operations.append(Operation(Call(passed, Symbol(f.name)), made))
+    passed = tuple(v for o in operations for _, v in o.operator.operands())
+    every = Function("all", passed, tuple(operations), tuple(v for o in operations for v in o.results))
+    return verify(Module({**module.functions, "all": every}))
+
+
+def outcomes(cases: Sequence[Case], target: str, optimize: int, processor: str | None = None) -> list[list[Any]]:
+    """The results of each case and its arguments afterwards, by one call of all; of a single case, or why it fails."""
+    if len(cases) == 1:
+        return [outcome(cases[0].module, cases[0].name, cases[0].arrays, target, optimize, processor)]
+    module = joined(cases)
+    found = outcome(module, "all", [a for c in cases for a in c.arrays], target, optimize, processor)
+    assert not isinstance(found[0], str), f"{found} of calls none of which fails alone\n{module}"
+    results, after = iter(found), iter(found[len(module.functions["all"].results) :])
+    return [[*(next(results) for _ in c.function.results), *(next(after) for _ in c.arrays)] for c in cases]
+
+
+@contextmanager
+def variant(number: int) -> Iterator[None]:
+    """One thread or two, and LLVM's quick code generator, FastISel, or the one that optimizes."""
+    level, threads, create = 3 * (number // 6 % 2), cvm.get_num_threads(), Target.create_target_machine
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "create_target_machine", lambda self, **how: create(self, **{**how, "opt": level}))
+        patch.setattr(llvm_context, "_spare", TOOLCHAINS[level])
+        cvm.set_num_threads(1 + number // 3 % 2)
+        try:
+            yield
+        finally:
+            cvm.set_num_threads(threads)
+
+
+def same(cases: list[Case], target: str, number: int) -> None:
+    """The results of cases: integers that no float reaches are the reference's, and others those of unoptimized code.
 
     Unoptimized code adds floats in the order of their indices; where that rounds otherwise, vectors of another width must
     give the same bits.
     """
     processors = [p for p in PROCESSORS if supported(p)] if target == "cpu" else [None]
-    processor = processors[number % len(processors)]
-    threads = cvm.get_num_threads()
-    cvm.set_num_threads(1 + number // len(PROCESSORS) % 2)
-    try:
-        found = outcome(module, name, arrays, target, 2, processor)
-        text = f"{processor}\n{module}"
-        wanted = outcome(module, name, arrays, "reference", 2)
-        assert len(found) == len(wanted), f"{wanted} by the reference, {found}\n{text}"
-        rounded = reached_by_floats(module.functions[name])
-        exact = [
-            n
-            for n, w in enumerate(wanted)
-            if isinstance(w, str) or not (rounded[n] if n < len(rounded) else any(rounded))
-        ]
-        assert_same([found[n] for n in exact], [wanted[n] for n in exact], text)
-        if number % 8 and all(map(identical, found, wanted)):
-            return
-        wanted = outcome(module, name, arrays, "cpu", 0)
-        if target == "cpu" and not all(map(identical, found, wanted)):
-            for f, w in zip(found, wanted, strict=True):
+    processor, other = processors[number % len(processors)], processors[number % len(processors) - 1]
+    with variant(number):
+        found = dict(zip(cases, outcomes(cases, target, 2, processor), strict=True))
+        for c in cases:
+            text = f"{processor}\n{c.module}"
+            assert len(found[c]) == len(c.reference), f"{c.reference} by the reference, {found[c]}\n{text}"
+            exact = [n for n, w in enumerate(c.reference) if isinstance(w, str) or not reached_by_floats(c)[n]]
+            assert_same([found[c][n] for n in exact], [c.reference[n] for n in exact], text)
+        if target == "cpu":
+            open_sizes(found, processor)
+        left = [c for c in cases if number % 8 == 0 or not all(map(identical, found[c], c.reference))]
+        rounded: list[Case] = []
+        for c, wanted in zip(left, outcomes(left, "cpu", 0) if left else [], strict=True):
+            if target != "cpu" or all(map(identical, found[c], wanted)):
+                assert_same(found[c], wanted, f"{processor}\n{c.module}")
+                continue
+            rounded.append(c)
+            for f, w in zip(found[c], wanted, strict=True):
                 tolerance = 64 * np.finfo(w.dtype).eps * max(1, w.size) if np.asarray(w).dtype.kind in "fc" else 0
-                np.testing.assert_allclose(f, w, tolerance, tolerance, err_msg=text)
-            wanted = outcome(module, name, arrays, "cpu", 2, processors[number % len(processors) - 1])
-        assert_same(found, wanted, text)
-    finally:
-        cvm.set_num_threads(threads)
+                np.testing.assert_allclose(f, w, tolerance, tolerance, err_msg=f"{processor}\n{c.module}")
+        for c, wanted in zip(rounded, outcomes(rounded, "cpu", 2, other) if rounded else [], strict=True):
+            assert_same(found[c], wanted, f"{processor}, {other}\n{c.module}")
 
 
-def reached_by_floats(function: Function) -> list[bool]:
-    """Test for each result whether a float has part in it, which the reference may round otherwise."""
-    reached = {a for a in function.arguments if a.known_type.element.kind in ("float", "complex")}
+def open_sizes(found: dict[Case, list[Any]], processor: str | None) -> None:
+    """Compare results where sizes are not known: the same bits; a program that needs them is left out."""
+    left: dict[Case, Case] = {}
+    for c in found:
+        if c.number % 4 == 1 and c.name == "main" and not any(isinstance(w, str) for w in c.reference):
+            text = opened(str(Module({"main": c.function})))
+            with suppress(cvm.Error):
+                left |= {} if text is None else {Case(c.number, cvm.parse(text), "main", c.arrays): c}
+    for c, got in zip(left, outcomes([*left], "cpu", 2, processor) if left else [], strict=True):
+        alike = all(isinstance(w, str) or identical(f, w) for f, w in zip(got, found[left[c]], strict=True))
+        assert alike, f"{found[left[c]]} with known sizes, {got} without\n{c.module}"
+
+
+def reached_by_floats(case: Case) -> list[bool]:
+    """Test for each result whether a float has part in it, which the reference may round otherwise; arguments as if they were one."""
+    function = case.function
+    floats = {a for a in function.arguments if a.known_type.element.kind in ("float", "complex")}
     for o in function.operations:
         made = any(v.known_type.element.kind in ("float", "complex") for v in o.results)
-        if made or any(v in reached for _, v in o.operator.operands()):
-            reached.update(o.results)
-    return [v in reached for v in function.results]
+        if made or any(v in floats for _, v in o.operator.operands()):
+            floats.update(o.results)
+    found = [v in floats for v in function.results]
+    return found + [any(found)] * len(case.arrays)
 
 
 def identical(one: object, other: object) -> bool:
@@ -120,14 +230,13 @@ def supported(processor: str) -> bool:
     return resolve(processor, "").vector_bytes <= resolve("native", "").vector_bytes
 
 
-def clocked(number: int, target: str) -> None:
-    """A random graph, tick by tick."""
-    program = Program(number)
-    reference, other = set_up(program, "reference"), set_up(program, target)
+def clocked(texts: list[str], target: str) -> None:
+    """Random graphs in one, tick by tick."""
+    lines = [GRAPH_NAMES.sub(rf"\g<0>_{n}", x) for n, t in enumerate(texts) for x in t.splitlines()[1:-1]]
+    text = "\n".join(["graph @main {", *lines, "}\n"])
+    reference, other = set_up(text, "reference"), set_up(text, target)
     for _ in range(TICKS):
         reference.step()
         other.step()
         for name in reference.names:
-            np.testing.assert_array_equal(
-                other.read(name), reference.read(name), f"{name}\n{program.text}", strict=True
-            )
+            np.testing.assert_array_equal(other.read(name), reference.read(name), f"{name}\n{text}", strict=True)

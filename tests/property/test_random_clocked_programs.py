@@ -12,8 +12,8 @@ from random_graphs import Program, set_up
 @pytest.mark.parametrize("seed", range(60))
 def test_random_graphs(seed: int) -> None:
     program = Program(seed)
-    reference, one, many = (set_up(program, target) for target in ("reference", "cpu", "cpu"))
-    plain = set_up(program, "cpu", optimize=0)
+    reference, one, many = (set_up(program.text, target) for target in ("reference", "cpu", "cpu"))
+    plain = set_up(program.text, "cpu", optimize=0)
     for ticks in (0, 1, 2, 5):
         reference.step(ticks)
         many.step(ticks)

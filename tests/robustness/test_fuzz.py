@@ -14,12 +14,12 @@ from cvm.dialect.program.module import Module
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.fuzz import differential  # noqa: E402
+from tests.fuzz import __main__ as command, differential  # noqa: E402
 from tests.fuzz.attacks import ATTACKS  # noqa: E402
 from tests.fuzz.mutants import mutants, run  # noqa: E402
 from tests.fuzz.mutate import mutate_bytes, mutate_text  # noqa: E402
 
-TIMES = {"programs": 3, "cuda": 2, "cache": 5}
+TIMES = {"programs": 16, "cuda": 8, "cache": 5}
 PLANTED = """
 import sys
 sys.argv = ["tests.fuzz", "--attack", "text", "--inside", sys.argv[1], "--times", "50"]
@@ -81,10 +81,9 @@ def test_mutations_are_repeatable_and_change_something() -> None:
 def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all differ, have several operations, and some chain them, have unknown sizes or derivatives."""
     found: list[Module] = []
-    monkeypatch.setattr(differential, "same", lambda module, *_: found.append(module))
+    monkeypatch.setattr(differential, "same", lambda cases, *_: found.extend(c.module for c in cases))
     monkeypatch.setattr(differential, "clocked", lambda *_: None)
-    for number in range(60):
-        differential.compare(number, "cpu")
+    differential.compare(range(60), "cpu")
     texts = {str(m) for m in found}
     operations = [o for m in found for f in m.functions.values() for o in f.operations]
     assert len(texts) > 45 and len(operations) > 4 * len(texts)
@@ -92,6 +91,15 @@ def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.Monkey
     assert any("func @back" in t for t in texts) and any("<?x" in t for t in texts)
     chained = [o for o in operations if any(v.name.startswith("v") for _, v in o.operator.operands())]
     assert len(chained) > len(operations) // 8
+
+
+def test_hours_are_shared_by_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, float, int]] = []
+    monkeypatch.setattr(command, "attack", lambda name, seconds, _, job: asked.append((name, seconds, job)) or 0)
+    monkeypatch.setattr("sys.argv", ["tests.fuzz", "--hours", "4", "--jobs", "2"])
+    assert command.main() == 0
+    names = [n for n, a in ATTACKS.items() if a.corpus()]
+    assert sorted(asked) == [(n, pytest.approx(4 * 3600 / len(names)), job) for n in sorted(names) for job in (0, 1)]
 
 
 def test_mutants_change_one_token() -> None:

@@ -89,8 +89,8 @@ class Program:
                 self.define(((2, *grid), tensor, complex), f"cog.stack {name}, {name}")
 
 
-def set_up(program: Program, target: str, optimize: int = 2) -> CompiledGraph:
-    graph = cvm.compile(program.text, target=target, optimize=optimize)
+def set_up(text: str, target: str, optimize: int = 2) -> CompiledGraph:
+    graph = cvm.compile(text, target=target, optimize=optimize)
     assert isinstance(graph, CompiledGraph)
     random = np.random.default_rng(1)
     for state in graph.writable:
