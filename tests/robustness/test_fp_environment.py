@@ -183,3 +183,11 @@ def test_the_control_register_of_aarch64_is_assembled():
     found = machine.emit_assembly(llvm.parse_assembly(text))
     assert len(re.findall(r"mrs\s+x\d+, FPCR", found)) == 1
     assert len(re.findall(r"msr\s+FPCR, x", found)) == 3  # set and restored, and set to stay
+
+
+def test_the_default_mode_is_read_once_and_not_written():
+    text = in_default_environment("i32 @f(ptr %x)", "@inner", ("ptr %x",), MXCSR)
+    blocks: dict[str, str] = dict(re.findall(r"^(\w+):\n((?: .*\n)+)", text, re.M))
+    assert "br i1 %usual, label %as_is" in blocks["entry"] and "call i32 @inner" in blocks["as_is"]
+    usual = blocks["entry"] + blocks["as_is"]
+    assert usual.count("stmxcsr") == 1 and "ldmxcsr" not in usual and blocks["changed"].count("ldmxcsr") == 2
