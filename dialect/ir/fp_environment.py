@@ -21,14 +21,10 @@ def _functions() -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
         found = library.fegetenv, library.fesetenv
         default = ctypes.addressof(FEnv.in_dll(library, "_FE_DFL_ENV")) if sys.platform == "darwin" else -1
     except (AttributeError, TypeError, ValueError, OSError):
-        return _ignored, _ignored, None
+        return (lambda _: None), (lambda _: None), None
     for function in found:
         function.argtypes, function.restype = [ctypes.c_void_p], None
     return *found, default
-
-
-def _ignored(environment: Any) -> None:
-    pass
 
 
 class DefaultFpEnvironment(ContextDecorator):

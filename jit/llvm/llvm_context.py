@@ -52,11 +52,8 @@ class Toolchain:
     def __init__(self, described: Processor) -> None:
         self.machine = target_machine(described=described)
         self._passes = llvm.create_new_module_pass_manager()
-        self._passes.add_always_inliner_pass()
-        self._passes.add_sroa_pass()
-        self._passes.add_new_gvn_pass()
-        self._passes.add_loop_unroll_pass()
-        self._passes.add_instruction_combine_pass()
+        for name in ("always_inliner", "sroa", "new_gvn", "loop_unroll", "instruction_combine"):
+            getattr(self._passes, f"add_{name}_pass")()
 
     def parsed(self, text: str) -> Any:
         """The module as it stands."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 from ...dialect.ir.compilation_context import check_time
-from ...lowering.processor import LEVELS, Processor, processor
+from ...lowering.processor import LEVELS, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
 from ..host_processor import host_features
@@ -62,28 +62,22 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
     for declared in module.declarations:
         line = str(declared)
         if (define := DEFINITIONS.get(declared.stem)) is not None:
-            features = _features(processor()) if features is None else features
+            if features is None:
+                own = processor()
+                features = {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
             line = define(declared, features, called)
         lines.append(line)
     return "\n".join([*lines, *sorted(called.difference(lines)), module.definitions])
 
 
-def _features(described: Processor) -> frozenset[str]:
-    """The features of a processor that machine code is made for."""
-    return frozenset((*LEVELS[described.cpu], *described.features)) if described.cpu in LEVELS else host_features()
-
-
 def optimised_text(source: "Text", options: "CompileOptions") -> str:
-    return str(_optimised(source, options))
+    return str(optimise(source.module, source.slp, options.optimize > 0))
 
 
 def assembly(source: "Text", options: "CompileOptions") -> str:
     with addresses_kept():
-        return target_machine(described=processor()).emit_assembly(_optimised(source, options))
-
-
-def _optimised(source: "Text", options: "CompileOptions") -> Any:
-    return optimise(source.module, source.slp, passes=options.optimize > 0)
+        machine = target_machine(described=processor())
+        return machine.emit_assembly(optimise(source.module, source.slp, options.optimize > 0))
 
 
 def object_file(module: Module, passes: bool = True) -> bytes:
