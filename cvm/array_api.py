@@ -18,6 +18,7 @@ from .trace import TracedArray, apply, element_of, fail, fail_unknown, into, tra
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
+ARRAYS = (TracedArray, np.ndarray, list, tuple, range)
 SUBSCRIPTS = "subscripts are integers, slices, ..., None and arrays of integers"
 
 
@@ -42,6 +43,19 @@ def whole_axes(axis: Axes, rank: int) -> tuple[int, ...]:
     if len(set(found)) < len(found):
         fail(f"an axis is given twice in {axis!r}")
     return tuple(found)
+
+
+def reduced_axes(axis: Axes, rank: int, of_numbers: bool = True) -> tuple[int, ...]:
+    """The axes of a reduction; where they are those of numbers, too, these have 0 and -1, as in NumPy."""
+    if isinstance(axis, list):
+        fail("the axes of a reduction are an integer, or a tuple of them")
+    return () if of_numbers and not rank and type(axis) is int and axis in (0, -1) else whole_axes(axis, rank)
+
+
+def along(x: Any, axis: int | None) -> tuple[Any, int]:
+    """The array and its axis; the array is flat where there is no axis, or x is a number."""
+    x = ravel(x) if axis is None or not x.ndim else x
+    return x, whole_axis(0 if axis is None else axis, x.ndim)
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -90,7 +104,7 @@ def of_shape(shape: Any, found: Any) -> Any:
 
 
 IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
-COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+COMBINE = dict(sum="add", prod="multiply", max="maximum", min="minimum", all="logical_and", any="logical_or")
 
 
 def _chosen(name: str, x: Any, mask: Any, initial: Any) -> Any:
@@ -117,7 +131,7 @@ def _reduction(name: str, *omitted: str) -> Callable[..., Any]:
         x = _chosen(name, x, where, initial)
         if name in ("max", "min") and x.dtype.kind == "c":
             return _complex_extreme(name, x, axis, keepdims, initial)
-        over = whole_axes(axis, x.ndim)
+        over = reduced_axes(axis, x.ndim)
         if name in ("max", "min") and initial is not None and 0 in [x.shape[a] for a in over]:
             one = apply("builtin.pad", x, before=(0,) * x.ndim, after=tuple(int(a in over) for a in range(x.ndim)))
             x = trace.NUMPY_FUNCTIONS["full_like"](one, initial)
@@ -132,14 +146,13 @@ def _reduction(name: str, *omitted: str) -> Callable[..., Any]:
 
 
 def _complex_extreme(name: str, x: Any, axis: Axes, keepdims: bool, initial: Any) -> Any:
-    if isinstance(axis, (tuple, list)):
-        if len(axis) != x.ndim:
-            fail(f"np.{name} of complex numbers takes one axis, or all of them")
-        axis = None
-    given, axis = (ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
-    place = trace.NUMPY_FUNCTIONS[f"arg{name}"](given, axis, keepdims=True)
-    found = _from(name, squeeze(trace.NUMPY_FUNCTIONS["take_along_axis"](given, place, axis), axis), initial)
-    return found if not keepdims else _kept(found, range(x.ndim) if given is not x else (axis,), True)
+    over = reduced_axes(axis, x.ndim)
+    if len(over) not in (1, x.ndim):
+        fail(f"np.{name} of complex numbers takes one axis, or all of them")
+    given, at = along(x, over[0] if len(over) == 1 else None)
+    place = trace.NUMPY_FUNCTIONS[f"arg{name}"](given, at, keepdims=True)
+    found = _from(name, squeeze(trace.NUMPY_FUNCTIONS["take_along_axis"](given, place, at), at), initial)
+    return _kept(found, over, keepdims)
 
 
 def _kept(y: Any, over: Sequence[int], keepdims: bool) -> Any:
@@ -148,17 +161,18 @@ def _kept(y: Any, over: Sequence[int], keepdims: bool) -> Any:
 
 def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Any:
     """The mean: for integers in f64, for floats in their type, for f16 in f32."""
-    if where is not None and where is not True:
-        present = apply("theano.elemwise", x, where, scalar_op="second")
+    whole = dtype is not None and np.dtype(dtype).kind in "biu"
+    if whole or (where is not None and where is not True):
+        present = apply("theano.elemwise", x, True if where is None else where, scalar_op="second")
         wide = np.float64 if dtype is None and x.type.element.is_discrete else dtype or x.dtype
         count = REDUCTIONS["sum"](present, axis, keepdims=keepdims)
         total = REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where)
-        return ufunc_of_trace("divide", total, astype(count, wide))
+        return astype(ufunc_of_trace("divide", total, count if whole else astype(count, wide)), wide)
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element in (F16, BF16):
         return astype(mean(astype(x, F32), axis, keepdims=keepdims), x.type.element)
-    over = whole_axes(axis, x.ndim)
+    over = reduced_axes(axis, x.ndim, of_numbers=False)
     sizes = [x.shape[a] for a in over]
     if all(isinstance(n, int) for n in sizes):
         count: Any = np.asarray(np.prod(sizes, dtype=np.float64), x.dtype)
@@ -220,7 +234,7 @@ def expand_dims(x: Any, axis: Axes) -> Any:
 
 
 def squeeze(x: Any, axis: Axes = None) -> Any:
-    over = tuple(n for n, d in enumerate(x.shape) if d == 1) if axis is None else whole_axes(axis, x.ndim)
+    over = tuple(n for n, d in enumerate(x.shape) if d == 1) if axis is None else reduced_axes(axis, x.ndim)
     return apply("cvm.squeeze", x, axes=over) if over else x
 
 
@@ -230,8 +244,7 @@ def flip(x: Any, axis: Axes = None) -> Any:
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    x = ravel(x) if axis is None else x
-    at = whole_axis(axis or 0, x.ndim)
+    x, at = along(x, axis)
     if isinstance(repeats, TracedArray):
         fail_unknown(repeats, "repeats are known while compiling, since the size of the result depends on them")
     if np.ndim(repeats) or repeats == 0:
@@ -241,8 +254,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     found = _of_one_type(arrays, "concatenate")
-    if axis is None:
-        return apply("cvm.concatenate", [ravel(x) for x in found], axis=0)
+    found, axis = ([ravel(x) for x in found], 0) if axis is None else (found, axis)
     return apply("cvm.concatenate", found, axis=whole_axis(axis, found[0].ndim))
 
 
@@ -305,7 +317,7 @@ def _places(part: Any, size: Any) -> Any:
     if isinstance(part, TracedArray) and part.dtype == np.bool_:
         fail("the number of elements that a traced mask chooses is not known while compiling: use np.where")
     if not isinstance(part, TracedArray):
-        part = np.asarray(part)
+        part = np.asarray(part, np.int64 if isinstance(part, (list, tuple)) and not part else None)
         if part.dtype == np.bool_:
             if part.shape != (size,):
                 fail(f"a mask known while compiling has the size of its axis, {size}, got the shape {part.shape}")
@@ -348,7 +360,7 @@ def _range(part: Any, size: Any) -> _Range:
 
 
 def _kind(part: Any) -> str:
-    return "an array" if isinstance(part, (TracedArray, np.ndarray, list)) else type(part).__name__
+    return "an array" if isinstance(part, ARRAYS) else type(part).__name__
 
 
 # matrix products, and functions that NumPy defines differently from the dali dialect
@@ -376,6 +388,8 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+        fail("np.clip takes a_min and a_max, or min and max")
     low, high = a_min if min is None else min, a_max if max is None else max
     if by_dali(x) and low is not None and high is not None:
         return apply("dali.clamp", x, low, high)
@@ -428,7 +442,7 @@ def _subscript(x: Any, key: Any) -> Any:
 
 
 def _has_arrays(parts: Sequence[Any]) -> bool:
-    return any(isinstance(p, (TracedArray, np.ndarray, list)) for p in parts)
+    return any(isinstance(p, ARRAYS) for p in parts)
 
 
 maximum, minimum = (partial(_larger_or_smaller, f"{m}imum", f"dali.{m}") for m in ("max", "min"))
@@ -453,17 +467,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": lambda x, axis=None: x.size if axis is None else x.shape[whole_axis(axis, x.ndim)],
     **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
 }
-# ufuncs as reductions: np.add.reduce(x)
-UFUNC_REDUCTIONS = {
-    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
 
 
 def _reduced(
     name: str, x: Any, axis: Axes = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Any:
-    options = {"dtype": dtype, "initial": initial, "where": where}
-    return REDUCTIONS[name](x, axis, keepdims=keepdims, **{n: v for n, v in options.items() if v is not None})
+    return REDUCTIONS[name](x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
 MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's that do not change what is computed
@@ -478,6 +487,8 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         try:
             given, options, out = _in_own_words(name, own, args, options)
+            if "dtype" in own and options.get("dtype") is None and getattr(out, "dtype", np.dtype(int)).kind in "fc":
+                options["dtype"] = np.result_type(getattr(options.get(next(iter(own))), "dtype", bool), out.dtype)
             signature(function).bind(*given, **options)
         except TypeError as e:
             fail(f"{name} of a traced array: {e}; it takes {words}")
@@ -506,7 +517,7 @@ def _in_own_words(
 ) -> tuple[list[Any], dict[str, Any], Any]:
     """The arguments for NumPy's parameters as those of a function that may name them otherwise, and the value of `out`."""
     if (numpys := _signature_of_numpys(name)) is None:
-        return [*args], {o: v for o, v in options.items() if v is not None or o in own}, None
+        return [*args], {o: v for o, v in options.items() if o in own or not (v is None or o in MEANINGLESS)}, None
     positional, named, out = [], {}, None
     names = [*own]
     for word, value in numpys.bind(*args, **options).arguments.items():
@@ -517,14 +528,14 @@ def _in_own_words(
             named |= {o: v for o, v in value.items() if v is not None}
         elif value is np._NoValue:  # type: ignore[attr-defined]
             continue
+        elif word == "out" and word not in own:
+            out = value[0] if isinstance(value, tuple) and len(value) == 1 else value
         elif word in own or (place < len(own) and names[place] not in numpys.parameters):
             taken = word if word in own else names[place]
             if own[taken].kind is Parameter.POSITIONAL_ONLY:
                 positional.append(value)
             else:
                 named[taken] = value
-        elif word == "out":
-            out = value
         elif not (value is None or word in MEANINGLESS or (np.isscalar(value) and value == parameter.default)):
             fail(f"{name} of a traced array has no parameter {word} here; it takes {', '.join(own)}")
     return positional, named, out
@@ -533,6 +544,7 @@ def _in_own_words(
 for _name, _function in {**METHODS, "flatten": ravel}.items():
     setattr(TracedArray, _name, checked(_name, _function))
 TracedArray.T = property(_view(transpose))  # type: ignore[attr-defined]
+TracedArray.mT = property(_view(lambda x: swapaxes(x, -1, -2)))  # type: ignore[attr-defined]
 TracedArray.__getitem__ = _subscript  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__imatmul__ = lambda self, other: into(self, matmul(self, other))  # type: ignore[attr-defined]
@@ -540,6 +552,6 @@ TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignor
 NUMPYS = {  # functions that take other arguments than the methods of their names, and reductions by ufuncs
     "reshape": _view(lambda x, shape, order="C": reshape(x, shape, order=order)),
     "transpose": _view(lambda x, axes=None: transpose(x, *(axes or ()))),
-    **{f"{ufunc}.reduce": partial(_reduced, name) for ufunc, name in UFUNC_REDUCTIONS.items()},
+    **{f"{ufunc}.reduce": partial(_reduced, name) for name, ufunc in COMBINE.items()},
 }
 trace.NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in {**FUNCTIONS, **NUMPYS}.items()}

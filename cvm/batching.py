@@ -15,7 +15,7 @@ from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.function import Function, Literal, Operation, Value
 from cvm.dialect.spec.op import Operator
 from .array_api import FAR, moveaxis, whole_axis
-from .derivatives import derived_function, plain_function
+from .derivatives import derived_function
 from .numpy_functions.layout import broadcast_to
 from .trace import TracedArray, Tracer, apply, caller, fail, tracer_of
 from .traced_function import flatten_results, unflatten
@@ -40,7 +40,7 @@ def vmap(fun: Any, in_axes: Any = 0, out_axes: Any = 0) -> Any:
 
     An axis is for all arrays of an argument or result; None stands for an argument that is the same for every element. Tuples,
     lists and dictionaries of axes follow the structure of the arguments, or of a part of them."""
-    return derived_function(fun, lambda *args: _Batch(plain_function(fun), in_axes, out_axes).of(args))
+    return derived_function(fun, lambda f, *args: _Batch(f, in_axes, out_axes).of(args))
 
 
 class _Batch:
@@ -52,15 +52,18 @@ class _Batch:
         self.stacked: set[Value] = set()
 
     def of(self, args: Sequence[Any]) -> Any:
-        axes = self.in_axes if isinstance(self.in_axes, (tuple, list)) else [self.in_axes] * len(args)
+        arrays = [isinstance(x, (np.ndarray, tuple, list, dict)) or getattr(x, "weak", 0) is None for x in args]
+        axes = [self.in_axes if a else None for a in arrays]  # numbers, as defaults are, are the same for all elements
+        if isinstance(self.in_axes, (tuple, list)):
+            axes = [*self.in_axes, *(None for a in arrays[len(self.in_axes) :] if not a)]
         if len(axes) != len(args):
             fail(f"in_axes has an axis for each of the {len(args)} arguments, got {len(axes)}")
         forms = [(("static", x), []) if a is None else _along(a, x, "in_axes") for a, x in zip(axes, args, strict=True)]
         given = [(x, a) for _, pairs in forms for x, a in pairs if a is not None]
         if (tracer := tracer_of([x for x, _ in given])) is None:
             fail("cvm.vmap stacks arrays: in_axes names none of the arguments")
-        arrays = (x if isinstance(x, TracedArray) else tracer.constant(np.asarray(x)) for x, _ in given)
-        stacks = [moveaxis(x, whole_axis(a, x.ndim), 0) for x, (_, a) in zip(arrays, given, strict=True)]
+        found = (x if isinstance(x, TracedArray) else tracer.constant(np.asarray(x)) for x, _ in given)
+        stacks = [moveaxis(x, whole_axis(a, x.ndim), 0) for x, (_, a) in zip(found, given, strict=True)]
         if len(sizes := list(dict.fromkeys(s.shape[0] for s in stacks))) != 1:
             fail(f"the stacks of cvm.vmap have one size, got {' and '.join(map(str, sizes))}")
         self.tracer, self.size, self.span = tracer, sizes[0], caller()

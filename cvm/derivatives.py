@@ -5,7 +5,7 @@ compiled function it is traced into it. Its operations follow from the function'
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from cvm.dialect.builtin import Call
@@ -33,21 +33,21 @@ def grad(function: Any, wrt: Wrt = 0) -> Any:
     of arrays has a gradient of the same form."""
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=False)
-    return derived_function(function, lambda *args: _value_and_grad(function, wrt, args)[1])
+    return derived_function(function, lambda f, *args: _value_and_grad(f, wrt, args)[1])
 
 
 def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
     """The function's result and its gradient, computed together."""
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=True)
-    return derived_function(function, lambda *args: _value_and_grad(function, wrt, args))
+    return derived_function(function, lambda f, *args: _value_and_grad(f, wrt, args))
 
 
 def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The function's result, and the pullback from cotangents of the result to cotangents of all arguments."""
     if isinstance(function, CompiledFunction):
         return function(*primals), lambda *g: _of_program(function, LOp, range(len(primals)), value=False)(*primals, *g)
-    value = derived_function(function, lambda *args: plain_function(function)(*args))(*primals)
+    value = derived_function(function, lambda f, *args: f(*args))(*primals)
 
     def pulled(*args: Any) -> Any:
         recorded = _Recorded(function, args[: len(primals)], range(len(primals)))
@@ -93,7 +93,7 @@ def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
     def named(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return derived(*bound.args)
+        return derived(partial(plain, **bound.kwargs), *bound.args)
 
     return traced(named, options)
 

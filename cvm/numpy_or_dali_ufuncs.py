@@ -129,9 +129,8 @@ def common(inputs: Sequence[Any]) -> list[Any]:
         given = [x if type(x) in PYTHON_NUMBERS else np.asarray(x) for x in inputs]
         return [np.asarray(x, np.result_type(*given)) for x in given]
     tracer, inputs = known(inputs)
-    examples = {int: 0, float: 0.0, complex: 0j}
     try:
-        dtype = np.result_type(*(examples[k] if (k := weak_kind(x)) else x.dtype for x in inputs))
+        dtype = np.result_type(*(k() if (k := weak_kind(x)) else x.dtype for x in inputs))
     except TypeError as e:
         fail(str(e))
     return [converted(tracer, x, dtype) for x in inputs]

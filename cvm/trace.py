@@ -53,6 +53,7 @@ class Tracer:
         self.notes_differences = notes_differences
         self.differences: list[tuple[str, Span]] = []  # between the rules, by ufunc, at most one of each
         self.arguments: list[Value] = []
+        self.parameters: dict[str, str] = {}  # of the Python function, by the names of their arrays
         self.operations: list[Operation] = []
         self.span = NOWHERE
 
@@ -146,9 +147,10 @@ def fail_unknown(x: TracedArray, why: str) -> NoReturn:
     for value in behind:  # which grows
         behind += [v for _, v in made[value].operands() if v not in behind] if value in made else []
     values = [v for v in behind if v not in made and not isinstance(v, Literal)]
-    if not values or any(v not in x.tracer.arguments or v.known_type.array_shape for v in values):
+    parameters = x.tracer.parameters
+    if not values or any(v.name not in parameters or v.known_type.array_shape for v in values):
         fail(why)
-    names = sorted({v.name for v in values})
+    names = sorted({parameters[v.name] for v in values})
     error = TraceError(Diagnostic(f"{why}, or give cvm.compile static_argnames={names}", caller(), "trace"))
     error.static_names = frozenset(names)
     raise error
@@ -271,7 +273,9 @@ def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
         dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=signature, casting="same_kind")
     except TypeError as e:
         fail(str(e))
-    return [a.astype(t) for a, t in zip(arrays, dtypes, strict=False)]
+    whole = all(isinstance(k, type) for k in kinds)  # the ufunc converts Python numbers beside arrays
+    given = zip(inputs, arrays, kinds, dtypes, strict=False)
+    return [x if isinstance(k, type) and not whole else a.astype(t) for x, a, k, t in given]
 
 
 def weak_kind(given: Any) -> type | None:

@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
-from cvm.dialect.ir.diagnostics import CallError, Error, TraceError
+from cvm.dialect.ir.diagnostics import CallError, Error, TraceError, VerifyError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Dim, Size
@@ -76,7 +76,7 @@ class TracedFunction(Generic[P, R]):
     """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and go out in them.
 
     A signature is the structure of the arguments with each array's element type and shape; after many shapes, and for
-    batches, sizes are left unknown, told apart only by which are equal and which are 1. Strings, None, other hashable
+    batches, sizes are left unknown, told apart only by which are equal and which are 0 or 1. Strings, None, other hashable
     values and arguments named by `static` are part of the signature. Python numbers are scalars: by NumPy's rules i64, f64
     or complex<f64> whose type gives way to that of arrays, by those of the dali dialect i32 and f32."""
 
@@ -149,7 +149,11 @@ class TracedFunction(Generic[P, R]):
                 return self.function(*args, **kwargs)
             with DefaultFpEnvironment():
                 structure, arrays, compiled, form = self._prepared(args, kwargs)
-            answer = _result(compiled, form, arrays, out, (args, kwargs))
+            try:
+                answer = _result(compiled, form, arrays, out, (args, kwargs))
+            except VerifyError:  # of sizes that were unknown while compiling: what is empty of them has another program
+                compiled, form = self._compiled(structure, arrays, unknown=None)
+                answer = _result(compiled, form, arrays, out, (args, kwargs))
             if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
                 self._call_directly(compiled, form, [part for _, part in structure])
             return answer
@@ -175,7 +179,7 @@ class TracedFunction(Generic[P, R]):
         """The function on each sample: one list per argument, arrays of one rank and differing shapes.
 
         An argument that is not a list is the same for every sample. One kernel serves all shapes that are alike in which
-        sizes are equal and which are 1. The results equal those of sample-by-sample calls."""
+        sizes are equal and which are 0 or 1. The results equal those of sample-by-sample calls."""
         results = []
         for sample in samples_of(samples):
             _, arrays, compiled, form = self._prepared(sample, {}, unknown=True)
@@ -234,14 +238,14 @@ class TracedFunction(Generic[P, R]):
         bound.apply_defaults()
         return bound.arguments
 
-    def _compiled(self, structure: Any, arrays: list[np.ndarray], unknown: bool = False) -> Trace:
-        """The compiled function for a signature."""
+    def _compiled(self, structure: Any, arrays: list[np.ndarray], unknown: bool | None = False) -> Trace:
+        """The compiled function for a signature, whose sizes are unknown after many shapes, always or, if None, never."""
         dtypes = tuple(a.dtype.str for a in arrays)
         shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
         signature: Signature = structure, dtypes, tuple(shapes)
         if (found := None if unknown else self._traces.get(signature)) is None:
             ranks = structure, dtypes, tuple(map(len, shapes))
-            if unknown or self._shapes[ranks] >= MANY_SHAPES:
+            if unknown or (unknown is False and self._shapes[ranks] >= MANY_SHAPES):
                 general = pattern(shapes)
                 kept: Signature = structure, dtypes, repr(general)
                 try:
@@ -262,6 +266,8 @@ class TracedFunction(Generic[P, R]):
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
         tracer = Tracer(name, self.rules, self._warns)
         tracer.span = caller()
+        parameters = (p for p, part in structure for _ in leaves(part, p))
+        tracer.parameters = dict(zip(named_leaves(structure), parameters, strict=True))
         given = zip(named_leaves(structure).items(), arrays, shapes, strict=True)
         arguments = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for (n, k), a, s in given])
         call = self._parameters.bind_partial()
@@ -354,9 +360,9 @@ def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray],
 
 
 def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
-    """The shapes with sizes left unknown: equal ones share a name, and 1 stays 1."""
+    """The shapes with sizes left unknown: equal ones share a name, and 0 and 1 stay."""
     names: dict[Dim, Size] = {}
-    return [tuple(d if d == 1 else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
+    return [tuple(d if d in (0, 1) else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
 
 
 # Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
@@ -409,8 +415,8 @@ def as_array(value: Any) -> np.ndarray | None:
     """The value as an array, without a copy if it is one already; None if it is no array."""
     if said := masked(value):
         raise CallError(f"expected an array of values, got {said}")
-    if isinstance(value, np.ndarray):
-        return value
+    if isinstance(value, (np.ndarray, str, bytes, type)):
+        return value if isinstance(value, np.ndarray) else None
     if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
         dtype = np.bool_ if isinstance(value, bool) else np.int32 if isinstance(value, int) else np.float32
         try:
@@ -421,7 +427,7 @@ def as_array(value: Any) -> np.ndarray | None:
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
         return from_dlpack(value)
-    return None if isinstance(value, (str, bytes)) else buffer_of(value)
+    return buffer_of(value)
 
 
 def flatten_results(value: Any) -> tuple[Any, list[Any]]:

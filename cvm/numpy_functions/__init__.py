@@ -20,8 +20,7 @@ METHODS = (
     "choose", "searchsorted",
 )  # fmt: skip
 NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in ARRAY_FUNCTIONS.items()}
-for _name, _why in REFUSED.items():
-    NUMPY_FUNCTIONS[_name] = lambda *_, text=f"np.{_name} cannot be compiled: {_why}", **__: fail(text)
+NUMPY_FUNCTIONS |= {n: lambda *_, t=f"np.{n} cannot be compiled: {why}", **__: fail(t) for n, why in REFUSED.items()}
 for _name in METHODS:
     setattr(TracedArray, _name, checked(_name, ARRAY_FUNCTIONS[_name]))
 for _name in ("conj", "conjugate"):

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from ..array_api import astype, concatenate, where, whole_axes, whole_axis
+from ..array_api import along, astype, concatenate, where, whole_axes, whole_axis
 from ..indexed_update import update_in_place
 from ..numpy_or_dali_ufuncs import common, converted, loop_of
-from ..trace import TracedArray, apply, fail
+from ..trace import TracedArray, apply, fail, into
 from .layout import broadcast_to, pad
 from .table import ARRAY_FUNCTIONS, arrays_of, known_size, numpy_function
 
@@ -17,10 +17,9 @@ from .table import ARRAY_FUNCTIONS, arrays_of, known_size, numpy_function
 @numpy_function
 def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
     x, at = arrays_of(x, indices)
-    x = np.ravel(x) if axis is None else x
-    along = whole_axis(axis or 0, x.ndim)
-    at = _numbers("np.take", at, x.shape[along], mode)
-    return apply("builtin.gather", x, [at], axes=(along,), mode=mode if mode == "raise" else "clip")
+    x, over = along(x, axis)
+    at = _numbers("np.take", at, x.shape[over], mode)
+    return apply("builtin.gather", x, [at], axes=(over,), mode=mode if mode == "raise" else "clip")
 
 
 def _numbers(name: str, at: TracedArray, size: Any, mode: str) -> Any:
@@ -33,15 +32,15 @@ def _numbers(name: str, at: TracedArray, size: Any, mode: str) -> Any:
 
 def _places_along(x: Any, at: Any, axis: int | None) -> tuple[Any, list[Any]]:
     """The array, flat where there is no axis, and the places that numbers of elements along the axis mean: one shape for all."""
-    x, along = (np.ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
-    others = tuple(1 if a == along else n for a, n in enumerate(x.shape))
+    x, over = (np.ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
+    others = tuple(1 if a == over else n for a, n in enumerate(x.shape))
     if at.ndim != x.ndim or at.dtype.kind not in "iu":
         fail(f"elements of {x.type} are numbered by integers in as many dimensions, got {at.type}")
-    if tuple(1 if a == along else n for a, n in enumerate(at.shape)) != others:
+    if tuple(1 if a == over else n for a, n in enumerate(at.shape)) != others:
         at = broadcast_to(at, np.broadcast_shapes(at.shape, others))
     at = astype(at, np.int64)
     other = lambda a, n: np.zeros_like(at) if n == 1 else apply("builtin.iota_like", at, axis=a)  # noqa: E731
-    return x, [at if a == along else other(a, n) for a, n in enumerate(x.shape)]
+    return x, [at if a == over else other(a, n) for a, n in enumerate(x.shape)]
 
 
 @numpy_function
@@ -95,6 +94,8 @@ def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Any:
 @numpy_function
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     *choices, found = common((*choicelist, default))
+    if any(c.dtype != np.bool_ for c in arrays_of(found, *condlist)[1:]):
+        fail("the conditions of np.select are arrays of bool")
     for choice in choicelist:
         if type(choice) is int and found.dtype.kind == "u":  # a default is taken by its value, a choice as int64
             fail(f"np.select to {found.dtype} takes no int64 choice: write np.{found.dtype}({choice}) for {choice}")
@@ -108,6 +109,8 @@ _of_parts = partial(apply, "theano.elemwise", scalar_op="complex")
 
 @numpy_function
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    if not copy:
+        return into(x, nan_to_num(x, True, nan, posinf, neginf))
     if x.dtype.kind == "c":
         return _of_parts(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (x.real, x.imag)))
     if x.dtype.kind != "f":

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from ..array_api import astype, concatenate, of_shape, where, whole_axes, whole_axis, whole_number
-from ..numpy_or_dali_ufuncs import common
+from ..array_api import astype, concatenate, of_shape, subscript, where, whole_axes, whole_axis, whole_number
+from ..numpy_or_dali_ufuncs import common, converted
 from ..trace import apply, fail
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
@@ -21,14 +21,16 @@ def broadcast_to(x: Any, shape: Any) -> Any:
 @numpy_function
 def tile(x: Any, reps: Any) -> Any:
     counts = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
-    return apply("cvm.tile", x, reps=tuple(whole_number(n, "a repetition") for n in counts))
+    counts = tuple(whole_number(n, "a repetition") for n in counts) or (1,)
+    found = apply("cvm.tile", x, reps=tuple(n or 1 for n in counts))
+    return subscript(found, (..., *(slice(None if n else 0) for n in counts))) if 0 in counts else found
 
 
 @numpy_function
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return np.reshape(roll(np.ravel(x), shift, 0), x.shape)
-    for count, a in zip(np.broadcast_to(shift, np.shape(axis)).ravel(), np.ravel(axis), strict=True):
+    for count, a in zip(*map(np.ravel, np.broadcast_arrays(np.asarray(shift), axis)), strict=True):
         at = whole_axis(int(a), x.ndim)
         n = known_size(x, at)
         if 0 < (cut := n - int(count) % n if n else 0) < n:
@@ -45,18 +47,20 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 
 
 @numpy_function
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
-        fail(f"np.pad has the modes constant, edge, reflect, symmetric and wrap here, got {mode!r}")
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+    modes = ("constant", *(("edge", "reflect", "symmetric", "wrap") if constant_values is None else ()))
+    if mode not in modes:
+        fail(f"np.pad of such arguments has the mode {' or '.join(modes)} here, got {mode!r}")
     widths = np.zeros((x.ndim, 2), np.int64)
     for axis, width in pad_width.items() if isinstance(pad_width, dict) else [(..., pad_width)]:
-        widths[axis] = width
+        widths[axis] = np.asarray(width).astype(np.int64, casting="safe")
     for a, (before, after) in enumerate(widths.tolist()):
         if not before and not after:
             continue
         n = known_size(x, a)
         if mode == "constant":
-            low, high = np.broadcast_to(np.asarray(constant_values, x.dtype), (x.ndim, 2))[a]
+            values = 0 if constant_values is None else constant_values
+            low, high = np.broadcast_to(np.asarray(values, x.dtype), (x.ndim, 2))[a]
             sides = [np.full((*x.shape[:a], w, *x.shape[a + 1 :]), v) for w, v in ((before, low), (after, high))]
             x = concatenate([sides[0], x, sides[1]], a)
         else:
@@ -71,7 +75,8 @@ def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
 @numpy_function
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
     x, value = arrays_of(x, fill_value)
-    value = astype(value, x.dtype if dtype is None else dtype)
+    dtype = x.dtype if dtype is None else np.dtype(dtype)
+    value = converted(x.tracer, fill_value, dtype) if type(fill_value) is int else astype(value, dtype)
     found = apply("theano.elemwise", x, value, scalar_op="second")
     return of_shape(x.shape, found) if shape is None else broadcast_to(value, shape)
 
@@ -101,7 +106,7 @@ def linspace(
 @numpy_function
 def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
     at = whole_axis(axis, x.ndim)
-    pieces = np.array_split(range(known_size(x, at)), sections)
+    pieces = np.array_split(range(known_size(x, at)), np.asarray(sections).tolist())
     return [along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0])) for p in pieces]
 
 
@@ -145,6 +150,7 @@ def broadcast_arrays(*arrays: Any) -> Any:
 
 @numpy_function
 def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
+    np.meshgrid(indexing=indexing)  # type: ignore[call-overload]  # which refuses others than NumPy's
     flat = [np.ravel(x) for x in arrays_of(*arrays)]
     order = [1, 0, *range(2, len(flat))] if indexing == "xy" and len(flat) > 1 else list(range(len(flat)))
     shape = [known_size(flat[n], 0) for n in order]

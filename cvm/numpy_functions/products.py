@@ -90,7 +90,8 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
     if x.dtype.kind in "biu":
         x = astype(x, np.float64)
     over = whole_axes(axis, x.ndim)
-    if ord is None or (ord == "fro" and len(over) == 2) or (ord == 2 and len(over) == 1):
+    plain = ord is None and (axis is None or len(over) in (1, 2))
+    if plain or (ord == "fro" and len(over) == 2) or (ord == 2 and len(over) == 1):
         squares = np.square(x.real) + np.square(x.imag) if x.dtype.kind == "c" else np.square(x)
         return np.sqrt(np.sum(squares, axis=over, keepdims=keepdims))
     size = np.absolute(x)

@@ -4,7 +4,7 @@ from functools import partial, wraps
 from typing import Any
 
 import numpy as np
-from ..array_api import Axes, astype, concatenate, where, whole_axes, whole_axis, whole_number
+from ..array_api import Axes, along, astype, concatenate, reduced_axes, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import TracedArray, apply, fail
 from .elements import take, take_along_axis
@@ -13,13 +13,11 @@ from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_numbers, known_
 
 
 def _place(operator: str, x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
-    whole = axis is None
     if x.dtype.kind == "c":
         return _place("builtin.argmax", _is_extreme(operator, x, axis), axis, keepdims=keepdims)
-    found = apply(operator, np.ravel(x) if whole else x, axis=0 if whole else whole_axis(axis, x.ndim))
-    if not keepdims:
-        return found
-    return np.reshape(found, (1,) * x.ndim) if whole else np.expand_dims(found, axis)
+    flat, at = along(x, axis)
+    found = apply(operator, flat, axis=at)
+    return np.expand_dims(found, at if flat is x else tuple(range(x.ndim))) if keepdims else found
 
 
 def _is_extreme(operator: str, x: Any, axis: int | None) -> Any:
@@ -37,15 +35,13 @@ ARRAY_FUNCTIONS |= {name: partial(_place, f"builtin.{name}") for name in ("argma
 @numpy_function
 def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
     """The order is always stable."""
-    if axis is None:
-        return argsort(np.ravel(x), 0)
-    along = whole_axis(axis, x.ndim)
+    x, at = along(x, axis)
     if x.dtype.kind != "c":
-        return apply("builtin.argsort", x, axis=along)
+        return apply("builtin.argsort", x, axis=at)
     # by real parts, then imaginary ones; what has a NaN comes last
-    order = apply("builtin.argsort", x.imag, axis=along)
+    order = apply("builtin.argsort", x.imag, axis=at)
     for key in (x.real, _missing_parts(x)):
-        order = take_along_axis(order, apply("builtin.argsort", take_along_axis(key, order, along), axis=along), along)
+        order = take_along_axis(order, apply("builtin.argsort", take_along_axis(key, order, at), axis=at), at)
     return order
 
 
@@ -55,14 +51,13 @@ def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool
 
 
 def _scan(ufunc: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    x = np.ravel(x) if axis is None else x
+    x, at = along(x, axis)
     sums = ufunc in ("add", "multiply")
     wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" and sums else x.dtype
     x = astype(x, wide if dtype is None else dtype)
     if x.dtype == np.bool_:  # an extreme
-        return astype(_scan(ufunc, astype(x, np.uint8), axis), np.bool_)
-    scalar_op = "mul" if ufunc == "multiply" else ufunc
-    return apply("builtin.cumulative", x, axis=whole_axis(axis or 0, x.ndim), scalar_op=scalar_op)
+        return astype(_scan(ufunc, astype(x, np.uint8), at), np.bool_)
+    return apply("builtin.cumulative", x, axis=at, scalar_op="mul" if ufunc == "multiply" else ufunc)
 
 
 ARRAY_FUNCTIONS |= {f"{u}.accumulate": partial(_scan, u, axis=0) for u in ("add", "multiply", "maximum", "minimum")}
@@ -181,7 +176,9 @@ def var(
         x = astype(x, np.float64 if dtype is None else dtype)
     if x.dtype == np.float16:
         return astype(var(astype(x, np.float32), axis, None, ddof, keepdims, where, mean, correction), np.float16)
-    over = whole_axes(axis, x.ndim)
+    over = reduced_axes(axis, x.ndim, of_numbers=False)
+    if correction is not None and ddof != 0:
+        fail("np.var and np.std take ddof, or correction")
     ddof = ddof if correction is None else correction
     deviation = x - (np.mean(x, axis=over, keepdims=True, where=where) if mean is None else mean)
     squares = np.square(deviation) if x.dtype.kind == "f" else np.square(deviation.real) + np.square(deviation.imag)
@@ -218,10 +215,13 @@ def average(x: Any, axis: Axes = None, weights: Any = None, keepdims: bool = Fal
 
 
 @numpy_function
-def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    if axis is None:
-        flat = median(np.ravel(x), 0)
-        return np.reshape(flat, (1,) * x.ndim) if keepdims else flat
+def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    if axis is None or isinstance(axis, (tuple, list)):
+        over = whole_axes(axis, x.ndim)
+        rest = [n for a, n in enumerate(x.shape) if a not in over]
+        size = np.prod([known_size(x, a) for a in over], dtype=np.int64)
+        found = median(np.reshape(np.moveaxis(x, over, tuple(range(len(over)))), (size, *rest)), 0)
+        return np.expand_dims(found, over) if keepdims else found
     at = whole_axis(axis, x.ndim)
     if not (n := known_size(x, at)):
         return np.mean(x, axis=at, keepdims=keepdims)

@@ -49,12 +49,10 @@ class Elementwise(Broadcasting[T]):
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
         types = self.op.loop(elements)
         assert types is not None
-        in_f32 = BF16 in elements and not self.op.keeps_f16
+        wide = [compute_type(e) if BF16 in elements and not self.op.keeps_f16 else e for e in elements]
         try:
             with np.errstate(all="ignore"):
-                xs = self.xs
-                if in_f32:
-                    xs = [x.astype(compute_type(e).dtype) for x, e in zip(xs, elements, strict=True)]
+                xs = [x.astype(e.dtype, copy=False) for x, e in zip(self.xs, wide, strict=True)]
                 return np.asarray(self.op.numpy(*xs), types[-1].dtype)
         except OverflowError as e:
             raise Unmet(str(e)) from None

@@ -47,8 +47,7 @@ row("isfinite", complex_or(_is_finite, lambda z: _is_finite(z.re) & _is_finite(z
 
 
 def _chosen(c: ElementType, x: ElementType, y: ElementType) -> tuple[ElementType, ...] | None:
-    common = promoted(x, y)
-    return I1, common, common, common
+    return I1, *[promoted(x, y)] * 3
 
 
 UFUNCS["where"] = Ufunc(

@@ -56,6 +56,19 @@ def test_axes_of_arguments_and_results() -> None:
     assert last.shape == (4, 5) and same.shape == (4,)
 
 
+def test_defaults_and_keywords() -> None:
+    """A number is the same for all elements, and keywords reach the function, whose derivatives have them too."""
+
+    def power(v: Any, scale: float = 2.0, *, n: int = 1) -> Any:
+        return (v * scale) ** n
+
+    for given, wanted in (({}, V * 2), ({"n": 3}, (V * 2) ** 3), ({"scale": 3.0, "n": 2}, (V * 3.0) ** 2)):
+        for axes in (0, (0,)):
+            np.testing.assert_allclose(cvm.vmap(power, axes)(V, **given), wanted)
+    np.testing.assert_allclose(cvm.vmap(np.dot, (0, None))(V, K), V @ K)
+    np.testing.assert_allclose(cvm.grad(lambda v, *, n=1: (v**n).sum())(K, n=3), 3 * K**2)
+
+
 def test_derivatives_of_a_stack() -> None:
     gradient = cvm.grad(lambda v: (cvm.vmap(lambda a: np.sort(a))(v) * K).sum())
     np.testing.assert_array_equal(gradient(V), np.argsort(np.argsort(V)))

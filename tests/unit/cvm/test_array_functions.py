@@ -158,6 +158,15 @@ def test_more_shapes_than_are_compiled_one_by_one() -> None:
             np.testing.assert_array_equal(f(x), function(x))
 
 
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_sizes_unknown_while_compiling_of_which_nothing_is_left(target: Any) -> None:
+    for function in (lambda x: x[::-1], lambda x: x[3:], lambda x: np.diff(x, 2)):
+        f = cvm.compile(function, target=target, rules="numpy")
+        for n in (*range(4, 15), 3, 2, 1, 0, 20):
+            x = np.arange(float(n))
+            np.testing.assert_array_equal(f(x), function(x), strict=True)
+
+
 def test_bincount_of_a_known_size() -> None:
     x = np.array([3, 0, 3, 1], "u1")
     assert cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(x).tolist() == [1, 1, 0, 2, 0]

@@ -22,13 +22,17 @@ np.reshape(x, (6, 4), 'F')  x.reshape(6, 4, order='F')  x.ravel('F')  x.flatten(
 np.add(x, 1, dtype='f8')  np.multiply(x, x, dtype='f8')  np.add(x, 1, where=True)  np.vstack([x, x], casting='same_kind')
 np.linalg.trace(x[None] * np.ones((3, 1, 1)))  np.linalg.diagonal(x[None])  np.linalg.matrix_norm(x)  np.linalg.vector_norm(x, axis=0)  np.linalg.norm(x=x)
 np.linalg.matrix_power(x[:, :4], 3)  np.linalg.multi_dot([x, x.T, x])  np.linalg.matrix_transpose(x)  np.linalg.vecdot(x, x)  np.linalg.outer(x[0], x[1])
+np.mean(x, dtype='i4')  np.mean(x, axis=0, dtype=np.int8, where=x > -50)  np.median(x, axis=(0, 1), keepdims=True)  np.median(x[None], axis=(0, -1))
+np.add.reduce(x, out=np.zeros_like(x[0], dtype='f8'))  np.cumsum(x, out=np.zeros_like(x.ravel(), dtype='f8'))  np.logical_and.reduce(x, initial=False)
+np.roll(x, (1, 2), axis=0)  np.roll(x, (1, 2))  np.roll(x, 3, axis=(0, 1, 0))  np.tile(x, 0)  np.tile(x, (2, 0))  np.tile(x, ())  x[(0, 2), :]  x[range(2)]  x[[]]
+x.mT  x.astype('f8', copy=False)  np.full_like(x, np.nan, dtype='f4')  np.split(x, np.int64(2))  np.max(x + 1j, axis=(1,))  x.clip(1, max=2)
 np.linalg.matmul(x, x.T)  np.linalg.tensordot(x, x, axes=((0, 1), (0, 1)))  np.linalg.cross(x[:, :3], x[:, 3:])
 """.replace("\n", "  ").strip().split("  ")  # fmt: skip
 STATEMENTS = """
 y[:, 1] += 5 | y[1:] -= y[:-1] | y[1:3, ::2] *= 2 | y[..., -1] = 7 | y[x > 0] = 0 | y[[0, 2]] = x[1] | y += x | y **= 2
 y = y[::-1]; y[0] = 1 | z = y.T; y[0] = 1 | z = y[[0, 1]]; z += 1; y[0] = z[1] | z = y; z += 1 | y[0] += y[1]; y[1] += y[0]
 np.add(y, 1, out=y) | np.sqrt(abs(x) + 0.0, out=y) | np.maximum(y, 0, y) | np.add(x, 1, out=y, where=x > 0) | np.cumsum(x, axis=0, out=y)
-np.clip(y, 0, 1, out=y) | z = np.zeros_like(y[0]); np.sum(x, axis=0, out=z); y[0] = z | np.add.at(y, [0, 0], 1) | a = y * 1; np.modf(x, out=(y, a)); y += a
+np.clip(y, 0, 1, out=y) | z = np.zeros_like(y[0]); np.sum(x, axis=0, out=z); y[0] = z | y = y / 0; np.nan_to_num(y, copy=False) | np.add.at(y, [0, 0], 1) | a = y * 1; np.modf(x, out=(y, a)); y += a
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 REFUSED = """
 z = y[0]; z += 1 | z = y.T; y[0] = 1; y += z.T | y[0][1] += 5 | y[0], y[1] = y[1], y[0] | z = x[0]; z += 1 | x[0] += 1 | z = y[0]; z += 1; y[1] = z
@@ -64,6 +68,37 @@ def test_expressions(form: str) -> None:
     for dtype in ("f4", "i4"):
         x = elements(dtype)
         compare(cvm.compile(function, target="reference", rules="numpy")(x), function(x))
+
+
+NUMBERS = """
+np.sum(x, axis=0)  x.sum(axis=-1, keepdims=True)  np.prod(x, axis=0)  np.max(x, axis=-1)  np.any(x, axis=0)  np.squeeze(x, axis=0)
+np.argmax(x, axis=0)  np.argsort(x, axis=-1)  np.cumsum(x, axis=0)  np.take(x, 0, axis=0)  np.repeat(x, 3, axis=-1)  np.median(x)  np.tile(x, 0)
+""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NUMBERS)
+def test_numbers_have_an_axis(form: str) -> None:
+    function = eval(f"lambda x: {form}", {"np": np})
+    for x in (np.float32(3), np.int32(2), np.bool_(True), np.complex64(1j)):
+        compare(cvm.compile(function, target="reference", rules="numpy")(x), function(x))
+
+
+# what NumPy refuses
+ERRORS = """
+np.sum(x, axis=[0])  np.mean(x, axis=[0])  np.pad(x, 1, 'edge', constant_values=3)  np.pad(x, (1.5, 2))  np.meshgrid(x[0], indexing='zz')
+np.clip(x, 1, 2, min=0)  np.std(x, ddof=1, correction=0)  np.linalg.norm(x, axis=())  np.linalg.norm(x[None], axis=(0, 1, 2))
+np.add(x.astype('u1'), 300, dtype='u1')  np.full_like(x, -1, dtype='u1')  np.select([x], [x])  np.roll(x, (1, 2), axis=(0, 1, 0))  x[(0, 9), :]
+""".replace("\n", "  ").strip().split("  ")  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ERRORS)
+def test_what_numpy_refuses_is_refused(form: str) -> None:
+    function = eval(f"lambda x: {form}", {"np": np})
+    for x in (elements("f4"), elements("i4")):
+        with pytest.raises((ArithmeticError, TypeError, ValueError, IndexError)):
+            function(x)
+        with pytest.raises(cvm.TraceError):
+            cvm.compile(function, target="reference", rules="numpy")(x)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

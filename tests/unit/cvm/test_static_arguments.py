@@ -41,6 +41,9 @@ def test_declared(options: dict[str, Any]) -> None:
         lambda x, n=3: sum((x * k for k in range(n)), x),
         lambda x, n=2: np.repeat(x, n),
         lambda x, n=2: np.tile(x, n),
+        lambda x, dtype=np.float32: x.astype(dtype),
+        lambda x, shape=(-1, 1): x.reshape(shape),
+        lambda x, n=2: np.split(x, n),
         lambda x, n=1: x[:, n:],
         lambda x, n=1: np.pad(x, n),
         lambda x, n=2: np.roll(x, n, axis=1),
@@ -71,6 +74,8 @@ def test_what_was_needed_once_may_be_given() -> None:
         (lambda x, n: [x * k for k in range(n - 1)], "n"),
         (lambda x, n: x if n > 2 else -x, "n"),
         (lambda x, n: x[: n // 2], "n"),
+        (lambda x, n: np.split(x, n), "n"),
+        (lambda x, n: np.roll(x, n), "n"),
     ],
 )
 def test_the_error_names_what_to_make_static(function: Any, name: str) -> None:
