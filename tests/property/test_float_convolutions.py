@@ -69,7 +69,7 @@ def test_constant_and_given_weights_and_open_batches(size: int, after: str) -> N
 
 @pytest.mark.parametrize("l2", [1 << 12, 1 << 20])
 def test_weights_that_leave_the_cache_are_prefetched(l2: int, compile_for: Callable[..., None]) -> None:
-    """Where few tiles read them, and no others; the last steps prefetch the last weights, none beyond."""
+    """Prefetch weights that few tiles read, and no others; the last steps prefetch the last weights, none beyond."""
     random = np.random.default_rng(0)
     x, w, b = (values(random, shape, "float32", 0) for shape in ((1, 96, 4, 4), (24, 96, 3, 3), (24,)))
     type = f"tensor<{shaped(*w.shape)}xf32>"
