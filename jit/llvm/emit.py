@@ -6,11 +6,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, get_args
 
 from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, atoms_of, in_order
-from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.loops import Kernel, Loop
+from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order
+from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
 from . import ir_builder as ll
@@ -19,6 +20,9 @@ from .kernels import BEGIN, END, METADATA, STATUS_POINTER, STOPPED, Definition, 
 from .plan_loops import emit_loop
 
 INTERNAL = "internal "
+_NODES: tuple[Any, ...] = (*get_args(ir.Statement), *ex.Expr.__subclasses__(), ex.Tensor)
+# what a node is beside its name
+_PARTS = {c: attrgetter("__class__", *(f for f in c.__match_args__ if f != "name")) for c in _NODES}
 
 
 @dataclass(frozen=True)
@@ -49,16 +53,23 @@ class Emission:
         self.functions: list[Definition] = []
         self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls
         self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
-        self._calls: dict[Kernel, tuple[int, list[Tensor]]] = {}  # the function's number, and what it is given
+        self._alike: dict[object, tuple[int, list[ex.Tensor], dict[Any, int]]] = {}  # by their structures
+        self._calls: dict[ir.Kernel, tuple[int, list[ex.Tensor]]] = {}  # the function's number, and what it is given
 
-    def add(self, kernel: Kernel) -> None:
-        """Emits a kernel's function."""
+    def add(self, kernel: ir.Kernel) -> None:
+        """Emits a kernel's function, unless a kernel before was alike."""
+        key, numbers = structure(kernel) if self.optimize else (kernel, {})
+        if key in self._alike:
+            n, wanted, places = self._alike[key]
+            self._calls[kernel] = n, [[*numbers][places[t]] for t in wanted]
+            return
         emitter = KernelEmitter(kernel, self.sizes, self.requirements.number, self.optimize)
         function, wanted, declarations = emitter.define()
         if (n := self._numbers.setdefault(function, len(self.functions))) == len(self.functions):
             self.functions.append(function)
             self.declarations.append(declarations)
         self._calls[kernel] = n, wanted
+        self._alike[key] = n, wanted, numbers
 
     def part(self, first: int) -> ll.Module:
         """The functions from a number on as a module of their own."""
@@ -69,7 +80,8 @@ class Emission:
         pieces: dict[int, list[ll.Value]] = {}
         entries = [self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)]
         declared = {function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])}
-        declared.update([ll.PARALLEL] if pieces or any(isinstance(k, Loop) for p in plans for k in p.kernels) else [])
+        stops = bool(pieces) or any(isinstance(k, ir.Loop) for plan in plans for k in plan.kernels)
+        declared.update([ll.PARALLEL] * stops)
         return self._module(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
 
     def _module(self, first: int, declared: set[ll.Declaration], further: list[str], linkage: str) -> ll.Module:
@@ -91,7 +103,7 @@ class Emission:
         b.do(ll.store(ll.Constant("0", ll.STATUS), STATUS_POINTER))
         loops: list[str] = []
         for kernel in plan.kernels:
-            if isinstance(kernel, Loop):
+            if isinstance(kernel, ir.Loop):
                 loops.append(self._loop(b, kernel, plan, f"{name}_loop{len(loops)}", pointers, sizes, pieces))
                 continue
             n, wanted = self._calls[kernel]
@@ -108,7 +120,7 @@ class Emission:
         return "\n".join([*loops, f"{head} {{\n{b.body()}\n}}"])
 
     def _loop(
-        self, b: ll.IRBuilder, loop: Loop, plan: Plan, step: str, pointers: Mapping[Tensor, ll.Value],
+        self, b: ll.IRBuilder, loop: ir.Loop, plan: Plan, step: str, pointers: Mapping[ex.Tensor, ll.Value],
         sizes: Mapping[object, ll.Value], pieces: dict[int, list[ll.Value]],
     ) -> str:  # fmt: skip
         """Emits a loop of a plan, which calls `step`; the function of that name."""
@@ -117,10 +129,33 @@ class Emission:
         return self._entry(loop.plan, step, pieces, INTERNAL)
 
 
+def structure(kernel: ir.Kernel) -> tuple[object, dict[Any, int]]:
+    """A key, equal for kernels that are alike but for names, and the numbers of the nodes, the same in all of these."""
+    found: list[object] = []
+    numbers: dict[Any, int] = {}
+    for top in (kernel.body, *kernel.parameters):
+        stack: list[Any] = [] if top in numbers else [top]
+        while stack:
+            x = stack.pop()
+            if x.__class__ is tuple:
+                found.append(len(x))
+                stack += x
+            elif x.__class__ is ex.Const:
+                found += x.type, repr(x.value), x.value  # 0.0 is not -0.0, and no NaN is another
+            elif (parts := _PARTS.get(x.__class__)) is None:
+                found.append(x.key if isinstance(x, Size) else x)
+            elif x in numbers:
+                found.append(numbers[x])
+            else:
+                numbers[x] = len(numbers)
+                stack += parts(x)
+    return tuple(found), numbers
+
+
 def _dims(plan: Plan) -> list[Dim]:
     """Every size that a plan's code may want."""
     tensors = [*plan.arguments, *plan.results, *plan.offsets, *(p for k in plan.kernels for p in k.parameters)]
-    within = [d for k in plan.kernels if isinstance(k, Loop) for d in _dims(k.plan)]
+    within = [d for k in plan.kernels if isinstance(k, ir.Loop) for d in _dims(k.plan)]
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
 

@@ -322,6 +322,20 @@ def test_kernels_that_are_alike_have_one_function() -> None:
     assert functions < calls
 
 
+@pytest.mark.parametrize(("values", "functions"), [((1.5, 1.5), 1), ((0.0, -0.0), 2), ((np.nan, -np.nan), 2)])
+def test_kernels_of_other_constants_have_other_functions(values: tuple[float, float], functions: int) -> None:
+    """The second kernel's arrays are those of the first by other names; it is given its own."""
+    kernels: list[Kernel] = []
+    for prefix, value in zip("ab", values, strict=True):
+        i, x, y = Index(f"{prefix}.i", 8), tensor(f"{prefix}.x", F32, 8), tensor(f"{prefix}.y", F32, 8)
+        kernels.append(Kernel(prefix, (x, y), (For(i, (Store(y, (i,), x[i] + Const(value, F32)),)),)))
+    plan = Plan("p", tuple(k.inputs[0] for k in kernels), tuple(k.outputs[0] for k in kernels), {}, tuple(kernels))
+    module = str(emit_plans(plan).module)
+    assert module.count("define internal void @kernel_") == functions
+    calls = [line.partition("(")[2] for line in module.splitlines() if "call void @kernel_" in line]
+    assert len(calls) == 2 and calls[0] != calls[1]
+
+
 def test_unrolled_loops_have_constant_bounds() -> None:
     i = Index("i", 4)
     y = tensor("y", I64, 4)
