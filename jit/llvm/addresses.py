@@ -30,38 +30,32 @@ class Scope:
     written: set[Tensor]
     pointers: dict[Tensor, ll.Value]
     widths: dict[Tensor, int] = field(default_factory=dict)  # lanes of the buffers that have one element for each lane
-    values: dict[int, ll.Value] = field(default_factory=dict)  # expressions that the current block can use, by id
-    addresses: dict[int, ll.Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
-    alive: list[object] = field(default_factory=list)  # objects that the tables know by id
-    stale: list[int] = field(default_factory=list)  # known expressions that the next statement may change
+    values: dict[Expr, ll.Value] = field(default_factory=dict)  # expressions that the current block can use
+    addresses: dict[Expr, ll.Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
+    stale: list[Expr] = field(default_factory=list)  # known expressions that the next statement may change
     lane: Index | None = None
     lanes: int = 1
     first: int = 1  # what the lane's index is a multiple of where a vector begins
-    _changing: dict[int, bool] = field(default_factory=dict)
-
-    def remember(self, e: Expr, value: ll.Value) -> None:
-        self.values[id(e)] = value
-        self.alive.append(e)
+    _changing: dict[Expr, bool] = field(default_factory=dict)
 
     def drop_stale(self) -> None:
         """Forgets what was read from arrays that the kernel writes: the next statement may write them."""
-        for key in self.stale:
-            self.values.pop(key, None)
+        for e in self.stale:
+            self.values.pop(e, None)
         self.stale.clear()
 
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
-        if (may_change := self._changing.get(id(e))) is None:
+        if (may_change := self._changing.get(e)) is None:
             may_change = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
-            self._changing[id(e)] = may_change
-            self.alive.append(e)
+            self._changing[e] = may_change
         return may_change
 
     def varies(self, e: Expr) -> bool:
         """Test whether an expression may differ between lanes."""
         if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
             return True
-        return self.values[id(e)].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
+        return self.values[e].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
 
 
 @dataclass
@@ -73,9 +67,9 @@ class Addresses:
     sizes: Mapping[object, ll.Value]
     value: Callable[[Expr], ll.Value]
     lengths: dict[object, ll.Value] = field(default_factory=dict)  # sizes that were computed
-    parts: dict[int, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions, by id
-    accesses: dict[tuple[Tensor, int], tuple[Terms, int]] = field(default_factory=dict)  # of several
-    strides: dict[tuple[Tensor, int, int], int | None] = field(default_factory=dict)  # by access, indices and lane
+    parts: dict[Expr, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions
+    accesses: dict[tuple[object, ...], tuple[Terms, int]] = field(default_factory=dict)  # of several
+    strides: dict[tuple[object, ...], int | None] = field(default_factory=dict)  # by access, indices and lane
 
     # pointers
 
@@ -93,14 +87,13 @@ class Addresses:
     def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
         """The offset of the element at lane 0 from its array's first one, in elements."""
         if all(isinstance(d, int) for d in tensor.shape[1:]):
-            if (parts := self.accesses.get((tensor, id(at)))) is None:
+            if (parts := self.accesses.get((tensor, at))) is None:
                 apart: Terms = []
                 constant, step = 0, 1
                 for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
                     constant += _taken_apart(e, step, apart)
                     step = d * step if isinstance(d, int) else 0
-                parts = self.accesses[tensor, id(at)] = apart, constant
-                self.scope.alive.append(at)
+                parts = self.accesses[tensor, at] = apart, constant
             return self.added(*parts)
         return self.dynamic_offset(tensor, at)
 
@@ -131,10 +124,9 @@ class Addresses:
 
     def sum(self, e: Expr) -> LinearForm[ll.Value]:
         """An index expression at lane 0, taken apart."""
-        if (parts := self.parts.get(id(e))) is None:
+        if (parts := self.parts.get(e)) is None:
             terms: Terms = []
-            parts = self.parts[id(e)] = terms, _taken_apart(e, 1, terms)
-            self.scope.alive.append(e)
+            parts = self.parts[e] = terms, _taken_apart(e, 1, terms)
         return self.added(*parts)
 
     def added(self, terms: Terms, constant: int) -> LinearForm[ll.Value]:
@@ -184,13 +176,12 @@ class Addresses:
     def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
         """The distance of neighbouring lanes' accesses to a tensor, in elements; None if it varies."""
         lane = self.scope.lane
-        key = tensor, id(at), id(lane)
+        key = tensor, at, lane
         if key in self.strides:
             return self.strides[key]
         elements = 0 if lane is None else stride(tensor, at, lane, self.scope.varies)
         if not any(isinstance(x, (Var, Read)) for e in at for x in walk(e)):  # these may have one lane or several
             self.strides[key] = elements
-            self.scope.alive += (at, lane)
         return elements
 
     def factor(self, e: Expr) -> int | None:
@@ -205,11 +196,10 @@ class Addresses:
                 return ll.index(value)
             case Extent(size):
                 return self.size(size)
-        if (computed := self.scope.addresses.get(id(e))) is None:
+        if (computed := self.scope.addresses.get(e)) is None:
             computed = self.compute_address(e)
             if not self.scope.changes(e):
-                self.scope.addresses[id(e)] = computed
-                self.scope.alive.append(e)
+                self.scope.addresses[e] = computed
         return computed
 
     def compute_address(self, e: Expr) -> ll.Value:

@@ -25,7 +25,7 @@ class Expressions:
     early: dict[int, int]
     asked: set[Tensor]
     stream: Callable[[ll.Value, Tensor, ll.Value], None]
-    numbers: dict[int, ll.Constant] = field(default_factory=dict)  # constants, by id
+    numbers: dict[Expr, ll.Constant] = field(default_factory=dict)  # constants
 
     @cached_property
     def vectors(self) -> VectorAccesses:
@@ -35,23 +35,20 @@ class Expressions:
     def value(self, e: Expr) -> ll.Value:
         scope = self.scope
         if isinstance(e, Const):
-            if (number := self.numbers.get(id(e))) is None:
-                number = self.numbers[id(e)] = ll.number(e.value, e.type)
-                scope.alive.append(e)
+            if (number := self.numbers.get(e)) is None:
+                number = self.numbers[e] = ll.number(e.value, e.type)
             return number
-        if (result := scope.values.get(id(e))) is None:
-            result = self.compute(e)
-            scope.remember(e, result)
+        if (result := scope.values.get(e)) is None:
+            result = scope.values[e] = self.compute(e)
             if scope.changes(e):
-                scope.stale.append(id(e))
+                scope.stale.append(e)
         return result
 
     def compute(self, e: Expr) -> ll.Value:
         match e:
-            case Extent() | Misalignment():
-                return self.addresses.address(e)
-            case Index():
-                return self.index(e)
+            case Apply(function, operands, _):
+                vector = None if self.scope.lane is None else self.by_lanes(e)
+                return self.apply(function, operands) if vector is None else vector
             case Read(tensor, at):
                 if id(e) in self.early and self.scope.lane is not None and self.addresses.stride(tensor, at) == 1:
                     for n in range(0, self.scope.lanes, processor().line_bytes // tensor.element.bytes):
@@ -63,9 +60,10 @@ class Expressions:
                 return vector if vector is not None else self.convert(self.value(operand), operand.type, element)
             case Bitcast(operand, element):
                 return self.reinterpret(self.value(operand), element)
-            case Apply(function, operands, _):
-                vector = None if self.scope.lane is None else self.by_lanes(e)
-                return self.apply(function, operands) if vector is None else vector
+            case Index():
+                return self.index(e)
+            case Extent() | Misalignment():
+                return self.addresses.address(e)
         raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")
 
     def index(self, e: Index) -> ll.Value:

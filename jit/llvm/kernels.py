@@ -11,7 +11,7 @@ from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...lowering.analysis.accesses import allocated, stores
-from ...lowering.analysis.cost import block_operations
+from ...lowering.analysis.cost import Sizes, block_operations
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.analysis.vector_alignment import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
@@ -38,6 +38,7 @@ METADATA = """!0 = !{i32 1}
 !6 = !{!"branch_weights", i32 1, i32 16}"""
 RARELY, LESS_OFTEN = "!5", "!6"
 LONG = 1 << 21  # operations, some milliseconds: a loop of more looks for signals meanwhile
+LARGE = Sizes(default=LONG)  # sizes that are not known: any may be large
 VERY_LONG = 1 << 24  # the same of an iteration of a parallel loop, which looks for signals between iterations
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
@@ -51,24 +52,17 @@ def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
     return loop if isinstance(loop, ir.For) and loop.kind == "parallel" and loop.stop is None else None
 
 
-class _Large(dict[object, int]):
-    """Sizes that are not known: any may be large."""
-
-    def __missing__(self, atom: object) -> int:
-        return LONG
-
-
 def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int]:
     """The innermost long loops, by id, which look for signals, and after how many iterations."""
     factors: dict[int, int] = {}
     if parallel is not None:
-        block = parallel.body if block_operations(parallel.body, _Large(), MOVED) > VERY_LONG else ()
+        block = parallel.body if block_operations(parallel.body, LARGE, MOVED) > VERY_LONG else ()
     for s in block:
         if isinstance(s, ir.If):
             factors |= long_loops((*s.then, *s.otherwise))
-        elif isinstance(s, ir.For) and block_operations((s,), _Large(), MOVED) > LONG:
+        elif isinstance(s, ir.For) and block_operations((s,), LARGE, MOVED) > LONG:
             if not (inner := long_loops(s.body)) and s.kind in ("serial", "vector"):
-                each = max(1, block_operations(s.body, _Large(), MOVED))
+                each = max(1, block_operations(s.body, LARGE, MOVED))
                 inner = {id(s): 1 << max(1, LONG // each).bit_length() - 1}
             factors |= inner
     return factors
@@ -211,26 +205,23 @@ class KernelEmitter:
         return definition
 
     def emit_block(self, block: ir.Block) -> None:
-        scope = self.scope
-        outer = dict(scope.values), dict(scope.addresses)
         for s in block:
             self.emit_statement(s)
-        scope.values, scope.addresses = outer
 
     def emit_statement(self, s: ir.Statement) -> None:
         match s:
+            case ir.Store(tensor, at, value, streaming):
+                self.values.write(tensor, at, self.values.value(value), streaming)
+            case ir.Let(var, value):
+                self.scope.values[var] = self.values.value(value)
             case ir.For(kind="unrolled"):
                 self.unrolled(s)
             case ir.For():
                 self.loop(s)
             case ir.If():
                 self.branch(s)
-            case ir.Let(var, value):
-                self.scope.remember(var, self.values.value(value))
             case ir.Alloc(tensor):
                 self.allocate(tensor)
-            case ir.Store(tensor, at, value, streaming):
-                self.values.write(tensor, at, self.values.value(value), streaming)
             case ir.Assert(condition, message, span):
                 self.require(self.values.value(condition), self.ask(message, span), isinstance(s, ir.Guard))
             case ir.Prefetch(tensor, at):
@@ -377,11 +368,10 @@ class KernelEmitter:
         if s.kind == "vector":
             assert scope.lane is None, "a vector loop inside another"
             scope.lane, scope.lanes, scope.first = s.index, s.width, begins(s.start, s.end, s.width)
-            scope.values.pop(id(s.index), None)
+            scope.values.pop(s.index, None)
         else:
-            scope.values[id(s.index)] = variable
-        scope.addresses[id(s.index)] = variable
-        scope.alive.append(s.index)
+            scope.values[s.index] = variable
+        scope.addresses[s.index] = variable
         yield
         scope.values, scope.addresses, scope.lane, scope.lanes, scope.first = outer
 
@@ -403,18 +393,19 @@ class KernelEmitter:
         condition = self.values.value(s.condition)
         assert condition.lanes == 1, "a branch on a condition that differs between lanes"
         self.scope.drop_stale()
-        b = self.b
+        b, scope = self.b, self.scope
         yes, no, after = b.new_block(), b.new_block(), b.new_block()
         rare = isinstance(s.condition, Apply) and s.condition.function == "any"
         weights = f"!prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
         b.do(ll.branch_if(condition, yes, no if s.otherwise else after, weights))
         for start, block in ((yes, s.then), (no, s.otherwise)):
             if start is yes or block:
-                outer, b.pure = b.pure, dict(b.pure)
+                outer = b.pure, scope.values, scope.addresses
+                b.pure, scope.values, scope.addresses = dict(b.pure), dict(scope.values), dict(scope.addresses)
                 b.start(start)
                 self.emit_block(block)
                 b.do(ll.branch(after))
-                b.pure = outer
+                b.pure, scope.values, scope.addresses = outer
         b.start(after)
 
     def allocate(self, tensor: Tensor) -> None:

@@ -17,10 +17,9 @@ def runs(loop: For) -> bool:
 
 
 class Dependences(NamedTuple):
-    """The dependences of an expression: indices, variables and arrays by id, and whether it takes more than arithmetic."""
+    """The indices, variables and arrays that an expression depends on, and whether it takes more than arithmetic."""
 
-    expression: Expr
-    depends: frozenset[int]
+    depends: frozenset[object]
     reads: bool
 
 
@@ -28,19 +27,18 @@ class Invariants:
     """Looks into the loops of one kernel; what loops share and expressions depend on is found once."""
 
     def __init__(self) -> None:
-        self.dependences: dict[int, Dependences] = {}
-        self.loops: dict[int, tuple[For, list[tuple[Expr, bool]]]] = {}
+        self.dependences: dict[Expr, Dependences] = {}
+        self.loops: dict[For, list[tuple[Expr, bool]]] = {}
 
     def of(self, loop: For) -> list[tuple[Expr, bool]]:
         """The largest parts that do not depend on a loop, and of each whether it is index arithmetic."""
-        if (entry := self.loops.get(id(loop))) is None:
-            parts: list[tuple[Expr, bool]] = []
+        if (parts := self.loops.get(loop)) is None:
+            parts = self.loops[loop] = []
             if runs(loop):
-                self.within(loop.body, {id(loop.index)}, parts)
-            entry = self.loops[id(loop)] = loop, parts
-        return entry[1]
+                self.within(loop.body, {loop.index}, parts)
+        return parts
 
-    def within(self, block: Block, bound: set[int], invariants: list[tuple[Expr, bool]]) -> None:
+    def within(self, block: Block, bound: set[object], invariants: list[tuple[Expr, bool]]) -> None:
         for s in block:
             match s:
                 case Store(_, at, value):
@@ -49,23 +47,23 @@ class Invariants:
                     self.parts(value, bound, False, invariants)
                 case Let(var, value):
                     self.parts(value, bound, False, invariants)
-                    bound.add(id(var))
+                    bound.add(var)
                 case Prefetch(_, at):
                     for e in at:
                         self.parts(e, bound, True, invariants)
                 case Assert(condition, _, _):
                     self.parts(condition, bound, False, invariants)
                 case Alloc(tensor):
-                    bound.add(id(tensor))
+                    bound.add(tensor)
                 case For(index, body):
-                    bound.add(id(index))
+                    bound.add(index)
                     if runs(s):
                         self.within(body, bound, invariants)
                 case If(condition):
                     self.parts(condition, bound, False, invariants)
-                    bound.update(id(v.var) for v in (*s.then, *s.otherwise) if isinstance(v, Let))
+                    bound.update(v.var for v in (*s.then, *s.otherwise) if isinstance(v, Let))
 
-    def parts(self, e: Expr, bound: set[int], is_index: bool, invariants: list[tuple[Expr, bool]]) -> None:
+    def parts(self, e: Expr, bound: set[object], is_index: bool, invariants: list[tuple[Expr, bool]]) -> None:
         """The dependences of one expression; shared nodes are visited once."""
         seen: set[tuple[Expr, bool]] = set()
         stack = [(e, is_index)]
@@ -74,7 +72,7 @@ class Invariants:
             if isinstance(e, _LEAVES) or top in seen:
                 continue
             seen.add(top)
-            about = self.dependences.get(id(e)) or self.about(e)
+            about = self.dependences.get(e) or self.about(e)
             if is_index and not about.reads:
                 continue
             if about.depends.isdisjoint(bound):
@@ -84,9 +82,9 @@ class Invariants:
                 stack += [(c, is_index) for c in children(e)[::-1]]
 
     def about(self, e: Expr) -> Dependences:
-        if (about := self.dependences.get(id(e))) is None:
+        if (about := self.dependences.get(e)) is None:
             parts = [self.about(c) for c in children(e)]
-            own = {id(e)} if isinstance(e, (Index, Var)) else {id(e.tensor)} if isinstance(e, Read) else ()
+            own: set[object] = {e} if isinstance(e, (Index, Var)) else {e.tensor} if isinstance(e, Read) else set()
             reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))
-            about = self.dependences[id(e)] = Dependences(e, frozenset(own).union(*(p.depends for p in parts)), reads)
+            about = self.dependences[e] = Dependences(frozenset(own.union(*(p.depends for p in parts))), reads)
         return about

@@ -28,7 +28,7 @@ class Square(NamedTuple):
     along: Index
     start: int
     written: set[Tensor]
-    vectors: dict[int, list[ll.Value]]
+    vectors: dict[tuple[object, ...], list[ll.Value]]
 
 
 def elements_of_word(e: Expr, at: int = 0) -> list[tuple[Expr, int]]:
@@ -113,16 +113,15 @@ class VectorAccesses:
             return None
         now = self.addresses.address(index).number
         assert now is not None, "the index of an unrolled loop is a constant"
-        if id(at) not in vectors:
+        if (tensor, at) not in vectors:
             if now != start:
                 return None
-            self.scope.alive.append(at)
             part, aligned = ll.memory_type(tensor.element, rows), f"align {tensor.element.bytes}"
             if any(t.space == "stack" for t in self.square.written):
                 self.prefetch_rows(tensor, at)
             loaded = [self.b.add(ll.load(part, p, aligned)) for p in self.lane_pointers(tensor, at)]
-            vectors[id(at)] = turn(self.b, loaded, rows)
-        vector = vectors[id(at)][now - start]
+            vectors[tensor, at] = turn(self.b, loaded, rows)
+        vector = vectors[tensor, at][now - start]
         return self.values.truth(vector) if tensor.element is I1 else vector
 
     def prefetch_rows(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
