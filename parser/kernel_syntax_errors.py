@@ -20,6 +20,7 @@ GROUPS = (  # tokens that mean one thing together
     ({"FLOAT", "MINUS", "LPAR"}, {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"}, "an expression"),
     ({"OR", "AND", "PLUS"}, {"XOR", "COMPARE", "SHIFT", "MINUS", "PRODUCT"}, "an operator"),
 )
+REREAD = 1 << 20  # characters of a kernel after its mistakes, at most
 STAND_INS = {  # for lines that are left out, by their first word
     "for": "if 1{", "if": "if 1{", "kernel": "kernel@_()->(){", "loop": "loop@_()->()while carry 0 of(){", "plan": "plan()->()",
 }  # fmt: skip
@@ -51,10 +52,9 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
 
 
 def syntax_errors(error: UnexpectedInput, source: Source, base: int, end: int, parse: Any) -> list[Diagnostic]:
-    """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for its line, until one at the
-    end of it, or no further on, follows from that before."""
-    text, found, last = source.text[base:end], list[Diagnostic](), -1
-    while not found or (getattr(error, "token", True) and (error.pos_in_stream or 0) > last):
+    """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for its line."""
+    text, found = source.text[base:end], list[Diagnostic]()
+    for _ in range(1 + REREAD // len(text)):
         found.append(explain(error, source, base, end))
         text, last = _without_line(text, error), error.pos_in_stream or 0
         try:
@@ -62,6 +62,8 @@ def syntax_errors(error: UnexpectedInput, source: Source, base: int, end: int, p
             break
         except UnexpectedInput as e:
             error = e
+        if not getattr(error, "token", True) or (error.pos_in_stream or 0) <= last:
+            break  # it follows from the one before
     return found
 
 

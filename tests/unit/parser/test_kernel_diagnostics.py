@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cvm.parser.kernel_syntax_errors import REREAD
 import cvm
 from cvm.commands.read_level import compiled, read_kernels
 
@@ -154,6 +155,11 @@ def test_each_syntax_error_of_a_loop_is_reported(changes: dict[str, str], said: 
         text = text.replace(was, becomes, 1)
     found = [(m.partition(" ")[0], m.rpartition(", got ")[2].partition(";")[0]) for m in mistakes(text)]
     assert [" ".join(parts) for parts in found] == said
+
+
+def test_a_long_kernel_is_not_read_again_after_each_of_its_mistakes() -> None:
+    text = "kernel @k() -> (%y: tensor<i32>) {\n" + "  %y[] = = 1\n" * 5000 + "}\n"
+    assert len(mistakes(text)) == 1 + REREAD // len(text)
 
 
 def test_a_loop_takes_at_least_one_step() -> None:
