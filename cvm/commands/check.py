@@ -37,7 +37,7 @@ EMPTY = "expected a function, as in func @main(%x: tensor<4xi32>) { return %x },
 
 def check(options: Namespace) -> int:
     """Prints what is found; 1 where something is a mistake, may overflow, or is warned of under `--werror`."""
-    found: dict[str, list[cvm.Diagnostic]] = {"warning": [], "possible overflow": [], "error": []}
+    by_kind: dict[str, list[cvm.Diagnostic]] = {"warning": [], "possible overflow": [], "error": []}
     bounded = 0
     if options.output and (not options.exact_as or len(options.programs) > 1):
         raise Usage("-o writes the certificate of one model, with --exact-as")
@@ -58,21 +58,22 @@ def check(options: Namespace) -> int:
                 print(head, *summary(operators), sep="\n  ")
                 continue
             else:
-                found["warning"] += warnings_of(program)
-                found["possible overflow"] += possible_overflows(program) if options.overflow else []
+                by_kind["warning"] += warnings_of(program)
+                by_kind["possible overflow"] += possible_overflows(program) if options.overflow else []
                 operations = sum(len(f.operations) for f in program.functions.values())
                 parts = [counted(len(program.functions), "function"), counted(operations, "operation")]
             if options.format == "text":
                 print(f"{shown(name)}: ok, {', '.join(parts)}")
         except cvm.Error as e:
-            found["error"] += e.diagnostics
+            by_kind["error"] += e.diagnostics
     if options.format == "text":
-        for what, diagnostics in found.items():
-            show(diagnostics, what)
+        for kind, diagnostics in by_kind.items():
+            show(diagnostics, kind)
     else:
-        diagnostics = [d for some in found.values() for d in some]
+        diagnostics = [d for group in by_kind.values() for d in group]
         print(as_json(diagnostics) if options.format == "json" else as_sarif(diagnostics))
-    return 1 if bounded or found["error"] or found["possible overflow"] or (found["warning"] and options.werror) else 0
+    failed = bounded or by_kind["error"] or by_kind["possible overflow"] or (by_kind["warning"] and options.werror)
+    return 1 if failed else 0
 
 
 # Certificates
@@ -84,12 +85,12 @@ def verify(options: Namespace) -> int:
     except (ValueError, RecursionError):
         stated = None
     if not isinstance(stated, dict) or stated.get("format") != FORMAT:
-        how = "`cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it"
-        raise cvm.Error(f"{options.certificate} is no certificate, as {how}")
-    found = statement(load(options.model), options.model, str(stated.get("reference")), options.target)
-    if different := difference({k: v for k, v in stated.items() if k != "made"}, found):
+        remedy = "`cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it"
+        raise cvm.Error(f"{options.certificate} is no certificate, as {remedy}")
+    actual = statement(load(options.model), options.model, str(stated.get("reference")), options.target)
+    if different := difference({k: v for k, v in stated.items() if k != "made"}, actual):
         raise cvm.Error(f"{options.model} is not as {options.certificate} says: {different}")
-    operators, calls = (counted(len(found[k]), k.removesuffix("s")) for k in ("operators", "calls"))
+    operators, calls = (counted(len(actual[k]), k.removesuffix("s")) for k in ("operators", "calls"))
     print(f"{options.model}: verified on {options.target}: {operators}, {calls}")
     return 0
 
@@ -139,15 +140,15 @@ def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
     return arrays
 
 
-def difference(stated: Any, found: Any, place: str = "") -> str:
+def difference(stated: Any, actual: Any, place: str = "") -> str:
     """The first entry in which two statements differ, in words; empty where they are equal."""
-    if isinstance(stated, dict) and isinstance(found, dict):
-        keys = [*found, *(k for k in stated if k not in found)]
-        pairs = [(f"{place}.{k}" if place else k, stated.get(k), found.get(k)) for k in keys]
-    elif isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
-        pairs = [(f"{place}[{n}]", *pair) for n, pair in enumerate(zip(stated, found, strict=True))]
+    if isinstance(stated, dict) and isinstance(actual, dict):
+        keys = [*actual, *(k for k in stated if k not in actual)]
+        pairs = [(f"{place}.{k}" if place else k, stated.get(k), actual.get(k)) for k in keys]
+    elif isinstance(stated, list) and isinstance(actual, list) and len(stated) == len(actual):
+        pairs = [(f"{place}[{n}]", *pair) for n, pair in enumerate(zip(stated, actual, strict=True))]
     else:
-        return "" if stated == found else f"{place} is {_short(found)} here, {_short(stated)} there"
+        return "" if stated == actual else f"{place} is {_short(actual)} here, {_short(stated)} there"
     return next((d for name, a, b in pairs if (d := difference(a, b, name))), "")
 
 

@@ -33,8 +33,8 @@ def cost(options: Namespace) -> int:
     suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html") if options.output else ""
     program = read_level(options.program)
     f, sizes = compiled(program, options.entry, "cpu", CompileOptions(options.optimize)), parsed_sizes(options.size)
-    ways = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
-    costs: dict[str, Cost] = {by: f.cost(by, **sizes) for by in ways}
+    groupings = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
+    costs: dict[str, Cost] = {by: f.cost(by, **sizes) for by in groupings}
     here = roofline()
     text = "\n".join(table(costs, here))
     if options.json:
@@ -173,16 +173,16 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
     text(((LEFT + right) / 2, HEIGHT - 6), "operations per byte")
     middle = math.sqrt(10.0**low * roof.ridge)
     text((x(middle) - 12, y(roof.attainable(middle)) - 6), f"{rate_text(roof.bytes)}B/s", "end")
-    taken: list[Place] = []
+    labels: list[Place] = []
     for p in sorted(shown, key=lambda p: p.intensity):
         most_here = roof.attainable(p.intensity)
         rate, kind, more = (p.rate, "timed", "") if p.rate else (most_here, "limit", " at most")
         at = x(p.intensity), y(rate)
         line("drop", at, (at[0], y(most_here)))
         label = at[1] + (4 if p.rate else 18)
-        while any(abs(at[0] - a) < 150 and abs(label - b) < 13 for a, b in taken):
+        while any(abs(at[0] - a) < 150 and abs(label - b) < 13 for a, b in labels):
             label += 14
-        taken.append((at[0], label))
+        labels.append((at[0], label))
         said = escape(f"{p.name}: {p.intensity:.3g} op/B, {rate_text(rate)}op/s{more}")
         parts.append(f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{said}</title></circle>')
         text((at[0] + 9, label), p.name, "start", "label")

@@ -43,10 +43,10 @@ class Side:
     @property
     def function(self) -> Function:
         assert self.program is not None
-        found = find(self.program, self.entry) if isinstance(self.program, Module) else signature(self.program)
-        if isinstance(found, Graph):
+        function = find(self.program, self.entry) if isinstance(self.program, Module) else signature(self.program)
+        if isinstance(function, Graph):
             raise Usage("diff compares functions, not graphs")
-        return found
+        return function
 
     def values(self) -> dict[str, Value]:
         """The values that can be compared, by name, in the order of the operations: of kernels, the arrays they write."""
@@ -54,7 +54,7 @@ class Side:
         computed = [r for o in function.operations if not isinstance(o.operator, Const) for r in o.results]
         return {v.name: v for v in computed or function.results}
 
-    def evaluate(self, names: Sequence[str], given: Function) -> Evaluate:
+    def evaluate(self, names: Sequence[str], caller: Function) -> Evaluate:
         """A function from the arguments of `given` to these values: by their names, or in their order if others have those."""
         if self.saved is not None:
             saved = self.saved
@@ -65,7 +65,7 @@ class Side:
             tapped = replace(function, results=tuple(self.values()[n] for n in names), declared=None, return_spans=())
             program = program.with_functions({**program.functions, self.entry: tapped})
         f = compiled(program, self.entry, self.target)
-        order, own = ([v.name for v in side.arguments] for side in (given, function))
+        order, own = ([v.name for v in side.arguments] for side in (caller, function))
         places = [order.index(n) for n in own] if {*order} == {*own} else range(len(order))
         return lambda arrays: named(f, f(*[arrays[n].copy() for n in places]))
 
@@ -87,9 +87,9 @@ def diff(options: Namespace) -> int:
     a, b = _sides(options)
     if not (names := _common(a, b)):
         raise Usage(f"{a.label} and {b.label} have no value of one name")
-    given = options.inputs or options.input or options.random_inputs is not None or not a.function.arguments
-    for seed in range(1 if given else options.seeds):
-        arrays = inputs(a.function, options) if given else random_arrays(a.function, seed)
+    has_inputs = options.inputs or options.input or options.random_inputs is not None or not a.function.arguments
+    for seed in range(1 if has_inputs else options.seeds):
+        arrays = inputs(a.function, options) if has_inputs else random_arrays(a.function, seed)
         if said := explain(a, b, arrays, options.ulps):
             print(said)
             return 1
@@ -119,7 +119,7 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
         if pipeline:
             program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
         parts = ((name, files), (pipeline, pipelines), (target, targets))
-        label = " ".join(part for part, both in parts if part and both[0] != both[1])
+        label = " ".join(part for part, pair in parts if part and pair[0] != pair[1])
         entry = find(program, options.entry).name if isinstance(program, Module) else entries(program)[0]
         sides.append(Side(label or name, entry, program, target))
     return sides[0], sides[1]
@@ -130,21 +130,21 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     names = _common(a, b)
     results = [v.name for v in a.function.results if v.name in names]
     chosen = filter(None, (names, results, *([n] for n in names)))  # what is shown may be right, and wrong if fused
-    return next(filter(None, (_explain(a, b, some, arrays, ulps) for some in chosen)), "")
+    return next(filter(None, (_explain(a, b, names_tried, arrays, ulps) for names_tried in chosen)), "")
 
 
 def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
     kernels = isinstance(b.program, Plan) or isinstance(a.program, Plan)
     of_a, of_b = (side.evaluate(names, a.function) for side in (a, b))
-    if (found := first_difference(of_a(arrays), of_b(arrays), ulps, kernels)) is None:
+    if (difference := first_difference(of_a(arrays), of_b(arrays), ulps, kernels)) is None:
         return ""
-    name = found.name
+    name = difference.name
 
     def at(tried: Arrays) -> Difference | None:
         return first_difference({name: of_a(tried)[name]}, {name: of_b(tried)[name]}, ulps, kernels)
 
     small = arrays if b.saved is not None else _small(a.function, arrays, at)
-    return "\n".join(_text(a, b, at(small) or found, small))
+    return "\n".join(_text(a, b, at(small) or difference, small))
 
 
 def first_difference(a: Values, b: Values, ulps: int = 0, kernels: bool = False) -> Difference | None:
@@ -181,15 +181,15 @@ def _ordered(x: np.ndarray) -> np.ndarray:
     return np.where(bits < 0, -(bits & np.int64((1 << (8 * x.dtype.itemsize - 1)) - 1)) - 1, bits)
 
 
-def _text(a: Side, b: Side, found: Difference, arrays: Arrays) -> Iterator[str]:
-    operation = next((o for o in a.function.operations if found.name in [r.name for r in o.results]), None)
-    what = f"%{found.name}"
+def _text(a: Side, b: Side, first: Difference, arrays: Arrays) -> Iterator[str]:
+    operation = next((o for o in a.function.operations if first.name in [r.name for r in o.results]), None)
+    place = f"%{first.name}"
     if operation is not None:
-        what = f"{operation.span}: {what} of {operation.operator.name or 'call'}"
-    values = [v if isinstance(v, str) else repr(v.item()) for v in (found.a, found.b)]
-    apart = "" if found.ulps is None or found.ulps >= 2**63 else f", {found.ulps} ulp{'s' * (found.ulps != 1)} apart"
-    yield f"{what} differs at {list(found.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
-    yield f"{found.count} of {found.size} elements differ; arguments that show it:"
+        place = f"{operation.span}: {place} of {operation.operator.name or 'call'}"
+    values = [v if isinstance(v, str) else repr(v.item()) for v in (first.a, first.b)]
+    apart = "" if first.ulps is None or first.ulps >= 2**63 else f", {first.ulps} ulp{'s' * (first.ulps != 1)} apart"
+    yield f"{place} differs at {list(first.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
+    yield f"{first.count} of {first.size} elements differ; arguments that show it:"
     for argument, array in zip(a.function.arguments, arrays, strict=True):
         yield shown(f"%{argument.name}", array)
 

@@ -65,14 +65,14 @@ def timed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any,
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(activity: str) -> Iterator[None]:
     """Show the elapsed time on a terminal if the body takes longer than a second."""
     done = Event()
 
     def show() -> None:
         began = time.perf_counter()
         while not done.wait(1):
-            print(f"\r{what} ... {time.perf_counter() - began:.0f} s", end="", file=sys.stderr, flush=True)
+            print(f"\r{activity} ... {time.perf_counter() - began:.0f} s", end="", file=sys.stderr, flush=True)
 
     thread = Thread(target=show, daemon=True)
     if sys.stderr.isatty():

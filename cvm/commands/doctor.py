@@ -71,9 +71,9 @@ def targets() -> Iterator[str]:
 
 
 def extras() -> Iterator[str]:
-    for name, (what, modules) in EXTRAS.items():
+    for name, (purpose, modules) in EXTRAS.items():
         ready = all(_is_there(m) for m in modules)
-        yield f"{name}: {what}: " + ("ready" if ready else f"pip install 'cvm-lang[{name}]'")
+        yield f"{name}: {purpose}: " + ("ready" if ready else f"pip install 'cvm-lang[{name}]'")
 
 
 def _is_there(module: str) -> bool:

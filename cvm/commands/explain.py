@@ -31,10 +31,10 @@ class Rule(NamedTuple):
 
 
 def explain(options: Namespace) -> int:
-    if (found := rule_of(options.code)) is None:
+    if (rule := rule_of(options.code)) is None:
         raise Usage(f"there is no code {options.code}{did_you_mean(options.code, [*rules(), *violations()])}")
-    parts = [f"{options.code}: {found.text}"]
-    parts += [f"{side}\n{indent(text, '  ')}" for side in ("wrong", "right") if (text := getattr(found, side))]
+    parts = [f"{options.code}: {rule.text}"]
+    parts += [f"{side}\n{indent(text, '  ')}" for side in ("wrong", "right") if (text := getattr(rule, side))]
     print("\n\n".join(parts))
     return 0
 
@@ -54,21 +54,21 @@ def rule_of(code: str) -> Rule | None:
 @cache
 def rules() -> dict[str, Rule]:
     """The rules that are not of one operator, from `rules.txt`."""
-    found: dict[str, Rule] = {}
+    table: dict[str, Rule] = {}
     for line in (files("cvm.commands") / "rules.txt").read_text("utf-8").splitlines():
         if line[:2] in ("- ", "-", "+ "):
-            code, rule = next(reversed(found.items()))
+            code, rule = next(reversed(table.items()))
             side = "wrong" if line[0] == "-" else "right"
             text = f"{getattr(rule, side)}\n{line[2:]}".lstrip("\n")
-            found[code] = rule._replace(**{side: text})
+            table[code] = rule._replace(**{side: text})
         else:
             code, _, text = line.partition(": ")
-            found[code] = Rule(text)
-    return found
+            table[code] = Rule(text)
+    return table
 
 
 @cache
 def violations() -> dict[str, str]:
     """A program for each constraint of an operator that breaks it, from `violations.json`."""
-    found: dict[str, str] = json.loads((files("cvm.commands") / "violations.json").read_text("utf-8"))
-    return found
+    programs: dict[str, str] = json.loads((files("cvm.commands") / "violations.json").read_text("utf-8"))
+    return programs

@@ -95,8 +95,8 @@ def _note(operation: Operation, renamed: Mapping[str, str]) -> str:
 def _size(text: str) -> tuple[str, int | list[int]]:
     name, equals, value = text.rpartition("=")
     try:
-        first, *rest = [int(n) for n in value.split(",") if equals]
-        return name, [first, *rest] if rest else first
+        first, *more = [int(n) for n in value.split(",") if equals]
+        return name, [first, *more] if more else first
     except ValueError:
         raise Usage(f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}") from None
 
@@ -106,12 +106,12 @@ def _constant(text: str) -> tuple[str, np.ndarray]:
     try:
         if value.endswith(".npy"):
             return name, np.load(value, allow_pickle=False)
-        found = np.asarray(json.loads(value))
+        array = np.asarray(json.loads(value))
     except (OSError, ValueError, RecursionError) as e:
         raise Usage(f"--constant {name}: {str(e).splitlines()[0]}") from None
-    if not equals or found.dtype.kind not in "biuf":
+    if not equals or array.dtype.kind not in "biuf":
         raise Usage(f"--constant is a name and numbers, axes=[0,2], or a file, table=FILE.npy; got {text}")
-    return name, found
+    return name, array
 
 
 def _archive(constants: Mapping[str, np.ndarray]) -> bytes:

@@ -26,26 +26,26 @@ WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
-    given = arrays_by_name(options, function)
-    if missing := [a for a in function.arguments if a.name not in given]:
+    arrays = arrays_by_name(options, function)
+    if missing := [a for a in function.arguments if a.name not in arrays]:
         if options.random_inputs is None:
-            archive = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
+            archive = f"; {options.inputs} holds {', '.join(arrays) or 'nothing'}" if options.inputs else ""
             raise Usage(
                 f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{archive}\n"
                 "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
             )
-        given |= _random(function, missing, given, options.random_inputs)
-    return [given[a.name] for a in function.arguments]
+        arrays |= _random(function, missing, arrays, options.random_inputs)
+    return [arrays[a.name] for a in function.arguments]
 
 
 def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
     """Random arrays for all arguments of the function; sizes that it leaves open are UNKNOWN."""
-    return [*_random(function, list(function.arguments), {}, seed, told=False).values()]
+    return [*_random(function, list(function.arguments), {}, seed, reports=False).values()]
 
 
 def arrays_by_name(options: Namespace, function: Function | None = None) -> dict[str, np.ndarray]:
     """The given arrays by name, those of `--input` being arguments of the function, if there is one."""
-    given = _archive(options.inputs) if options.inputs else {}
+    arrays = _archive(options.inputs) if options.inputs else {}
     types = {a.name: a.known_type for a in function.arguments} if function else {}
     names: set[str] = set()
     for item in options.input:
@@ -58,10 +58,10 @@ def arrays_by_name(options: Namespace, function: Function | None = None) -> dict
             raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
         names.add(name)
         try:
-            given[name] = read_array(text, types.get(name))
+            arrays[name] = read_array(text, types.get(name))
         except Usage as e:
             raise Usage(f"--input {name}: {e}") from None
-    return given
+    return arrays
 
 
 def _arguments(function: Function) -> str:
@@ -70,19 +70,19 @@ def _arguments(function: Function) -> str:
 
 
 def _archive(path: str) -> dict[str, np.ndarray]:
-    if isinstance(found := load(path), np.ndarray):
+    if isinstance(arrays := load(path), np.ndarray):
         raise Usage(f"{path} holds one array: give it with --input NAME={path}")
-    return found
+    return arrays
 
 
 def _random(
-    function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int, told: bool = True
+    function: Function, missing: list[Value], named: Mapping[str, np.ndarray], seed: int, reports: bool = True
 ) -> dict[str, np.ndarray]:
     """Arrays of random elements. An unknown size has the value of a given array, or else UNKNOWN, which is reported."""
     if seed < 0:
         raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
-    known = [(a.known_type.array_shape, given[a.name].shape) for a in reversed(function.arguments) if a.name in given]
-    sizes = {d.key: n for shape, ns in known for d, n in zip(shape, ns, strict=False) if isinstance(d, Size)}
+    shapes = [(a.known_type.array_shape, named[a.name].shape) for a in reversed(function.arguments) if a.name in named]
+    sizes = {d.key: n for shape, ns in shapes for d, n in zip(shape, ns, strict=False) if isinstance(d, Size)}
     random = np.random.default_rng(seed)
     arrays = {}
     for a in missing:
@@ -92,7 +92,7 @@ def _random(
                 open.append(f"{d} = {UNKNOWN}")
                 sizes[d.key] = UNKNOWN
             shape.append(sizes[d.key] if isinstance(d, Size) else d)
-        if open and told:
+        if open and reports:
             print(f"sizes of %{a.name} left open, here {', '.join(open)}", file=sys.stderr)
         arrays[a.name] = _elements(random, a, tuple(shape))
     return arrays
@@ -108,10 +108,10 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
         wide = np.int64 if element.name != "ui64" else np.uint64
         return random.integers(low, high, shape, wide, endpoint=True).astype(element.dtype)
     low, high = bounds or (-1.0, 1.0)
-    found: Any = random.uniform(low, high, shape)
+    numbers: Any = random.uniform(low, high, shape)
     if element.kind == "complex":
-        found = found + 1j * random.uniform(low, high, shape)
-    return np.asarray(found).astype(element.dtype)
+        numbers = numbers + 1j * random.uniform(low, high, shape)
+    return np.asarray(numbers).astype(element.dtype)
 
 
 # Arrays in files
@@ -126,20 +126,20 @@ def read_array(text: str, type: Type | None) -> np.ndarray:
         return _fitting(_literal(text), type, text)
     if suffix == ".csv" or suffix in PICTURES:
         return _fitting(_table(text, type) if suffix == ".csv" else _picture(text), type, text)
-    if not isinstance(found := load(text), np.ndarray):
+    if not isinstance(array := load(text), np.ndarray):
         raise Usage(f"{text} holds several arrays: give it with --inputs")
-    return found
+    return array
 
 
 @contextmanager
-def _reading(path: str, wanted: str) -> Iterator[None]:
+def _reading(path: str, requirement: str) -> Iterator[None]:
     """Whatever a damaged file raises says that it is not what is wanted."""
     try:
         yield
     except OSError as e:
-        raise Usage(f"{path} cannot be read: {(e.strerror or wanted).lower()}") from None
+        raise Usage(f"{path} cannot be read: {(e.strerror or requirement).lower()}") from None
     except Exception as e:
-        raise e if isinstance(e, Usage) else Usage(f"{path} cannot be read: {wanted}") from None
+        raise e if isinstance(e, Usage) else Usage(f"{path} cannot be read: {requirement}") from None
 
 
 def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
@@ -148,18 +148,18 @@ def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
         with open(path, "rb") as file:
             if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
                 raise OSError
-        found: Any = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found as archive:
+        content: Any = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return content
+        with content as archive:
             return {name: archive[name] for name in archive.files}
 
 
 def _literal(text: str) -> np.ndarray:
     try:
-        if (found := np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))).dtype.kind not in "biufc":
+        if (array := np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))).dtype.kind not in "biufc":
             raise ValueError("expected numbers")
-        return found
+        return array
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as e:
         said = "expected numbers" if isinstance(e, ValueError) else "expected numbers in lists"
         said = "rows differ in length" if "inhomogeneous" in str(e) else said
@@ -170,10 +170,10 @@ def _table(path: str, type: Type | None) -> np.ndarray:
     """The numbers of a file with commas between columns; a single row or column for an argument of rank 1."""
     with _reading(path, "expected rows of equally many numbers with commas between them"):
         rows = [line.split(",") for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
-        found = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
-        if found.dtype.kind not in "biufc":
+        array = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
+        if array.dtype.kind not in "biufc":
             raise ValueError
-    return found.reshape(-1) if type is not None and len(type.array_shape) == 1 and 1 in found.shape else found
+    return array.reshape(-1) if type is not None and len(type.array_shape) == 1 and 1 in array.shape else array
 
 
 def _picture(path: str) -> np.ndarray:
@@ -191,17 +191,17 @@ def _pillow() -> Any:
         raise Usage("pictures need Pillow: pip install 'cvm-lang[images]'") from None
 
 
-def _fitting(found: np.ndarray, type: Type | None, text: str) -> np.ndarray:
+def _fitting(array: np.ndarray, type: Type | None, text: str) -> np.ndarray:
     """The array with the type's elements, if these hold it exactly (floats: rounded once)."""
     if type is None:
-        return found.astype(np.complex64 if found.dtype.kind == "c" else np.float32)
+        return array.astype(np.complex64 if array.dtype.kind == "c" else np.float32)
     element = type.element
     with np.errstate(all="ignore"):
-        converted = found.astype(element.dtype)
+        converted = array.astype(element.dtype)
     if element.is_integer or element.name == "i1":
-        if found.dtype.kind == "c" or not np.array_equal(converted.astype(found.dtype), found):
+        if array.dtype.kind == "c" or not np.array_equal(converted.astype(array.dtype), array):
             raise Usage(f"{text[:60]} holds what {element} does not: give an .npy of another type, or other numbers")
-    elif found.dtype.kind == "c" and element.kind != "complex":
+    elif array.dtype.kind == "c" and element.kind != "complex":
         raise Usage(f"{text[:60]} is complex, but the elements are {element}")
     return converted
 
@@ -228,8 +228,8 @@ def _save_table(file: io.BytesIO, array: np.ndarray, path: str) -> None:
 
 def _save_picture(file: io.BytesIO, array: np.ndarray, path: str) -> None:
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        got = f"{array.dtype} {'x'.join(map(str, array.shape))}"
-        raise Usage(f"--output {path}: a picture is ui8 of shape H x W, H x W x 3 or H x W x 4, got {got}")
+        type = f"{array.dtype} {'x'.join(map(str, array.shape))}"
+        raise Usage(f"--output {path}: a picture is ui8 of shape H x W, H x W x 3 or H x W x 4, got {type}")
     _pillow().fromarray(array).save(file, "PNG")
 
 

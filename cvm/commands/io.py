@@ -52,10 +52,10 @@ def write(name: str, data: bytes) -> None:
         raise Usage(f"{name} cannot be written: {(e.strerror or str(e)).lower()}") from None
 
 
-def suffix_of(name: str, suffixes: Sequence[str], what: str) -> str:
+def suffix_of(name: str, suffixes: Sequence[str], expected: str) -> str:
     """The suffix of an output, which says what is written; standard output has none."""
     if (suffix := Path(name).suffix.lower()) not in suffixes and name != "-":
-        raise Usage(f"-o is {what}; got {name}")
+        raise Usage(f"-o is {expected}; got {name}")
     return suffix
 
 

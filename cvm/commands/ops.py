@@ -18,27 +18,27 @@ SUMMARY = 100  # characters of an operator's line in the list
 
 
 def ops(options: Namespace) -> int:
-    known = by_dialect()
+    table = by_dialect()
     if options.check:
         from cvm.testing.check_operators import check_operators
 
-        return check_operators([op for n, ops in known.items() for op in ops if options.name in (None, n, op.name)])
+        return check_operators([op for n, ops in table.items() for op in ops if options.name in (None, n, op.name)])
     if options.name is None:
-        print("\n\n".join(listing(d) for d in known))
-    elif options.name in known:
+        print("\n\n".join(listing(d) for d in table))
+    elif options.name in table:
         print(listing(options.name))
     elif options.name in OPERATORS:
         print(page(OPERATORS[options.name]))
     else:
-        raise Usage(f"there is no dialect or operator {options.name}{did_you_mean(options.name, [*known, *OPERATORS])}")
+        raise Usage(f"there is no dialect or operator {options.name}{did_you_mean(options.name, [*table, *OPERATORS])}")
     return 0
 
 
 def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
-    found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(OPERATORS.dialects())}
+    operators: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(OPERATORS.dialects())}
     for _, op in sorted(OPERATORS.items()):
-        found[op.dialect].append(op)
-    return found
+        operators[op.dialect].append(op)
+    return operators
 
 
 def listing(dialect: str) -> str:
@@ -89,8 +89,8 @@ def usage(op: type[Operator[Any]]) -> str:
     for f in op.fields:
         if f.is_operand:
             comma = ", " if operands else ""
-            one = f"%{f.name}[0], %{f.name}[1], ..." if f.kind == "variadic" else f"%{f.name}"
-            operands += f"[{comma}{one}]" if f.kind == "optional" else comma + one
+            operand = f"%{f.name}[0], %{f.name}[1], ..." if f.kind == "variadic" else f"%{f.name}"
+            operands += f"[{comma}{operand}]" if f.kind == "optional" else comma + operand
     required = [f"{f.name} = ..." for f in op.fields if not f.is_operand and f.required]
     attributes = f" {{{', '.join(required)}}}" if required else ""
     return f"{', '.join('%' + r for r in op.results)} = {op.name} {operands}{attributes}".rstrip()
@@ -98,9 +98,9 @@ def usage(op: type[Operator[Any]]) -> str:
 
 def _notes(op: type[Operator[Any]]) -> dict[str, str]:
     """The comments beside the fields, by field: most often the shape."""
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for cls in reversed(op.__mro__):
         if issubclass(cls, Operator) and cls is not Operator:
             with suppress(OSError, TypeError):  # defined by a table, or installed without source
-                found |= re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", inspect.getsource(cls), re.MULTILINE)
-    return found
+                notes |= re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", inspect.getsource(cls), re.MULTILINE)
+    return notes

@@ -45,7 +45,7 @@ def opt(options: Namespace) -> int:
     names = [p.name for p in _passes(pipeline, target)]
     for flag, chosen in (("--print-before", options.print_before), ("--print-after", options.print_after)):
         for name in chosen:
-            _known(name, "all")
+            _check_pass_name(name, "all")
             if name not in (*names, "all"):
                 raise Usage(f"{flag} {name}: the pipeline is {target or ','.join(names) or 'empty'}")
     shown = {*options.print_before}, {*options.print_after}
@@ -91,13 +91,13 @@ def text_after(program: Level, pipeline: str = "", target: str | None = None, wa
     if not isinstance(program, Module):
         return text_of(run_passes(watch.over(passes, program.name), program, Context()))
     if form == "graph":
-        functions, known = dict(program.functions), program
+        functions, module = dict(program.functions), program
         for name, f in program.functions.items():
             if not isinstance(f, Graph):  # whose operations stand for its whole clock
-                context = context_of(known, f)
+                context = context_of(module, f)
                 functions[name] = run_passes(watch.over(passes, name), f, context)
-                steps = {n: g for n, g in context.module.functions.items() if n not in known.functions}
-                known, functions = known.with_functions({**known.functions, **steps}), {**functions, **steps}
+                steps = {n: g for n, g in context.module.functions.items() if n not in module.functions}
+                module, functions = module.with_functions({**module.functions, **steps}), {**functions, **steps}
         return print_module(program.with_functions(functions), watch.generic)
     return "\n".join(_below(passes, program, None if pipeline else target, watch))
 
@@ -105,11 +105,11 @@ def text_after(program: Level, pipeline: str = "", target: str | None = None, wa
 def listing() -> list[str]:
     """The passes with what they do, level by level, and the pipelines that have names."""
     lines: list[str] = []
-    known = all_passes()
-    width = max(map(len, (*known, *PIPELINES))) + 2
+    passes = all_passes()
+    width = max(map(len, (*passes, *PIPELINES))) + 2
     for level in LEVELS:
         lines.append(f"{level}:")
-        for p in known.values():
+        for p in passes.values():
             options = [f"{n}={str(v).lower()}" for n, v in p.options.items() if isinstance(v, (bool, int))]
             if p.level == level:
                 lines.append(f"  {p.name:{width}}{p.summary}" + (f"  {{{','.join(options)}}}" if options else ""))
@@ -123,7 +123,7 @@ def all_passes() -> dict[str, Pass]:
     return {**PASSES, **REGISTERED}
 
 
-def _known(name: str, *extra: str) -> None:
+def _check_pass_name(name: str, *extra: str) -> None:
     names = (*all_passes(), *PIPELINES)
     if name not in (*names, *extra):
         raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
@@ -136,18 +136,18 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     parts = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
     names = [part.partition("{")[0].strip() for part in parts]
     for name in names:
-        _known(name)
+        _check_pass_name(name)
     variant: Sequence[Pass] = PIPELINES["step"] if "pack_state" in names else ()
     if target is not None:
         variant = _of_target(target)
     elif any(p.level == "gpu" for name, p in all_passes().items() if name in names):
         variant = TARGETS["cuda"]
-    known = {**all_passes(), **{p.name: p for p in variant}}
+    passes = {**all_passes(), **{p.name: p for p in variant}}
     for name, part in zip(names, parts, strict=True):
-        given = part.partition("{")[2].rpartition("}")[0]
-        if name in known:
-            yield known[name].with_options(**_options(known[name], given)) if given else known[name]
-        elif given:
+        options = part.partition("{")[2].rpartition("}")[0]
+        if name in passes:
+            yield passes[name].with_options(**_options(passes[name], options)) if options else passes[name]
+        elif options:
             raise Usage(f"{name} is a pipeline; options are those of passes")
         else:
             yield from PIPELINES[name]
@@ -155,7 +155,7 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
 
 def _options(p: Pass, text: str) -> dict[str, object]:
     """The options in braces after a pass, as values of the types that they have."""
-    found: dict[str, object] = {}
+    options: dict[str, object] = {}
     for item in text.replace(",", " ").split():
         name, _, value = item.partition("=")
         if not isinstance(p.options.get(name), (bool, int)):
@@ -165,27 +165,27 @@ def _options(p: Pass, text: str) -> dict[str, object]:
         if not re.fullmatch("true|false" if is_bool else "[0-9]{1,18}", value):
             kind = "true or false" if is_bool else "a whole number"
             raise Usage(f"{p.name}{{{name}}}: expected {kind}, got {value!r}")
-        found[name] = value == "true" if is_bool else int(value)
-    return found
+        options[name] = value == "true" if is_bool else int(value)
+    return options
 
 
 def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     """The passes, and before them those that take the program down to the form that they transform; and its last form."""
-    found: list[Pass] = []
+    pipeline: list[Pass] = []
     packed, ticks = False, any(p.name == "pack_state" for p in passes)
     for p in passes:
         if FORMS.index(required := FORM_OF[p.unit]) < FORMS.index(form):
-            where = f"after {found[-1].name} there are only {form}" if found else f"the program holds {form}"
+            where = f"after {pipeline[-1].name} there are only {form}" if pipeline else f"the program holds {form}"
             raise Usage(f"{p.name} works on the {required}, but {where}")
         if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):
             raise Usage(f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}")
         packed = packed or p.name == "pack_state"
         while form != required:
-            found += (DOWN_TO_TICK if ticks else DOWN)[form]
+            pipeline += (DOWN_TO_TICK if ticks else DOWN)[form]
             form = FORMS[FORMS.index(form) + 1]
-        found.append(p)
+        pipeline.append(p)
         form = p.level if p.level in FORMS else "loops"
-    return found, form
+    return pipeline, form
 
 
 def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Watch) -> Iterator[str]:

@@ -119,16 +119,16 @@ def signature(program: Level) -> Function:
 
 def parsed_sizes(items: Sequence[str]) -> dict[str, int]:
     """The sizes of `--size NAME=N`, by name."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for item in items:
         name, separator, value = item.removeprefix("?").partition("=")
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else MAX_SIZE + 1
         if not (separator and name) or number > MAX_SIZE:
             raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
-        if name in found:
+        if name in sizes:
             raise Usage(f"--size {item}: ?{name} is given twice")
-        found[name] = number
-    return found
+        sizes[name] = number
+    return sizes
 
 
 def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Module:

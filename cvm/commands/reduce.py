@@ -70,8 +70,8 @@ def shrunk(text: str, interesting: Interesting, name: str) -> str:
     while True:
         before = text
         for candidates in (_modules, _lines, _numbers):
-            while found := next((c for c in candidates(text, name) if c != text and interesting(c)), None):
-                text = found
+            while smaller := next((c for c in candidates(text, name) if c != text and interesting(c)), None):
+                text = smaller
         if text == before:
             return text
 
@@ -96,11 +96,11 @@ def _functions(f: Function) -> Iterator[Function]:
             yield replace(f, results=(*f.results[:n], *f.results[n + 1 :]))
     used = {v for o in f.operations for _, v in o.operator.operands()} | set(f.results)
     for operation in reversed(f.operations):
-        rest = tuple(o for o in f.operations if o is not operation)
+        remaining = tuple(o for o in f.operations if o is not operation)
         results = tuple(r for r in operation.results if r in used)
         if results == f.results and (operands := [v for _, v in operation.operator.operands() if v in used]):
-            yield replace(f, operations=rest, results=tuple(operands[:1]))
-        yield replace(f, operations=rest, arguments=(*f.arguments, *results))
+            yield replace(f, operations=remaining, results=tuple(operands[:1]))
+        yield replace(f, operations=remaining, arguments=(*f.arguments, *results))
     for argument in f.arguments:
         if argument not in used:
             yield replace(f, arguments=tuple(a for a in f.arguments if a is not argument))

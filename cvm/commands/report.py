@@ -108,25 +108,25 @@ def keys(spans: Iterable[Span], more: str = "") -> list[str]:
 
 def of_kernels(plan: Plan, mark: str = "") -> Iterator[Line]:
     for n, (kernel, text) in enumerate(zip(plan.kernels, kernel_texts(plan), strict=True)):
-        found = keys(kernel.spans or (kernel.span,), f"{mark}{n}" if mark else "")
-        yield from ((line, found) for line in text.splitlines())
+        classes = keys(kernel.spans or (kernel.span,), f"{mark}{n}" if mark else "")
+        yield from ((line, classes) for line in text.splitlines())
 
 
 def of_code(text: str, kernels: Sequence[Kernel], mark: str) -> Iterator[Line]:
     """The code of functions called kernel_0, kernel_1, ..."""
-    found: list[str] = []
+    classes: list[str] = []
     for line in text.splitlines():
         if head := HEADS.match(line):
             n = int(head[1] or len(kernels))
-            found = keys(kernels[n].spans or (kernels[n].span,), f"{mark}{n}") if n < len(kernels) else []
-        yield line.expandtabs(4), found
+            classes = keys(kernels[n].spans or (kernels[n].span,), f"{mark}{n}") if n < len(kernels) else []
+        yield line.expandtabs(4), classes
 
 
 def paned(lines: Sequence[Line]) -> dict[str, Any]:
     """The lines of a stage, and their keys, each set of keys once."""
     sets: dict[tuple[str, ...], int] = {}
     shown = lines[:LONGEST]
-    of = [sets.setdefault(tuple(found), len(sets)) for _, found in shown]
+    of = [sets.setdefault(tuple(classes), len(sets)) for _, classes in shown]
     more = [f"… {len(lines) - LONGEST:,} more lines"] if len(lines) > LONGEST else []
     return {"lines": [*(line for line, _ in shown), *more], "of": of, "sets": [*sets]}
 

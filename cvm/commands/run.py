@@ -166,8 +166,8 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
     for name, arrays in readings.items() if options.digest else ():
         print(f'  sha256 of "{name}" {digest(arrays[-1])}', file=out)
     if options.time:
-        each = f", {duration(spent / steps)} a tick" if steps else ""
-        print(f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{each}", file=out)
+        per_tick = f", {duration(spent / steps)} a tick" if steps else ""
+        print(f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{per_tick}", file=out)
     show_profile(g, [], options, out)
     write_outputs(options, readings, times)
     if options.save_state is not None:
@@ -177,13 +177,13 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
 
 def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
     """The feeds of sensors: constant or, with one more first axis, an array per tick; fields are written here."""
-    known = {s.name: s for s in g.writable}
+    writable = {s.name: s for s in g.writable}
     labels = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
     feeds: dict[str, Any] = {}
     for name, array in arrays_by_name(options).items():
-        if name not in known:
-            raise Usage(f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(known) or "none"}')
-        if name in labels and array.ndim == known[name].initial.ndim + 1:
+        if name not in writable:
+            raise Usage(f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(writable) or "none"}')
+        if name in labels and array.ndim == writable[name].initial.ndim + 1:
             feeds[name] = iter(array)
         else:
             g.write(name, array)

@@ -33,7 +33,7 @@ def test(options: Namespace) -> int:
         if problems := [f"{path}:{n}: {said}" for n, said in Filetest.load(path).problems()]:
             counts["failed"] += 1
             _show(f"{path}: comments: FAILED", problems)
-    print(", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no tests")
+    print(", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n) or "no tests")
     return 1 if counts["failed"] else 0
 
 
@@ -41,8 +41,8 @@ def _files(paths: list[str]) -> Iterator[Path]:
     for name in paths:
         if not (path := Path(name)).exists():
             raise Usage(f"there is no file or folder {name}")
-        found = sorted(path.rglob("*.cvm")) if path.is_dir() else [path]
-        yield from (p for p in found if not path.is_dir() or Filetest.load(p).is_test())
+        files = sorted(path.rglob("*.cvm")) if path.is_dir() else [path]
+        yield from (p for p in files if not path.is_dir() or Filetest.load(p).is_test())
 
 
 def _show(head: str, lines: list[str]) -> None:

@@ -69,29 +69,29 @@ class Watch:
         """The passes, watched while they transform a function or kernels of this name."""
         return [self._watched(p, of) for p in passes]
 
-    def _watched(self, one: Pass, of: str) -> Pass:
+    def _watched(self, step: Pass, of: str) -> Pass:
         def run(item: Any, context: Context) -> Any:
-            if {one.name, "all"} & self.before:
-                print(f"// before {one.name}\n{text_of(item, self.generic)}", file=sys.stderr)
-            self.failed = one.name
-            result, seconds = timed(one.run, item, context)
-            self.timing.add((f"@{of}", one.level, one.name), seconds)
+            if {step.name, "all"} & self.before:
+                print(f"// before {step.name}\n{text_of(item, self.generic)}", file=sys.stderr)
+            self.failed = step.name
+            result, seconds = timed(step.run, item, context)
+            self.timing.add((f"@{of}", step.level, step.name), seconds)
             after = item if result is None else result
             if self.verifies:
                 check(after, context)
             self.failed = ""
-            if {one.name, "all"} & self.after:
+            if {step.name, "all"} & self.after:
                 text = text_of(after, self.generic)
                 shown = f": no change of @{item.name}" if text == text_of(item, self.generic) else f"\n{text}"
-                print(f"// after {one.name}{shown}", file=sys.stderr)
+                print(f"// after {step.name}{shown}", file=sys.stderr)
             if self.changed and after is not item:
                 old, new = (text_of(x, self.generic).splitlines() for x in (item, after))
-                before = f"@{item.name} before {one.name}"
-                if diff := [*unified_diff(old, new, before, f"after {one.name}", lineterm="")]:
+                before = f"@{item.name} before {step.name}"
+                if diff := [*unified_diff(old, new, before, f"after {step.name}", lineterm="")]:
                     print("\n".join(diff), file=sys.stderr)
             return result
 
-        return replace(one, run=run)
+        return replace(step, run=run)
 
 
 def check(item: Any, context: Context) -> None:
@@ -128,9 +128,8 @@ def text_of(item: Any, generic: bool = False) -> str:
 
 def write_reproducer(path: Path, program: str, error: BaseException, failed: str, heads: dict[str, str]) -> None:
     """A program with all that makes a pass fail on it, as comments at its head."""
-    said = (str(error).splitlines() or [""])[0]
     lines = [
-        f"// the pass {failed} fails: {type(error).__name__}: {said}",
+        f"// the pass {failed} fails: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
         f"// cvm {cvm.__version__}, Python {platform.python_version()}, {', '.join(f'{p} {version(p)}' for p in PACKAGES)}",
         *(f"// {head}: {heads[head]}" for head in HEADS if heads.get(head)),
     ]
@@ -138,13 +137,13 @@ def write_reproducer(path: Path, program: str, error: BaseException, failed: str
 
 
 def read_reproducer(text: str, name: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    heads: dict[str, str] = {}
     for line in text.splitlines():
         if not line.startswith("// "):
             break
         head, separator, value = line[3:].partition(": ")
         if separator and head in HEADS:
-            found[head] = value
-    if not found:
+            heads[head] = value
+    if not heads:
         raise Usage(f"{name} is no reproducer: it has no line `// pipeline: ` at its head")
-    return found
+    return heads

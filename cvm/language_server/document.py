@@ -62,8 +62,8 @@ class Document:
 
     def index(self, offset: int) -> int | None:
         """The number of the token at an offset, or just before it; None between tokens."""
-        found = bisect_right(self.tokens, offset, key=lambda t: t.start) - 1
-        return found if found >= 0 and offset <= self.tokens[found].end else None
+        token = bisect_right(self.tokens, offset, key=lambda t: t.start) - 1
+        return token if token >= 0 and offset <= self.tokens[token].end else None
 
     def scope(self, index: int) -> tuple[int, int]:
         """The numbers of the first token of the function around a token, and of the first one after it."""
@@ -85,22 +85,22 @@ class Document:
         if index is None or (token := self.tokens[index]).type not in NAMED:
             return []
         start, end = (0, len(self.tokens)) if token.type == "SYMBOL" else self.scope(index)
-        found = [i for i in range(start, end) if self.tokens[i].type in NAMED and self.tokens[i].text == token.text]
-        found.sort(key=lambda i: i not in self.definitions)
-        return [self.tokens[i] for i in found]
+        same = [i for i in range(start, end) if self.tokens[i].type in NAMED and self.tokens[i].text == token.text]
+        same.sort(key=lambda i: i not in self.definitions)
+        return [self.tokens[i] for i in same]
 
     @cached_property
     def definitions(self) -> set[int]:
         """The numbers of the tokens that introduce a name: of a function, an argument, or a result."""
-        found: set[int] = set()
+        indices: set[int] = set()
         kinds = ["", *(t.type for t in self.tokens), ""]
         for i, (before, kind, after) in enumerate(zip(kinds, kinds[1:], kinds[2:], strict=False)):
             if (kind == "SYMBOL" and before in HEADS) or (kind == "VALUE" and after == "COLON"):
-                found.add(i)
+                indices.add(i)
             while kind == "RESULT" and i >= 0:  # %a, %b = ...
-                found.add(i)
+                indices.add(i)
                 i = i - 2 if kinds[max(i - 1, 0) : i + 1] == ["VALUE", "COMMA"] else -1
-        return found
+        return indices
 
     def describe(self, index: int | None) -> str:
         """Describe a token as Markdown: its type and values, or its page; empty if nothing is known of it."""
@@ -115,9 +115,9 @@ class Document:
         if value is None or value.type is None:
             return ""
         interval = self.ranges.ranges.get(value)
-        known = f"\n\nvalues in [{interval.low}, {interval.high}]" if interval is not None else ""
-        given = f" {{range = {attribute_text(value.attributes['range'])}}}" if "range" in value.attributes else ""
-        return f"```cvm\n%{value.name}: {value.type}{given}\n```{known}"
+        interval_text = f"\n\nvalues in [{interval.low}, {interval.high}]" if interval is not None else ""
+        declared = f" {{range = {attribute_text(value.attributes['range'])}}}" if "range" in value.attributes else ""
+        return f"```cvm\n%{value.name}: {value.type}{declared}\n```{interval_text}"
 
     def hints(self) -> Iterator[tuple[int, str]]:
         """The inferred type of each result, and the offset after which it stands."""

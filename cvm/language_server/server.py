@@ -75,8 +75,8 @@ def publish(params: lsp.DidOpenTextDocumentParams | lsp.DidChangeTextDocumentPar
     """Send the mistakes and warnings of a text that was opened or changed."""
     uri = params.text_document.uri
     document = of(uri)
-    found = [_diagnostic(document, uri, d) for d in (*document.mistakes, *document.warnings)]
-    server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found))
+    diagnostics = [_diagnostic(document, uri, d) for d in (*document.mistakes, *document.warnings)]
+    server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
 
 
 def _diagnostic(document: Document, uri: str, d: Diagnostic) -> lsp.Diagnostic:
@@ -103,15 +103,15 @@ def hover(params: lsp.HoverParams) -> lsp.Hover | None:
 @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
 def definition(params: lsp.DefinitionParams) -> lsp.Location | None:
     document, index = pointed(params)
-    found = document.occurrences(index)
-    return location(document, params.text_document.uri, found[0]) if found else None
+    tokens = document.occurrences(index)
+    return location(document, params.text_document.uri, tokens[0]) if tokens else None
 
 
 @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
 def references(params: lsp.ReferenceParams) -> list[lsp.Location]:
     document, index = pointed(params)
-    found = document.occurrences(index)[0 if params.context.include_declaration else 1 :]
-    return [location(document, params.text_document.uri, t) for t in found]
+    tokens = document.occurrences(index)[0 if params.context.include_declaration else 1 :]
+    return [location(document, params.text_document.uri, t) for t in tokens]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
@@ -127,16 +127,16 @@ def prepare_rename(params: lsp.PrepareRenameParams) -> lsp.Range | None:
 def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
     """Rename a value in its function, or a function with its calls; a name that is taken or none is refused."""
     document, index = pointed(params)
-    if not (found := document.occurrences(index)):
+    if not (tokens := document.occurrences(index)):
         return None
     name = params.new_name.lstrip("%@")
-    sigil = found[0].text[0]
+    sigil = tokens[0].text[0]
     first, last = document.scope(index or 0) if sigil == "%" else (0, len(document.tokens))
     if not re.fullmatch(r"[A-Za-z0-9_.$]+", name):
         raise ValueError(f"a name has letters, digits, _, . and $, not {params.new_name!r}")
     if any(t.text == sigil + name for t in document.tokens[first:last]):
         raise ValueError(f"{sigil}{name} is there already")
-    edits = [lsp.TextEdit(stretch(document, t.start + 1, t.end), name) for t in found]
+    edits = [lsp.TextEdit(stretch(document, t.start + 1, t.end), name) for t in tokens]
     return lsp.WorkspaceEdit({params.text_document.uri: edits})
 
 
@@ -144,8 +144,8 @@ def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
 def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
     document = of(params.text_document.uri)
     at = offset(document, params.position)
-    word, found = stretch(document, at - len(document.word(at)), at), document.completions(at)
-    return [lsp.CompletionItem(n, kind=KINDS[k], detail=d, text_edit=lsp.TextEdit(word, n)) for n, k, d in found]
+    word, words = stretch(document, at - len(document.word(at)), at), document.completions(at)
+    return [lsp.CompletionItem(n, kind=KINDS[k], detail=d, text_edit=lsp.TextEdit(word, n)) for n, k, d in words]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
@@ -172,11 +172,11 @@ def inlay_hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
 @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
 def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
     document = of(params.text_document.uri)
-    found = []
+    items = []
     for head, name, last in _heads(document):
         whole, own = stretch(document, head.start, last.end), stretch(document, name.start, name.end)
-        found.append(lsp.DocumentSymbol(name.text, lsp.SymbolKind.Function, whole, own))
-    return found
+        items.append(lsp.DocumentSymbol(name.text, lsp.SymbolKind.Function, whole, own))
+    return items
 
 
 def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
@@ -190,13 +190,13 @@ def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
 def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
     """Above each function without mistakes: its stages of compilation."""
     document = of(params.text_document.uri)
-    found, uri = [], params.text_document.uri
+    items, uri = [], params.text_document.uri
     for head, name, _ in () if document.mistakes else _heads(document):
         if name.name in document.module.functions:
             where = stretch(document, head.start, name.end)
             commands = [lsp.Command(s, "cvm.lower", arguments=[uri, name.name, s]) for s in SHOWN]
-            found += [lsp.CodeLens(where, c) for c in commands]
-    return found
+            items += [lsp.CodeLens(where, c) for c in commands]
+    return items
 
 
 @server.command("cvm.lower")

@@ -45,15 +45,15 @@ def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
         arrays = random_arrays(module.functions[entry], seed)
         results = {t: named(f, f(*[a.copy() for a in arrays])) for t, f in functions.items()}
         reference = results.pop("reference")
-        for target, found in results.items():
-            for got, want in zip(found.values(), reference.values(), strict=True):
-                if said := difference(got, want, "==" if got.dtype.kind in "iub" else "~="):
+        for target, arrays_of_target in results.items():
+            for actual, expected in zip(arrays_of_target.values(), reference.values(), strict=True):
+                if said := difference(actual, expected, "==" if actual.dtype.kind in "iub" else "~="):
                     formula = getattr(op, "nest" if op.has_nest() else "element")
-                    given = ", ".join(str(a.tolist()) for a in arrays)
+                    arguments = ", ".join(str(a.tolist()) for a in arrays)
                     at = re.sub(r" it is (.*), not (.*)", r" \1 and \2", said.partition(";")[0])
                     return (
                         f"its formula ({place(formula)}), on {target}, and its reference ({place(op.reference)}) differ: "
-                        f"{at}; the arguments are {given}"
+                        f"{at}; the arguments are {arguments}"
                     )
     return ""
 

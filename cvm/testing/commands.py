@@ -44,8 +44,8 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     command = test.command(text)
     at = f"{test.path}:{command.line}"
     if command.name not in names():
-        near = did_you_mean(command.name, names()) or f"; the commands are {', '.join(names())}"
-        raise Failure(f"{at}: unknown command {command.name!r}{near}")
+        suggestion = did_you_mean(command.name, names()) or f"; the commands are {', '.join(names())}"
+        raise Failure(f"{at}: unknown command {command.name!r}{suggestion}")
     try:
         with compiling_for(resolve(command.options["cpu"])) if "cpu" in command.options else nullcontext():
             for name in OPTIONS.keys() & command.options.keys():
@@ -112,14 +112,14 @@ def _text(test: Filetest, command: Command) -> Golden:
     name: Any = command.name
     program = _program(test, command)
     if name in all_stages():
-        found = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}
-        return found if isinstance(program, Module) else _whole(test, found[program.name])
+        golden = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}
+        return golden if isinstance(program, Module) else _whole(test, golden[program.name])
     if isinstance(program, Module) and (p := all_passes().get(name)) is not None and p.level == "graph":
-        found = {}
+        golden = {}
         for entry, function in program.functions.items():
             if (new := run_passes([p], function, context_of(program, function))) is not function:
-                found[entry] = _lines(print_module(program.with_functions({entry: new})))
-        return found
+                golden[entry] = _lines(print_module(program.with_functions({entry: new})))
+        return golden
     return _whole(test, _lines(text_after(program, name)))
 
 
@@ -154,19 +154,19 @@ def _whole(test: Filetest, lines: list[str]) -> Golden:
 def fmt(test: Filetest, command: Command) -> Golden:
     from cvm.parser.format import format_text
 
-    found = {}
+    golden = {}
     for name, (first, last) in test.functions.items():
         once = format_text("\n".join(test.lines[first : last + 1]) + "\n")
         _reads_back(once, format_text(once))
-        found[name] = _lines(once)
-    return found
+        golden[name] = _lines(once)
+    return golden
 
 
 def digest(test: Filetest, command: Command) -> Golden:
     """The SHA-256 of each result of every function, for random arguments that a seed gives."""
     if not (seed := command.options.get("seed", "0")).isdigit():
         raise Usage(f"expected seed=number, got {seed}")
-    program, found = _program(test, command), {}
+    program, texts = _program(test, command), {}
     for entry in entries(program):
         for target in _targets(command, ["cpu"]):
             if isinstance(f := compiled(program, entry, target), CompiledGraph):
@@ -174,9 +174,9 @@ def digest(test: Filetest, command: Command) -> Golden:
             returned = f(*random_arrays(f.function, int(seed)))
             results = returned if isinstance(returned, tuple) else (returned,)
             lines = [f"%{v.name} sha256 {sha256(r)}" for v, r in zip(f.function.results, results, strict=True)]
-            if found.setdefault(entry, lines) != lines:
-                raise Failure(f"@{entry} gives other bits on {target}:", unified_diff(found[entry], lines, lineterm=""))
-    return found if isinstance(program, Module) else _whole(test, [line for x in found.values() for line in x])
+            if texts.setdefault(entry, lines) != lines:
+                raise Failure(f"@{entry} gives other bits on {target}:", unified_diff(texts[entry], lines, lineterm=""))
+    return texts if isinstance(program, Module) else _whole(test, [line for x in texts.values() for line in x])
 
 
 def _lines(text: str) -> list[str]:
@@ -188,12 +188,12 @@ def _lines(text: str) -> list[str]:
 
 def check(test: Filetest, command: Command) -> None:
     """The mistakes of the program are those that the file expects, as a set."""
-    found: Iterable[cvm.Diagnostic] = ()
+    diagnostics: Iterable[cvm.Diagnostic] = ()
     try:
         _program(test, command)
     except cvm.Error as e:
-        found = e.diagnostics
-    _same_set(test, test.expected("error"), found)
+        diagnostics = e.diagnostics
+    _same_set(test, test.expected("error"), diagnostics)
 
 
 def overflow(test: Filetest, command: Command) -> None:
@@ -201,9 +201,9 @@ def overflow(test: Filetest, command: Command) -> None:
     _same_set(test, test.expected("warning"), possible_overflows(_module(test, command)))
 
 
-def _same_set(test: Filetest, missing: list[Expected], found: Iterable[cvm.Diagnostic]) -> None:
+def _same_set(test: Filetest, missing: list[Expected], diagnostics: Iterable[cvm.Diagnostic]) -> None:
     unexpected = []
-    for d in found:
+    for d in diagnostics:
         matches = [e for e in missing if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)]
         if matches:
             missing.remove(matches[0])
@@ -269,17 +269,17 @@ def _call(program: Level, call: Call, target: str) -> str | None:
         return str(e)
     if call.relation == "error:":
         return _fails(f, arrays, call)
-    given = [a.copy() for a in arrays]
+    copies = [a.copy() for a in arrays]
     results = f(*arrays)
     results = list(results) if isinstance(results, tuple) else [results]
     if len(results) != len(call.results):
         return f"there are {len(results)} results, not {len(call.results)}"
-    for n, (result, wanted) in enumerate(zip(results, call.results, strict=True)):
-        if (said := difference(result, as_array(wanted, result.dtype, result.shape), call.relation)) is not None:
+    for n, (result, expected) in enumerate(zip(results, call.results, strict=True)):
+        if (said := difference(result, as_array(expected, result.dtype, result.shape), call.relation)) is not None:
             return said if len(results) == 1 else f"result {n}: {said}"
-    pairs = [p for n, p in enumerate(zip(arrays, given, strict=True)) if n not in f.overwritten.values()]
-    kept = all(np.array_equal(a, g, equal_nan=kind_of(a.dtype) in "fc") for a, g in pairs)
-    return None if kept else "the call changed its arguments"
+    pairs = [p for n, p in enumerate(zip(arrays, copies, strict=True)) if n not in f.overwritten.values()]
+    is_unchanged = all(np.array_equal(a, g, equal_nan=kind_of(a.dtype) in "fc") for a, g in pairs)
+    return None if is_unchanged else "the call changed its arguments"
 
 
 def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> str | None:

@@ -80,8 +80,8 @@ class Filetest:
         self.text = text
         self.path = path
         self.lines = text.splitlines()
-        found = ((n, line) for n, line in enumerate(self.lines, 1) if re.match("// test( |$)", line))
-        self.tests = [Command(" ".join(line[8:].split()), n) for n, line in found]
+        numbered = ((n, line) for n, line in enumerate(self.lines, 1) if re.match("// test( |$)", line))
+        self.tests = [Command(" ".join(line[8:].split()), n) for n, line in numbered]
         self.functions = {name: (first, last) for name, first, last in _functions(self.lines)}
 
     @staticmethod
@@ -98,23 +98,23 @@ class Filetest:
     # expectations
 
     def expected(self, severity: str) -> list[Expected]:
-        found = []
+        expectations = []
         for n, line in enumerate(self.lines, 1):
             for text in line.split(f"// {severity}:")[1:]:
                 code, _, message = text.strip().partition(":")
-                found.append(Expected(n, code.strip(), message.strip()))
-        return found
+                expectations.append(Expected(n, code.strip(), message.strip()))
+        return expectations
 
     @cached_property
     def checks(self) -> dict[str, list[Check]]:
         """The checks of each command: those that follow its `// test` line, before the next command that prints text."""
-        found: dict[str, list[Check]] = {}
+        by_command: dict[str, list[Check]] = {}
         printing = [c for c in self.tests if c.name not in WITHOUT_TEXT]
         for n, line in enumerate(self.lines, 1):
             if (m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):\s*(.*?)\s*$", line)) is not None:
                 above = [c for c in printing if c.line < n] or printing[:1]
-                found.setdefault(above[-1].text if above else "", []).append(Check(m[1], m[2], n))
-        return found
+                by_command.setdefault(above[-1].text if above else "", []).append(Check(m[1], m[2], n))
+        return by_command
 
     @property
     def golden_commands(self) -> list[str]:
@@ -126,11 +126,11 @@ class Filetest:
 
     def golden(self, command: str) -> Golden:
         """The golden lines of a command that stand after each function."""
-        found: Golden = {}
+        lines: Golden = {}
         for name, of, _, line in self._golden_lines():
             if of == command:
-                found.setdefault(name, []).append(line)
-        return found
+                lines.setdefault(name, []).append(line)
+        return lines
 
     def golden_line(self, command: str, function: str) -> int:
         """The number of the first golden line of a command after a function; of the line after it, where there is none."""
@@ -151,15 +151,15 @@ class Filetest:
 
     def with_golden(self, command: str, golden: Golden) -> str:
         """The file's text with these golden lines, and without those of commands that it does not test."""
-        kept = {c: golden if c == command else self.golden(c) for c in self.golden_commands}
+        goldens = {c: golden if c == command else self.golden(c) for c in self.golden_commands}
         lines: list[str] = []
         ends = {last: name for name, (_, last) in self.functions.items()}
         for n, line in enumerate(self.lines):
             lines += [] if line.startswith((GOLDEN, HEADER)) else [line]
-            for c in kept if n in ends else ():
-                if ends[n] in kept[c]:
-                    lines += [HEADER + c] if len(kept) > 1 else []
-                    lines += [f"{GOLDEN} {text}".rstrip() for text in kept[c][ends[n]]]
+            for c in goldens if n in ends else ():
+                if ends[n] in goldens[c]:
+                    lines += [HEADER + c] if len(goldens) > 1 else []
+                    lines += [f"{GOLDEN} {text}".rstrip() for text in goldens[c][ends[n]]]
         return "\n".join(lines) + "\n"
 
     # mistakes of the comments
@@ -195,19 +195,19 @@ def _near_miss(line: str) -> str | None:
     """The expectation that a comment is nearly: a word with a wrong letter, another case, no blank, or no colon."""
     if "//" not in line or line.startswith((GOLDEN, HEADER)):
         return None
-    if (m := re.match(r"\s*//\s*(\w+)[\s:]\s*([a-z][\w-]*)(\s.*)?$", line)) is not None and _near(m[1], "test"):
+    if (m := re.match(r"\s*//\s*(\w+)[\s:]\s*([a-z][\w-]*)(\s.*)?$", line)) is not None and _is_near(m[1], "test"):
         from .commands import names
 
         return f"// test {m[2]}" if m[2] in names() and not line.startswith("// test ") else None
     if (m := re.match(r"\s*//\s*(run|RUN|Run)\s*@", line)) is not None:
         return "// run: @"
     for m in re.finditer(r"//(\s*)([A-Za-z]+(?:[-_][A-Za-z]+)?)(\s?):", line):
-        if (word := next((w for w in MARKS if _near(m[2], w)), None)) is not None and m[0] != f"// {word}:":
+        if (word := next((w for w in MARKS if _is_near(m[2], w)), None)) is not None and m[0] != f"// {word}:":
             return f"// {word}:"
     return None
 
 
-def _near(word: str, mark: str) -> bool:
+def _is_near(word: str, mark: str) -> bool:
     """Test whether a word is another one but for case, one letter, or two letters in turned order."""
     a, b = sorted((word.lower().replace("_", "-"), mark), key=len)
     if len(a) == len(b):

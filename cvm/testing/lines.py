@@ -36,10 +36,10 @@ def read_call(text: str) -> Call:
     """A `run:` line, without its `// run:`."""
     if (head := re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL)) is None:
         raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
-    function, arguments, relation, rest = head.groups()
+    function, arguments, relation, results = head.groups()
     if relation == "error:":
-        return Call(function, _values(arguments), relation, [], rest)
-    return Call(function, _values(arguments), relation, _values(rest))
+        return Call(function, _values(arguments), relation, [], results)
+    return Call(function, _values(arguments), relation, _values(results))
 
 
 def _values(text: str) -> list[Any]:
@@ -62,21 +62,21 @@ def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
     return array
 
 
-def difference(got: np.ndarray, expected: np.ndarray, relation: str) -> str | None:
+def difference(actual: np.ndarray, expected: np.ndarray, relation: str) -> str | None:
     """The first difference of two arrays of one type, in words; NaN equals NaN, and 0.0 differs from -0.0."""
-    if got.shape != expected.shape:
-        return f"the shape is {got.shape}, not {expected.shape}"
+    if actual.shape != expected.shape:
+        return f"the shape is {actual.shape}, not {expected.shape}"
     if relation == "~=":
         with np.errstate(all="ignore"):
-            same = np.isclose(got, expected, rtol=2.4e-7, atol=0, equal_nan=True)
-    elif kind_of(got.dtype) in "fc":
-        same = ((got == expected) & (_signs(got) == _signs(expected))) | (np.isnan(got) & np.isnan(expected))
+            same = np.isclose(actual, expected, rtol=2.4e-7, atol=0, equal_nan=True)
+    elif kind_of(actual.dtype) in "fc":
+        same = ((actual == expected) & (_signs(actual) == _signs(expected))) | (np.isnan(actual) & np.isnan(expected))
     else:
-        same = got == expected
+        same = actual == expected
     if np.all(same):
         return None
     at = tuple(int(i) for i in np.argwhere(~same)[0])
-    return f"at {list(at)} it is {got[at].item()!r}, not {expected[at].item()!r}; all of it is {got.tolist()}"
+    return f"at {list(at)} it is {actual[at].item()!r}, not {expected[at].item()!r}; all of it is {actual.tolist()}"
 
 
 def _signs(array: Any) -> np.ndarray:
@@ -87,11 +87,11 @@ def check_text(text: str, checks: Sequence[Check], path: Path) -> None:
     captured: dict[str, str] = {}
     forbidden: list[Check] = []
     at = 0
-    for kind, found in groupby(checks, lambda c: c.kind):
+    for kind, group in groupby(checks, lambda c: c.kind):
         if kind == "check-not":
-            forbidden += found
+            forbidden += group
             continue
-        for step in [[*found]] if kind == "check-dag" else [[c] for c in found]:
+        for step in [[*group]] if kind == "check-dag" else [[c] for c in group]:
             spans: list[tuple[int, int]] = []
             for check in step:
                 spans.append(_search(text, check, at, captured, path, spans))
@@ -104,11 +104,11 @@ def check_text(text: str, checks: Sequence[Check], path: Path) -> None:
 
 
 def _search(
-    text: str, check: Check, at: int, captured: dict[str, str], path: Path, taken: Sequence[tuple[int, int]]
+    text: str, check: Check, at: int, captured: dict[str, str], path: Path, spans: Sequence[tuple[int, int]]
 ) -> tuple[int, int]:
     """The first match from a position on that lies apart from those taken; its captures are taken note of."""
     for match in _pattern(check, captured, path).finditer(text, at):
-        if all(match.end() <= start or match.start() >= end for start, end in taken):
+        if all(match.end() <= start or match.start() >= end for start, end in spans):
             captured.update(match.groupdict())
             return match.span()
     raise _failed("does not follow in", check, text, at, path)
@@ -148,7 +148,7 @@ def _literal(text: str) -> str:
     return r"[ \t]+".join(map(re.escape, re.split(r"[ \t]+", text)))
 
 
-def _failed(what: str, check: Check, text: str, at: int, path: Path) -> Failure:
+def _failed(problem: str, check: Check, text: str, at: int, path: Path) -> Failure:
     lines = text[at:].splitlines()
     shown = "\n".join(lines[:SHOWN] + ["..."] * (len(lines) > SHOWN))
-    return Failure(f"{path}:{check.line}: {check.kind}: {check.pattern!r} {what}\n{shown}")
+    return Failure(f"{path}:{check.line}: {check.kind}: {check.pattern!r} {problem}\n{shown}")

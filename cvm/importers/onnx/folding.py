@@ -48,8 +48,7 @@ class FoldingBuilder(Builder):
         """An array as an operation; one element for all, where it is one that is repeated."""
         splat = array.size > 1 and not any(s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
         whole = array if splat else np.ascontiguousarray(array).reshape(array.shape)
-        type = TensorType(array.shape, BY_DTYPE[array.dtype])
-        return self.node(self.add(Const(Data(whole, splat=splat), type))[0])
+        return self.node(self.add(Const(Data(whole, splat=splat), TensorType(array.shape, BY_DTYPE[array.dtype])))[0])
 
 
 def is_cheap(operation: Operation) -> bool:

@@ -59,8 +59,7 @@ def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) 
     captured = [v for v in free if v not in builder.constants]
     copies = {v: Value(v.name, v.type) for v in captured}
     data = [Operation(Const(Data(builder.constants[v]), v.known_type), (v,)) for v in folded]
-    mapped = [Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span) for o in operations]
-    body = (*data, *mapped)
+    body = (*data, *(Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span) for o in operations))
     final = tuple(copies.get(v, v) for v in results)
     number = sum(f.startswith(f"{name}_") for f in to.bodies)
     function = Function(f"{name}_{number}", (*arguments, *copies.values()), body, final)

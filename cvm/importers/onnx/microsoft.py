@@ -109,8 +109,7 @@ def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_z
     floats = dequantized(numbers, at.node(np.array(scalar(x_scale))), at.node(np.array(scalar(x_zero))))
     scale, zero = (at.node(np.array(scalar(p))) for p in (y_scale, y_zero))
     table = quantized(TABULATED[at.op](floats, at), scale, zero, BY_DTYPE[y_zero.dtype])
-    index = x.cast(I32) - at.node(np.array(low, np.int32))
-    return at.apply("builtin.gather", table, index, axes=(0,), mode="clip")
+    return at.apply("builtin.gather", table, x.cast(I32) - at.node(np.array(low, np.int32)), axes=(0,), mode="clip")
 
 
 TABULATED: dict[str, Callable[[Node, At], Node]] = {

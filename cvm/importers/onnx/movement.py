@@ -283,8 +283,7 @@ def at_step(at: At, x: Node, axis: int, t: int) -> Node:
     if isinstance(x.shape[axis], int):
         y = part(at, x, axis, t, t + 1)
     else:
-        unit = at.node(np.zeros((1,) * x.rank, bool))
-        y = at.apply("builtin.strided_slice_like", x, unit, axes=(axis,), begin=(t,))
+        y = at.apply("builtin.strided_slice_like", x, np.zeros((1,) * x.rank, bool), axes=(axis,), begin=(t,))
     return y.dimshuffle([j for j in range(x.rank) if j != axis])
 
 
@@ -355,8 +354,7 @@ def pad(
     at: At, x: Node, pads: Ints | None = None, value: Node | None = None, axes: Array | None = None
 ) -> Known:  # fmt: skip
     """The value within a border; where the border is negative, less of it."""
-    borders = (at["pads"] or at["paddings"] or []) if pads is None else pads
-    sizes = [known_size(n, "a border") for n in borders]
+    sizes = [known_size(n, "a border") for n in ((at["pads"] or at["paddings"] or []) if pads is None else pads)]
     along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
     if len(sizes) != 2 * len(along):
         raise ValueError(f"it has {len(sizes)} pads for {len(along)} axes")

@@ -49,8 +49,7 @@ def transformed(at: At, x: Node, axis: int, length: int, inverse: bool, onesided
 
 @rule("DFT")
 def dft(at: At, x: Node, length: Array | None = None, axis: Array | None = None) -> Known:
-    by_default = -2 if at["axis"] is None else at["axis"]
-    (along,) = real_axes((by_default if axis is None else axis.item(),), x.rank)
+    (along,) = real_axes((axis.item() if axis is not None else -2 if at["axis"] is None else at["axis"],), x.rank)
     if along == x.rank - 1:
         raise ValueError("the axis holds the parts of numbers")
     inverse, onesided = bool(at["inverse"]), bool(at["onesided"])

@@ -38,8 +38,7 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
     rows = at.apply("cvm.reshape", state, target_shape=(batch, filters, memory))
     rows = at.apply("cvm.concatenate", cut(at, rows, [0, 0, 1], [FAR] * 3, [1] * 3), newest.with_ones((2,)), axis=2)
     at.values[at.node_proto.input[STATE_INPUT]] = at.apply("cvm.reshape", rows, target_shape=tuple(state.shape))
-    wide = rows.cast(I32) if quantised else rows
-    products = wide * (times.cast(I32) if quantised else times).with_ones((0,))
+    products = (rows.cast(I32) if quantised else rows) * (times.cast(I32) if quantised else times).with_ones((0,))
     element = products.element
     terms = products.sum((2,), dtype=element, acc_dtype=element)
     parts = at.apply("cvm.reshape", terms, target_shape=(batch, filters // rank, rank))
