@@ -88,7 +88,7 @@ def is_square(s: ir.For) -> bool:
 
 def reduces_vectors(s: ir.For) -> bool:
     """Test whether a loop reduces vectors into accumulators, one after the other, without inner loops."""
-    if not any(b.tensor.space == "register" for b in stores(s.body) if b.tensor not in allocated(s.body)):
+    if {b.tensor for b in stores(s.body) if b.tensor.space == "register"} <= allocated(s.body):
         return False
     loops = [b for b in ir.statements(s.body) if isinstance(b, ir.For)]
     inner = all(b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width)) for b in loops)

@@ -37,8 +37,7 @@ def index_set_split(kernel: ir.Kernel) -> ir.Kernel:
 def _reduces(block: ir.Block) -> bool:
     """Test whether a loop updates an accumulator from outside of it."""
     bodies = [s.body for s in ir.statements(block) if isinstance(s, ir.For)]
-    outside = (s.tensor for body in bodies for s in stores(body) if s.tensor not in allocated(body))
-    return any(tensor.space == "register" for tensor in outside)
+    return any(not {s.tensor for s in stores(b) if s.tensor.space == "register"} <= allocated(b) for b in bodies)
 
 
 def _block(block: ir.Block, room: int) -> ir.Block:

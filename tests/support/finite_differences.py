@@ -83,7 +83,8 @@ def check(
     for found, like in zip((*back, *forth), (*(arrays[n] for n in wrt), *results), strict=True):
         assert found.shape == like.shape, f"a derivative of {found.shape} for {like.shape}: {op}"
         assert found.dtype == like.dtype or like.dtype.kind not in "fc", f"a derivative of {found.dtype}: {op}"
-    along = numerical(lambda moved: compile_function(module, "f", "reference")(*moved), arrays, wrt, tangents, step)
+    function = compile_function(module, "f", "reference")
+    along = numerical(lambda moved: function(*moved), arrays, wrt, tangents, step)
     reverse = sum(inner(c, t) for c, t in zip(back, tangents, strict=True))
     forward = sum(inner(s, t) for s, t in zip(seeds, forth, strict=True))
     expected = sum(inner(s, d) for s, d in zip(seeds, along, strict=True))
