@@ -90,6 +90,18 @@ def _without_single(block: ir.Block) -> ir.Block:
     return ir.rewrite_block(block, change)
 
 
+def nonunit_loops(block: ir.Block) -> tuple[list[Index], ir.Block]:
+    """The outer loops of a nest without those of one iteration, and the block inside."""
+    indices, inner = ir.outer_loops(block)
+    units: dict[Expr, Expr] = {i: ZERO for i in indices if same_size(i.extent, 1)}
+    return [i for i in indices if i not in units], ir.substitute_block(inner, units) if units else inner
+
+
+def squeezed(items: tuple, tensor: Tensor) -> tuple:
+    """The items, one for each axis of a tensor, without those of unit axes."""
+    return _left(items, {n for n, d in enumerate(tensor.shape) if same_size(d, 1)})
+
+
 def _without_unit_axes(kernel: ir.Kernel) -> ir.Kernel:
     """Remove unit axes of a kernel with a float reduction: its order is then the same as for unknown sizes."""
     if not any(s.tensor.space == "register" and s.tensor.element.kind == "float" for s in stores(kernel.body)):

@@ -16,6 +16,7 @@ from ...dialect.notation.expressions import Index, Tensor, Var
 from ...dialect.notation.plan import Plan
 from ..analysis.accesses import every_access, stores
 from ..loops.clone import clone
+from ..loops.collapse import nonunit_loops, squeezed
 from ..passes import plan_pass
 from ..processor import processor
 
@@ -36,9 +37,11 @@ def fuse_rows(plan: Plan) -> Plan:
 
 def _joined(first: ir.Kernel, second: ir.Kernel, home: Mapping[Tensor, Tensor]) -> ir.Kernel | None:
     """Both kernels as one, if they share rows only."""
-    loops = [ir.outer_loops(k.body) for k in (first, second)]
+    loops = [nonunit_loops(k.body) for k in (first, second)]
     reductions = [any(isinstance(s, ir.For) for s in block) for _, block in loops]
-    depth = min(len(found) - (not reduction) for (found, _), reduction in zip(loops, reductions, strict=True))
+    innermost = [ir.outer_loops(k.body)[0][-1:] for k in (first, second)]
+    counts = [(len(found), found[-1:]) for found, _ in loops]
+    depth = min(n - (not r and last == i) for (n, last), r, i in zip(counts, reductions, innermost, strict=True))
     if depth < 1 or not any(reductions):
         return None
     outer, inner = (found[:depth] for found, _ in loops)
@@ -70,8 +73,9 @@ def _in_rows(block: ir.Block, indices: list[Index], written: set[Tensor]) -> boo
     if any(isinstance(s, ir.Alloc) and s.tensor.rank for s in ir.statements(block)):
         return False
     for tensor, at in every_access(block):
-        if tensor.rank > 1 or tensor in written:
-            mine, row = at[: len(indices)], product(tensor.shape[len(indices) :])
+        shape = squeezed(tensor.shape, tensor)
+        if len(shape) > 1 or tensor in written:
+            mine, row = squeezed(at, tensor)[: len(indices)], product(shape[len(indices) :])
             if len(mine) < len(indices) or any(a is not i for a, i in zip(mine, indices, strict=True)):
                 return False
             # half of the cache is for what the other kernels touch
@@ -87,7 +91,8 @@ def _without_arrays(kernel: ir.Kernel, kernels: list[ir.Kernel], plan: Plan) -> 
     aliased = {t for pair in plan.home.items() if pair[0] is not pair[1] for t in pair}
     kept = {*elsewhere, *aliased, *(plan.home.get(r, r) for r in plan.results)}
     uses = Counter(s.tensor for s in stores(block))
-    per_row = [s.tensor for s in block if isinstance(s, ir.Store) and len(s.indices) == len(indices)]
+    found = [s.tensor for s in block if isinstance(s, ir.Store)]
+    per_row = [t for t in found if len(squeezed(t.shape, t)) == len(indices)]
     values = {t: Var(t.name, t.element) for t in per_row if t in {*kernel.outputs} - kept and uses[t] == 1}
     if not values or len(values) == kernel.results:
         return kernel
