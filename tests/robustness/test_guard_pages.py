@@ -66,8 +66,8 @@ def test_a_touched_page_ends_the_process(script: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_conformance_cases_beside_guard_pages() -> None:
-    """In a process of its own, which tells the test that was at work if it ends."""
+    """Some of each operator, in a process of its own, which tells the test that was at work if it ends."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", "--guard-pages"]
-    command += ["tests/end_to_end/test_conformance.py", "-k", "cpu and (max or conv or sum or add or slice or take)"]
+    command += ["tests/end_to_end/test_conformance.py", "-k", "cpu"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
