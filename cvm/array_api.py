@@ -325,7 +325,7 @@ def _places(part: Any, size: Any) -> Any:
         if isinstance(size, int) and not ((-size <= part) & (part < size)).all():
             fail(f"the axis has {size} elements, got the subscripts {part.tolist()}")
     if part.dtype.kind not in "iu":
-        fail(f"{SUBSCRIPTS}, got {_kind(part)} of {part.dtype}")
+        fail(f"{SUBSCRIPTS}, got an array of {part.dtype}")
     return part
 
 
@@ -341,7 +341,7 @@ class _Range(NamedTuple):
 def _range(part: Any, size: Any) -> _Range:
     if not isinstance(part, slice):
         if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
-            fail(f"{SUBSCRIPTS}, got {_kind(part)}: use np.where for elements that meet a condition")
+            fail(f"{SUBSCRIPTS}, got {type(part).__name__}: use np.where for elements that meet a condition")
         at = int(part)
         if isinstance(size, int) and not -size <= at < size:
             fail(f"the axis has {size} elements, got the subscript {at}")
@@ -357,10 +357,6 @@ def _range(part: Any, size: Any) -> _Range:
     length = len(range(start, stop, step))
     whole = (start, stop, step) == (0, size, 1)
     return _Range(start, FAR if whole else -size - 1 if stop < 0 else stop, step, length)
-
-
-def _kind(part: Any) -> str:
-    return "an array" if isinstance(part, ARRAYS) else type(part).__name__
 
 
 # matrix products, and functions that NumPy defines differently from the dali dialect
@@ -398,6 +394,8 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
         least, most = x.type.element.limits
         low = None if type(low) is int and low <= least else low
         high = None if type(high) is int and high >= most else high
+    if low is not None and high is not None and not by_dali(x, low, high):
+        x, low, high = common((x, low, high))  # of all three, as np.clip has it
     if low is not None:
         x = maximum(x, low)
     return x if high is None else minimum(x, high)

@@ -37,7 +37,8 @@ DIFFERS = {
     **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "matvec", "vecmat", "vecdot", "std", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "einsum", "convolve", "correlate", *(f"linalg.{n}" for n in ("norm", "vector_norm", "matrix_norm", "matmul", "tensordot", "vecdot", "trace", "multi_dot", "matrix_power"))), "floats are summed in the documented order"),
     "average": "floats are summed in the documented order; of weights whose sum is zero NaN or infinity, and of no elements no error, where NumPy raises",
     "argsort": "always stable",
-    "histogram": "of known edges",
+    "histogram": "of known edges, without weights and density",
+    "isscalar": "False of traced numbers",
     "searchsorted": "the array is compared with every value",
     "astype": "ui32 of floats that do not fit: as NumPy's scalar loops, its vector loops differ",
 }  # fmt: skip

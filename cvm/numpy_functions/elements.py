@@ -109,16 +109,16 @@ _of_parts = partial(apply, "theano.elemwise", scalar_op="complex")
 
 @numpy_function
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    if not copy:
+    if not copy and x.dtype.kind in "fc":
         return into(x, nan_to_num(x, True, nan, posinf, neginf))
     if x.dtype.kind == "c":
         return _of_parts(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (x.real, x.imag)))
     if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
-    x = where(np.isnan(x), nan, x)
-    x = where(x == np.inf, limits.max if posinf is None else posinf, x)
-    return where(x == -np.inf, limits.min if neginf is None else neginf, x)
+    found = where(np.isnan(x), nan, x)
+    found = where(x == np.inf, limits.max if posinf is None else posinf, found)
+    return where(x == -np.inf, limits.min if neginf is None else neginf, found)
 
 
 @numpy_function

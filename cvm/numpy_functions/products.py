@@ -207,13 +207,14 @@ def _multi_dot(arrays: Any) -> Any:
     return reduce(dot, arrays)
 
 
-LINALG = norm, outer, cross, tensordot, vecdot, matmul, matrix_power, vector_norm
+LINALG = norm, cross, tensordot, vecdot, matmul, matrix_power, vector_norm
 ARRAY_FUNCTIONS |= {f"linalg.{f.__name__}": f for f in LINALG}
 ARRAY_FUNCTIONS |= {
     "convolve": lambda a, v, mode="full": _windowed(a, v, mode, flipped=True),
     "correlate": lambda a, v, mode="valid": _windowed(a, v, mode, flipped=False),
     "matvec": lambda a, b: np.squeeze(matmul(a, np.expand_dims(arrays_of(b, a)[0], -1)), -1),
     "vecmat": lambda a, b: np.squeeze(matmul(np.expand_dims(arrays_of(a, b)[0].conj(), -2), b), -2),
+    "linalg.outer": lambda a, b: einsum("i,j->ij", a, b),  # of vectors only
     "linalg.trace": lambda x, offset=0: np.trace(x, offset, -2, -1),
     "linalg.diagonal": lambda x, offset=0: diagonal(x, offset, -2, -1),
     "linalg.matrix_norm": lambda x, ord="fro", keepdims=False: norm(x, ord, (-2, -1), keepdims),

@@ -35,6 +35,7 @@ ARRAY_FUNCTIONS |= {name: partial(_place, f"builtin.{name}") for name in ("argma
 @numpy_function
 def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
     """The order is always stable."""
+    np.sort((), kind=kind, stable=stable)  # type: ignore[call-overload]  # which refuses what NumPy does
     x, at = along(x, axis)
     if x.dtype.kind != "c":
         return apply("builtin.argsort", x, axis=at)
@@ -47,7 +48,8 @@ def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: b
 
 @numpy_function
 def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
-    return sort(np.ravel(x), 0) if axis is None else take_along_axis(x, argsort(x, axis), axis)
+    x, axis = (np.ravel(x), 0) if axis is None else (x, axis)
+    return take_along_axis(x, argsort(x, axis, kind, stable=stable), axis)
 
 
 def _scan(ufunc: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:

@@ -25,7 +25,8 @@ np.linalg.matrix_power(x[:, :4], 3)  np.linalg.multi_dot([x, x.T, x])  np.linalg
 np.mean(x, dtype='i4')  np.mean(x, axis=0, dtype=np.int8, where=x > -50)  np.median(x, axis=(0, 1), keepdims=True)  np.median(x[None], axis=(0, -1))
 np.add.reduce(x, out=np.zeros_like(x[0], dtype='f8'))  np.cumsum(x, out=np.zeros_like(x.ravel(), dtype='f8'))  np.logical_and.reduce(x, initial=False)
 np.roll(x, (1, 2), axis=0)  np.roll(x, (1, 2))  np.roll(x, 3, axis=(0, 1, 0))  np.tile(x, 0)  np.tile(x, (2, 0))  np.tile(x, ())  x[(0, 2), :]  x[range(2)]  x[[]]
-x.mT  x.astype('f8', copy=False)  np.full_like(x, np.nan, dtype='f4')  np.split(x, np.int64(2))  np.max(x + 1j, axis=(1,))  x.clip(1, max=2)
+x.mT  x.astype('f8', copy=False)  np.full_like(x, np.nan, dtype='f4')  np.split(x, np.int64(2))  np.max(x + 1j, axis=(1,))  x.clip(1, max=2)  np.nan_to_num(np.sqrt(x - 1), nan=np.inf)
+np.clip(x > 0, 0, np.uint8([1, 0, 1, 1, 0, 1]))  np.clip(x.astype('i1'), 0.5, np.float32([1, 2, 3, 4, 5, 6]))  np.clip(x.astype('u1'), -1, np.float32(2))
 np.linalg.matmul(x, x.T)  np.linalg.tensordot(x, x, axes=((0, 1), (0, 1)))  np.linalg.cross(x[:, :3], x[:, 3:])
 """.replace("\n", "  ").strip().split("  ")  # fmt: skip
 STATEMENTS = """
@@ -87,7 +88,8 @@ def test_numbers_have_an_axis(form: str) -> None:
 ERRORS = """
 np.sum(x, axis=[0])  np.mean(x, axis=[0])  np.pad(x, 1, 'edge', constant_values=3)  np.pad(x, (1.5, 2))  np.meshgrid(x[0], indexing='zz')
 np.clip(x, 1, 2, min=0)  np.std(x, ddof=1, correction=0)  np.linalg.norm(x, axis=())  np.linalg.norm(x[None], axis=(0, 1, 2))
-np.add(x.astype('u1'), 300, dtype='u1')  np.full_like(x, -1, dtype='u1')  np.select([x], [x])  np.roll(x, (1, 2), axis=(0, 1, 0))  x[(0, 9), :]
+np.add(x.astype('u1'), 300, dtype='u1')  np.full_like(x, -1, dtype='u1')  np.select([x], [x])  np.roll(x, (1, 2), axis=(0, 1, 0))  x[(0, 9), :]  np.linalg.outer(x, x[0])
+np.sort(x, kind='other')  np.argsort(x, axis=None, kind='stable', stable=True)
 """.replace("\n", "  ").strip().split("  ")  # fmt: skip
 
 
