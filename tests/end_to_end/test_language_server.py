@@ -57,7 +57,7 @@ def drive(text: str, ask: Callable[[Any, list[Any]], Awaitable[None]]) -> None:
         await client.shutdown_async(None)
         client.exit(None)
 
-    asyncio.run(asyncio.wait_for(session(), 120))
+    asyncio.run(asyncio.wait_for(session(), 600))
 
 
 def at(text: str, part: str, within: int = 0) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def entered() -> Listed:
     for element in ELEMENTS:
         script = [sys.executable, str(Path(__file__).with_name("spine_trace.py")), element]
         environment = {**os.environ, "CVM_CACHE_DIR": "", "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(script, capture_output=True, text=True, env=environment, timeout=120)
+        done = subprocess.run(script, capture_output=True, text=True, env=environment, timeout=600)
         assert not done.returncode, done.stderr
         for file, function in json.loads(done.stdout):
             found.setdefault(file, []).append(function)

@@ -462,7 +462,7 @@ def by_reference_model(made: Case, folder: Path) -> np.ndarray | None:
         str(MODEL), "--tosa_file=graph.tosa", f"--flatbuffer_dir={folder}", f"--output_dir={folder}", f"--ifm_name={names}",
         f"--ifm_file={','.join(f'{n}.npy' for n in made.feed)}", f"--ofm_name={out}", f"--ofm_file={out}.npy", "--tosa_level=NONE",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         by_reference_model.said = done.stdout + done.stderr  # type: ignore[attr-defined]
         return None
