@@ -279,7 +279,7 @@ def subscript(x: Any, key: Any) -> Any:
         fail(f"the array has {x.ndim} dimensions, got {taken} subscripts")
     at = dots[0] if dots else len(given)
     parts = [*given[:at], *[slice(None)] * (x.ndim - taken), *given[at + 1 :]]
-    if _has_arrays(given):
+    if any(isinstance(p, ARRAYS) for p in given):
         chosen = [n for n, p in enumerate(given) if not (p is None or p is ... or isinstance(p, slice))]
         return _by_arrays(x, parts, side_by_side=chosen == [*range(chosen[0], chosen[-1] + 1)])
     of_axes = [p for p in parts if p is not None]
@@ -420,10 +420,6 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return apply("numpy.elementwise", truth, *common((x, y)), ufunc="where")
 
 
-def square(x: Any) -> Any:
-    return ufunc_of_trace("multiply" if by_dali(x) else "square", x, *([x] if by_dali(x) else []))
-
-
 def _view(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose result shares memory with its operand in NumPy."""
 
@@ -436,11 +432,8 @@ def _view(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _subscript(x: Any, key: Any) -> Any:
     found = subscript(x, key)
-    return found if _has_arrays(key if isinstance(key, tuple) else (key,)) else x.viewed(found, key)
-
-
-def _has_arrays(parts: Sequence[Any]) -> bool:
-    return any(isinstance(p, ARRAYS) for p in parts)
+    chosen = any(isinstance(p, ARRAYS) for p in (key if isinstance(key, tuple) else (key,)))
+    return found if chosen else x.viewed(found, key)
 
 
 maximum, minimum = (partial(_larger_or_smaller, f"{m}imum", f"dali.{m}") for m in ("max", "min"))
@@ -459,7 +452,8 @@ METHODS: dict[str, Callable[..., Any]] = {
 # NumPy's functions and ufuncs of traced arrays, besides the ufuncs that are operators of the dali dialect
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **METHODS,
-    **{f.__name__: f for f in (concatenate, matmul, square, stack, where)},
+    **{f.__name__: f for f in (concatenate, matmul, stack, where)},
+    "square": lambda x: ufunc_of_trace("multiply", x, x) if by_dali(x) else ufunc_of_trace("square", x),
     **{f.__name__: _view(f) for f in (expand_dims, flip, moveaxis)},
     **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape")},
     "size": lambda x, axis=None: x.size if axis is None else x.shape[whole_axis(axis, x.ndim)],
@@ -473,6 +467,7 @@ def _reduced(
     return REDUCTIONS[name](x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
+COPIED = ("astype", "clip", "nan_to_num", "pad", "roll", "round", "around")  # NumPy's results share no memory
 MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's that do not change what is computed
 
 
@@ -483,6 +478,7 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        shares = options.get("copy") is False
         try:
             given, options, out = _in_own_words(name, own, args, options)
             if "dtype" in own and options.get("dtype") is None and getattr(out, "dtype", np.dtype(int)).kind in "fc":
@@ -496,6 +492,8 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except (ArithmeticError, IndexError, TypeError, ValueError) as e:
             fail(f"{name} of a traced array: {e}")  # as NumPy says of what is known while compiling
+        if name.removeprefix("np.") in COPIED and not shares:
+            found = TracedArray(found.tracer, found.value, found.weak)
         return found if out is None else into(out, found)
 
     return call

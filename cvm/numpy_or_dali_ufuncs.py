@@ -117,7 +117,7 @@ def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
             number = np.asarray(given, dtype).item()
     except OverflowError:
         fail(f"Python integer {given} out of bounds for {dtype}")
-    except TypeError as e:
+    except (TypeError, ValueError) as e:
         fail(str(e))
     type_ = TensorType((), element_of(dtype))
     return TracedArray(tracer, Literal(number, type_, caller(), explicit=type_ != literal_type("numpy", number)))

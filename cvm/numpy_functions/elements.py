@@ -57,7 +57,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, columns = known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
     start = max(-offset, 0), max(offset, 0)
     places = [np.arange(max(min(rows - start[0], columns - start[1]), 0)) + n for n in start]
-    return apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1))
+    return x.viewed(apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1)))
 
 
 @numpy_function
@@ -180,8 +180,10 @@ def lcm(x1: Any, x2: Any, /) -> Any:
 ARRAY_FUNCTIONS |= {
     "trace": lambda x, offset=0, axis1=0, axis2=1, dtype=None: np.sum(diagonal(x, offset, axis1, axis2), -1, dtype),
     "allclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: np.all(isclose(a, b, rtol, atol, equal_nan)),
-    "real": lambda x: apply("theano.elemwise", x, scalar_op="real") if x.dtype.kind == "c" else x,
-    "imag": lambda x: apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x),
+    "real": lambda x: x.viewed(apply("theano.elemwise", x, scalar_op="real")) if x.dtype.kind == "c" else x,
+    "imag": lambda x: x.viewed(
+        apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x)
+    ),
     "fix": lambda x: np.trunc(x),
     "gcd": lambda x1, x2, /: _common_divisor("gcd", (x1, x2))[2],
 }

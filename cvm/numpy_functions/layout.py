@@ -107,7 +107,7 @@ def linspace(
 def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
     at = whole_axis(axis, x.ndim)
     pieces = np.array_split(range(known_size(x, at)), np.asarray(sections).tolist())
-    return [along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0])) for p in pieces]
+    return [x.viewed(along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0]))) for p in pieces]
 
 
 @numpy_function
@@ -145,7 +145,7 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
 def broadcast_arrays(*arrays: Any) -> Any:
     found = arrays_of(*arrays)
     shape = np.broadcast_shapes(*(x.shape for x in found))
-    return tuple(broadcast_to(x, shape) for x in found)
+    return tuple(x.viewed(broadcast_to(x, shape)) for x in found)
 
 
 @numpy_function
@@ -159,6 +159,7 @@ def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
 
 
 ARRAY_FUNCTIONS |= {
+    "broadcast_to": lambda x, shape: x.viewed(broadcast_to(x, shape)),
     **{f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))},
     "vsplit": lambda x, sections: split(x, sections, whole_axis(1, x.ndim) - 1),  # of at least two axes
     "hsplit": lambda x, sections: split(x, sections, 0 if x.ndim == 1 else 1),

@@ -179,7 +179,8 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
         fail(f"np.sliding_window_view has a size for each of {len(over)} axes, got {len(sizes)}")
     one, none = (1,) * len(sizes), (0,) * len(sizes)
     wide = tuple(whole_number(n, "a window's size") for n in sizes)
-    return apply("builtin.windows", x, axes=over, sizes=wide, strides=one, dilations=one, before=none, after=none)
+    found = apply("builtin.windows", x, axes=over, sizes=wide, strides=one, dilations=one, before=none, after=none)
+    return x.viewed(found)
 
 
 def matrix_power(a: Any, n: int) -> Any:
