@@ -19,7 +19,7 @@ from .channel_lanes import CHANNEL_LANES
 from .depthwise import DEPTHWISE
 from .direct_convolution import DIRECT
 from .few_rows import FEW_ROWS, lower_few_rows, match_few_rows, why_not_weights
-from .match import LoweredContraction, match_contraction
+from .match import LoweredContraction, match_contraction, match_reduction
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
 from .packed_product import PACKED
 from .problem import Constants, Problem, Strategy, worth_packing
@@ -65,6 +65,8 @@ def lower_by_strategy(
     explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
     """The kernels by the strategies of least cost; None where none pays; `explained` receives all candidates."""
+    if explained is None and match_reduction(kernel, 1) is None:  # all strategies are for reductions
+        return None
     c = match_contraction(kernel)
     problem = Problem(kernel, c, constants, ranges)
     if c is None and (cut := split_groups(kernel)) is not None and (groups := problem.reshaped(cut.kernel)) is not None:

@@ -6,11 +6,10 @@ Legal for every pure expression. Formulas share subexpressions as DAGs; a pass t
 shared node once per use. Index arithmetic, reads and constants are not named."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import count
 
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Reduce, Var, When
-from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions
+from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions, replace
 from ...dialect.notation.traverse import children, over, rebuild
 
 

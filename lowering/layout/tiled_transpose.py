@@ -37,7 +37,6 @@ aligned alike, so that a tile begins at a cache line wherever the array begins."
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from ...dialect.ir.sizes import Dim
@@ -122,11 +121,11 @@ def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir
         i = _Axis(outer.index, rows, tuning.tile_rows)
         block = (ir.For(j.tile, _squares(inner.body, i, j)),)
         if isinstance(fits := ex.both(i.fits, j.fits), ex.Expr):
-            block = (ir.If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
+            block = (ir.If(fits, block, (ir.replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
         block = (ir.For(i.tile, block, kind="parallel" if shared else "serial"),)
     for s in reversed(chain[:-1]):
         if s is not outer:
-            block = (replace(s, body=block),)
+            block = (ir.replace(s, body=block),)
     return block
 
 
@@ -160,7 +159,7 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
     i = _Axis(outer.index, rows, (tuning.short_row_bytes if short else across) // size, skew=skew)
     lets = (*i.named(), *j.named())
     tile = ex.Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
-    put = replace(store, tensor=tile, indices=(i.index - i.first, j.index - j.first))
+    put = ir.replace(store, tensor=tile, indices=(i.index - i.first, j.index - j.first))
     body, first = (*inner.body[:-1], put), ()
     if many:
         part = line_bytes // size
@@ -168,7 +167,7 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
         k, c = ex.Index("k", lanes), ex.Index("c", i.side)
         value = substitute(far[0], {i.index: i.first + c, j.index: j.begin + k})
         piece = ir.For(c, (ir.Store(near, (k, c), value),))
-        first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
+        first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else ir.replace(piece, kind="vector", width=part),)))
         place, copy = key(far[0]), near[j.index - j.begin, i.index - i.first]
         copied = partial(rewrite, change=lambda n: copy if isinstance(n, ex.Read) and key(n) == place else None)
         body = ir.map_expressions(body, copied)
@@ -190,8 +189,8 @@ def _copy(store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block
 
     def by_rows(along: ir.For, here: ex.Expr, there: ex.Expr) -> ir.For:
         r = ex.Index("r", i.side)
-        body = ir.substitute_block((replace(store, value=tile[r, here]),), {i.index: i.first + r, j.index: there})
-        return ir.For(r, (*fetch(r), replace(along, body=body)))
+        body = ir.substitute_block((ir.replace(store, value=tile[r, here]),), {i.index: i.first + r, j.index: there})
+        return ir.For(r, (*fetch(r), ir.replace(along, body=body)))
 
     if j.own is None and not j.overlap:
         c = ex.Index("c", j.side)

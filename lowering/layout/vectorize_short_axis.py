@@ -13,8 +13,6 @@ iterations. Reads that depend on the short axis alone are hoisted. Loops over ma
 each with its own hoisted reads. With an unknown trip count the last vectors overlap others. Loops that read plane by
 plane are left to `interleave_planes`."""
 
-from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.types import I1
 from ...dialect.notation import loops as ir
@@ -52,7 +50,7 @@ def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
         return kernel
     vectors = form(joined, loop, period)
     scalars: dict[Expr, Expr] = {joined.outer: joined.index // period, joined.inner: joined.index % period}
-    rest = replace(loop, body=ir.substitute_block(loop.body, scalars))
+    rest = ir.replace(loop, body=ir.substitute_block(loop.body, scalars))
     alone = joined.kernel.body == (loop,)
     if isinstance(count, int):
         whole = _counted(vectors, rest, count, period, alone)
@@ -67,11 +65,11 @@ def _counted(vectors: "_Periods | Planes", rest: ir.For, count: int, period: int
     block = Index("b", n)
     loop = ir.For(block, vectors.at(block * vectors.width))
     if over:
-        return *vectors.before, loop, replace(rest, start=as_index((count - over) * period))
+        return *vectors.before, loop, ir.replace(rest, start=as_index((count - over) * period))
     if not alone or count * period < 2 * processor().wake_operations:
         return *vectors.before, loop
     if not vectors.before:
-        return (replace(loop, kind="parallel"),)
+        return (ir.replace(loop, kind="parallel"),)
     task, loop = _task(loop, -(-n // ITERATIONS_PER_TASK))
     return (ir.For(task, (*vectors.before, loop), kind="parallel"),)
 
@@ -91,7 +89,7 @@ def _task(loop: ir.For, tasks: Dim) -> tuple[Index, ir.For]:
     """The index of tasks of a thread, and the iterations of one."""
     task = Index("s", tasks)
     first = task * ITERATIONS_PER_TASK
-    return task, replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(loop.index.extent)))
+    return task, ir.replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(loop.index.extent)))
 
 
 class _Periods:
@@ -139,7 +137,7 @@ def _hoisted(joined: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict
         return e if isinstance(e, Read) else None
 
     def change(s: ir.Statement) -> ir.Block | None:
-        return (replace(s, value=rewrite(s.value, hoisted)),) if isinstance(s, (ir.Let, ir.Store)) else None
+        return (ir.replace(s, value=rewrite(s.value, hoisted)),) if isinstance(s, (ir.Let, ir.Store)) else None
 
     return buffers, ir.rewrite_block(block, change)
 

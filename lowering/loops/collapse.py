@@ -21,10 +21,18 @@ from .inline_lets import inline_lets
 
 @kernel_pass
 def collapse(kernel: ir.Kernel) -> ir.Kernel:
-    kernel = _without_unit_axes(kernel.with_body(_without_single(kernel.body)))
+    parameters, body = _collapsed(kernel.parameters, kernel.body)
+    same = body is kernel.body and parameters == kernel.parameters
+    return kernel if same else replace(kernel, parameters=parameters, body=body)
+
+
+@lru_cache(maxsize=512)
+def _collapsed(parameters: tuple[Tensor, ...], body: ir.Block) -> tuple[tuple[Tensor, ...], ir.Block]:
+    """The collapse of kernels that may differ in what directs passes; several of these ask for it."""
+    kernel = _without_unit_axes(ir.Kernel("", parameters, _without_single(body)))
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair).kernel
-    return kernel
+    return kernel.parameters, kernel.body
 
 
 @lru_cache(maxsize=4)

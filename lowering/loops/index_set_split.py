@@ -8,7 +8,6 @@ left to `loop_partition`. A remainder by an unknown size, over a known number of
     for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }"""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from ...dialect.ir.sizes import Size, same_size
@@ -54,7 +53,7 @@ def _loop(loop: ir.For, room: int) -> ir.Block:
         if 1 < parts <= MAX_PARTS and sum(1 for _ in ir.nodes(loop.body)) * parts <= room:
             ranges = enumerate(pairwise([first.value, *cuts, last.value]))
             return tuple(s for k, (low, high) in ranges for s in _part(loop, low, high, str(k), room // parts))
-    return (replace(loop, body=_block(loop.body, room)),)
+    return (ir.replace(loop, body=_block(loop.body, room)),)
 
 
 def _rounds(loop: ir.For) -> ir.For | None:
@@ -80,7 +79,7 @@ def _by_rounds(loop: ir.For, n: Size, count: int) -> ir.For:
         return at if e is loop.index else None
 
     body = ir.map_expressions(loop.body, lambda e: rewrite(e, change))
-    return ir.For(turn, (replace(loop, index=within, body=body),))
+    return ir.For(turn, (ir.replace(loop, index=within, body=body),))
 
 
 def _part(loop: ir.For, low: int, high: int, mark: str, room: int) -> ir.Block:
@@ -91,7 +90,7 @@ def _part(loop: ir.For, low: int, high: int, mark: str, room: int) -> ir.Block:
     body = simplify_with_bounds(clone(loop.body, {loop.index: within + low}, mark))
     index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
     body = simplify_with_bounds(ir.substitute_block(body, {within: index - low}))
-    return _loop(replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
+    return _loop(ir.replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
 
 
 def _cuts(loop: ir.For, first: int, last: int) -> set[int]:

@@ -4,18 +4,17 @@
 
 Legal for values that read no memory. Pays since later passes then see the affine form of guards and accesses."""
 
-from dataclasses import replace
-
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation.expressions import Expr, Index, Read
-from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, map_expressions
+from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, map_expressions, replace, statements
 from ...dialect.notation.traverse import substitute, walk
 from ..passes import kernel_pass
 
 
 @kernel_pass
 def inline_lets(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body, {}))
+    has_lets = any(isinstance(s, Let) and s.var.type in (I64, I1) for s in statements(kernel.body))
+    return kernel.with_body(_block(kernel.body, {})) if has_lets else kernel
 
 
 def _block(block: Block, values: dict[Expr, Expr]) -> Block:

@@ -14,7 +14,6 @@ A loop of unknown extent tests at run time whether it has an interior; the itera
 without the guards that follow from the test."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 
 from ...dialect.notation import loops as ir
@@ -98,7 +97,7 @@ def _part(loop: ir.For, start: Expr, end: Expr, condition: Expr, holds: bool) ->
     """The loop over part of its range, with the condition decided; None if the part is empty."""
     if _empty(start, end):
         return None
-    return replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
+    return ir.replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
 
 
 def _interior(loop: ir.For) -> list[ir.Statement]:
@@ -122,9 +121,11 @@ def _interior(loop: ir.For) -> list[ir.Statement]:
         return _of_any_length(loop, low, high, decided)
     low = _clamp(low, loop)
     high = maximum(low, _clamp(high, loop))
-    parts = [replace(loop, start=a, stop=b) for a, b in pairwise((loop.start, low, high, loop.end)) if not _empty(a, b)]
+    parts = [
+        ir.replace(loop, start=a, stop=b) for a, b in pairwise((loop.start, low, high, loop.end)) if not _empty(a, b)
+    ]
     facts = [decided if (p.start, p.stop) == (low, high) else _nowhere(p, extents) for p in parts]
-    return [replace(p, body=_decided(loop.body, f)) for p, f in zip(parts, facts, strict=True)] or [loop]
+    return [ir.replace(p, body=_decided(loop.body, f)) for p, f in zip(parts, facts, strict=True)] or [loop]
 
 
 def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
@@ -141,7 +142,7 @@ def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> 
 def _of_any_length(loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[ir.Statement]:
     """The parts under a run-time test that the interior is not empty, with the original loop otherwise."""
     tests = [affine(b) - affine(a) for a, b in pairwise((loop.start, low, high, loop.end))]
-    interior = replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
+    interior = ir.replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
     parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
     exists = both(*(sum.expression() >= 0 for sum in _strictest(tests)))
     return [ir.If(exists, parts, (loop,))] if isinstance(exists, Expr) else [*parts]
@@ -160,12 +161,12 @@ def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Blo
     """The iterations of a border; a few iterations are peeled, without guards that a run-time test implies."""
     length = affine(end) - affine(start)
     if length.terms or not 0 <= length.constant <= SINGLE:
-        return (replace(loop, start=start, stop=end),)
+        return (ir.replace(loop, start=start, stop=end),)
     peeled: list[ir.Statement] = []
     for n in range(length.constant):
         at = affine(start).plus(n)
         body = ir.substitute_block(_decided(loop.body, _implied(loop, at, tests)), {loop.index: at.expression()})
-        peeled.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
+        peeled.append(ir.replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
     return tuple(peeled)
 
 
@@ -253,7 +254,7 @@ def _decided(block: ir.Block, decided: dict[int, bool]) -> ir.Block:
                 return _decided(s.otherwise, decided)
             if not isinstance(left := both(*(c for c in parts if id(c) not in decided)), Expr):
                 return _decided(s.then, decided)
-            s = replace(s, condition=left)
+            s = ir.replace(s, condition=left)
         live = ir.rewrite_within(s, decide)
         return (live,) if any(ir.blocks(live)) or not isinstance(live, (ir.For, ir.If)) else ()
 

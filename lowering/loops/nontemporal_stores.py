@@ -6,13 +6,12 @@ Legal for any store that the kernel does not read back. Pays where a result is l
 of a kernel's traffic, and is written once, by vectors: no cache line is read before it is written, which saves a third
 of the traffic of a copy. For a result of unknown size the kernel tests the size at run time."""
 
-from dataclasses import replace
 from math import gcd
 
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
-from ...dialect.notation.loops import Block, For, If, Kernel, Statement, Store, is_one_turn, rewrite_block
+from ...dialect.notation.loops import Block, For, If, Kernel, Statement, Store, is_one_turn, replace, rewrite_block
 from ..analysis.accesses import alignment, reads, stores, stride
 from ..analysis.vector_alignment import begins_lines, can_shift
 from ..passes import kernel_pass

@@ -6,12 +6,10 @@
 Legal for a nest of one loop, or of the parts of one, whose iterations write disjoint elements: every array that it
 writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; their cost decides how many form a task."""
 
-from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim, same_size
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, as_index, minimum
-from ...dialect.notation.loops import Block, For, If, Kernel, has_loops, nodes, outer_loops, substitute_block
+from ...dialect.notation.loops import Block, For, If, Kernel, has_loops, nodes, outer_loops, replace, substitute_block
 from ..analysis.accesses import allocated, stores
 from ..analysis.cost import Sizes, block_operations
 from ..passes import kernel_pass

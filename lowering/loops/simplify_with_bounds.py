@@ -6,7 +6,6 @@
 Legal for integers and conditions over indices and sizes; arithmetic on data wraps and is left alone. A branch that is
 always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable."""
 
-from dataclasses import replace
 from functools import lru_cache
 
 from ...dialect.notation import loops as ir
@@ -38,7 +37,7 @@ def _block(block: ir.Block) -> ir.Block:
     for s in block:
         match s:
             case ir.For(_, body):
-                live.append(replace(s, body=_block(body)))
+                live.append(ir.replace(s, body=_block(body)))
             case ir.If(Const(chosen), then, otherwise):
                 live += _block(then if chosen else otherwise)
             case ir.If(condition, then, otherwise):

@@ -6,7 +6,6 @@
 Legal for a guard around the whole body that reads no array which the body writes. A condition that does not depend on the
 loop's index is hoisted out of the loop; one that is affine in it becomes a bound. Pays always."""
 
-from dataclasses import replace
 from functools import reduce
 from operator import and_
 
@@ -58,7 +57,7 @@ def _narrowed(loop: ir.For, conditions: list[Expr], body: ir.Block) -> ir.Statem
                 end = minimum(end, value)
     if inside:
         body = (ir.If(reduce(and_, inside), body),)
-    tightened = replace(loop, body=body, start=start, stop=loop.stop if end is loop.end else end)
+    tightened = ir.replace(loop, body=body, start=start, stop=loop.stop if end is loop.end else end)
     return ir.If(reduce(and_, outside), (tightened,)) if outside else tightened
 
 

@@ -5,8 +5,6 @@
 Legal for constant bounds; emission repeats the body with a constant index. Pays up to MAX_TRIPS iterations and
 MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so that inner bounds become constants too."""
 
-from dataclasses import replace
-
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const
 from ...dialect.notation.traverse import walk
@@ -25,12 +23,12 @@ def unroll(kernel: ir.Kernel, factor: int = MAX_TRIPS) -> ir.Kernel:
 
 def _unrolled(s: ir.Statement, factor: int) -> ir.Block | None:
     if isinstance(s, ir.For) and s.kind == "serial" and iterations(s) == 1:
-        s = replace(s, body=ir.substitute_block(s.body, {s.index: s.start}))
+        s = ir.replace(s, body=ir.substitute_block(s.body, {s.index: s.start}))
     loop = ir.rewrite_within(s, lambda inner: _unrolled(inner, factor))
     if isinstance(loop, ir.For) and loop.kind == "serial":
         around_vectors = any(isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(loop.body))
         if 0 < cost(loop, factor) <= (MAX_NODES_AROUND_VECTORS if around_vectors else MAX_NODES):
-            loop = replace(loop, kind="unrolled")
+            loop = ir.replace(loop, kind="unrolled")
     return (loop,)
 
 

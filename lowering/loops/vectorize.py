@@ -11,7 +11,6 @@ fits. A vector has 32 bytes of the widest element; a loop takes several where a 
 two where a long dependence chain leaves units idle. A loop that reads backwards runs backwards."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import lcm
 
 from ...dialect.ir.types import I1
@@ -152,16 +151,16 @@ def widen(s: ir.For, width: int) -> ir.Block:
         if count < width:
             return widen(s, width // 2) if count >= 2 and width >= 4 and parts == 1 else (s,)
         if count >= 8 * width and (early := _early(s, width)):
-            first = replace(s, stop=start + width, kind="vector", width=width)
-            return (first, *widen(replace(s, start=start + (width - early)), width))
+            first = ir.replace(s, stop=start + width, kind="vector", width=width)
+            return (first, *widen(ir.replace(s, start=start + (width - early)), width))
         middle = start + (count - count % width)
-        vectors = replace(s, stop=middle, kind="vector", width=width)
+        vectors = ir.replace(s, stop=middle, kind="vector", width=width)
         if not count % width:
             return (vectors,)
         if not (whole and overlaps(s)):
-            rest, least = replace(s, start=middle, stop=end), _one_vector(s)
+            rest, least = ir.replace(s, start=middle, stop=end), _one_vector(s)
             return vectors, *(widen(rest, least) if least < width else (rest,))
-        return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
+        return vectors, ir.replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
     ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
     whole = not any(e.divisor % parts for e in ends)
     if not (whole and overlaps(s)):
@@ -176,9 +175,9 @@ def _by_halves(s: ir.For, width: int, parts: int) -> ir.Block:
     least = MIN_LANES if parts == 1 and ir.has_loops(s.body) else width
     while width >= least:
         middle = s.start + count // width * width
-        loops.append(replace(s, start=start, stop=middle, kind="vector", width=width))
+        loops.append(ir.replace(s, start=start, stop=middle, kind="vector", width=width))
         start, width = middle, width // 2
-    return *loops, replace(s, start=start, stop=s.end)
+    return *loops, ir.replace(s, start=start, stop=s.end)
 
 
 def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
@@ -187,8 +186,8 @@ def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
     def vectors(width: int, middle: Expr, short: ir.Block) -> ir.Block:
         if (index_bounds(count)[1] or width) < width:
             return short
-        first = replace(s, stop=middle, kind="vector", width=width)
-        last = replace(s, start=s.end - width, stop=s.end, kind="vector", width=width)
+        first = ir.replace(s, stop=middle, kind="vector", width=width)
+        last = ir.replace(s, start=s.end - width, stop=s.end, kind="vector", width=width)
         return (ir.If(count >= width, (first, last), short),)
 
     half = width // 2

@@ -14,7 +14,6 @@ is blocked, so that a block has about 4096 terms. Within a block the order is th
 over several rows and columns keep the order of their terms, however many."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
@@ -134,5 +133,5 @@ def blocked(reduction: ir.For, functions: dict[Tensor, str]) -> ir.For:
     start, end = block_bounds(extent, each, block)
     initial = ((part, ir.identity(functions[t], t.element)) for t, part in parts.items())
     clear = [s for part, value in initial for s in (ir.Alloc(part), ir.assign(part, value))]
-    within = replace(reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end)
+    within = ir.replace(reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end)
     return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in functions.items())), stop=stop)

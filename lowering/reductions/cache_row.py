@@ -11,7 +11,6 @@
 Legal since equal pure statements give equal values. Pays for at least `cached_operations` operations, and a row that fits
 the L1 cache; for rows of unknown length the kernel tests the length at run time."""
 
-from dataclasses import replace
 from itertools import takewhile
 
 from ...dialect.ir.sizes import same_size
@@ -36,7 +35,7 @@ def _rows(s: ir.Statement) -> ir.Block | None:
     loop = ir.rewrite_within(s, _rows)
     assert isinstance(loop, ir.For)
     body = _with_rows(loop.body)
-    return (loop if body is loop.body else replace(loop, body=body),)
+    return (loop if body is loop.body else ir.replace(loop, body=body),)
 
 
 def _with_rows(block: ir.Block) -> ir.Block:
@@ -131,10 +130,10 @@ def _with_row(block: ir.Block, n: int, m: int, count: int, value: Var | Tensor, 
     length = at.extent if isinstance(at.extent, int) else _longest(value)
     row = Tensor(f"{value.name}.row", (length,), value.type if isinstance(value, Var) else value.element, "stack")
     computed = value if isinstance(value, Var) else value[()]
-    fills = replace(first, body=(*first.body[:count], ir.Store(row, (at,), computed)))
+    fills = ir.replace(first, body=(*first.body[:count], ir.Store(row, (at,), computed)))
     rest = _from_row(first.body[count:], value, row, at)
-    again = replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=clone(rest, {at: k}, "row"))
-    uses = replace(second, body=_from_row(second.body[count:], other, row, second.index))
+    again = ir.replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=clone(rest, {at: k}, "row"))
+    uses = ir.replace(second, body=_from_row(second.body[count:], other, row, second.index))
     return (*block[:n], ir.Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
 
 

@@ -13,7 +13,6 @@ Legal always: every sum keeps the order of its terms. Pays where rows lie far ap
 rows, and where each element is read once; elements that are read again are better kept in registers."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import groupby
 
 from ...dialect.ir.types import ElementType
@@ -36,7 +35,7 @@ NARROWEST = 256  # columns of a block, at least
 def column_reduction(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
         case (ir.For(kind="serial") as loop,) if (blocks := _swept(loop, set())) is not None:
-            return kernel.with_body((replace(blocks, kind="parallel"),))  # blocks write disjoint elements
+            return kernel.with_body((ir.replace(blocks, kind="parallel"),))  # blocks write disjoint elements
     return kernel.with_body(ir.rewrite_block(kernel.body, _inside(set())))
 
 
@@ -133,7 +132,7 @@ class _Columns:
             elif shared in used:
                 before += [ir.Alloc(shared), ir.Store(shared, (), buffer[self.place])]
                 after += [ir.Store(buffer, self.place, shared[()])] if shared in changed else []
-        return replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
+        return ir.replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
 
     def rows(self, reduction: ir.For) -> ir.Block:
         """A reduction, several rows at a time, and the remaining rows."""
@@ -151,11 +150,11 @@ class _Columns:
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
         assert isinstance(reduction_of_block, ir.For)
         zeros = tuple(s for s in clear if not isinstance(s, ir.Alloc))
-        return (replace(long, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
+        return (ir.replace(long, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
 
     def some_rows(self, reduction: ir.For) -> ir.Block:
         if isinstance(inner := reduction.body[0], ir.For):
-            return (replace(reduction, body=self.some_rows(inner)),)
+            return (ir.replace(reduction, body=self.some_rows(inner)),)
         length = reduction.length
         n = maximum(reduction.end - reduction.start, 0) if length.terms else as_index(length.constant)
         block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
@@ -166,7 +165,7 @@ class _Columns:
         else:
             some = self.between(block, row, n // ROWS_AT_ONCE, *narrow)
         first = reduction.start + n // ROWS_AT_ONCE * ROWS_AT_ONCE
-        rest = replace(reduction, body=(self.columns(reduction.body),), start=first)
+        rest = ir.replace(reduction, body=(self.columns(reduction.body),), start=first)
         return (some,) if isinstance(n, Const) and n.value % ROWS_AT_ONCE == 0 else (some, rest)
 
     def between(

@@ -14,8 +14,6 @@ axis: lane l of 16 takes the elements l, l + 16, ... of whole blocks of 16; lane
 and number of threads. Other float reductions keep the order of their indices; long ones of either kind are blocked by
 `blocked_sums`. The maximum of floats has no order: it takes more lanes first, and 16 for the remainder."""
 
-from dataclasses import replace
-
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Index, Tensor, apply, as_index, maximum
@@ -58,7 +56,7 @@ def _by_lanes(s: ir.Statement) -> ir.Block | None:
     statements += _halves(function, sums, before, 1)
     statements.append(ir.Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
     if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
-        statements.append(replace(s, start=left))
+        statements.append(ir.replace(s, start=left))
     return tuple(statements)
 
 

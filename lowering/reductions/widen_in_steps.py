@@ -13,8 +13,6 @@
 Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from `widening_steps` steps of contiguous
 memory; `column_reduction` does the same for rows that lie far apart."""
 
-from dataclasses import replace
-
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
@@ -77,5 +75,5 @@ def _sums(s: ir.Statement) -> ir.Block | None:
         ir.Alloc(part),
         ir.For(turns, (clear, several, ir.For(piece, (ir.vector_loop(column, widens),), kind="unrolled"))),
         ir.For(every, (ir.update("add", acc, sums[every]),), kind="unrolled"),
-        *(() if exact else (replace(s, start=left),)),
+        *(() if exact else (ir.replace(s, start=left),)),
     )
