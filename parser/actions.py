@@ -20,7 +20,6 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
 def _of(node: Callable[..., Any]) -> Callable[[Any, list[Any]], Any]:
-    """The action that makes a node of the parts."""
     return lambda self, parts: node(*parts)
 
 

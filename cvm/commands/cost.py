@@ -127,7 +127,6 @@ def roofline() -> Roofline:
 
 
 def _fastest(kernel: str, x: np.ndarray) -> float:
-    """The seconds of a kernel's fastest run."""
     run = compiled(read_kernels(kernel, "roofline.loops"), "kernels", "cpu")
     out = run(x)
     return min(timed(run, x, out=out)[1] for _ in range(ROUNDS))

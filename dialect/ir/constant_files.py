@@ -87,7 +87,6 @@ def _told(path: str) -> Iterator[None]:
 
 
 def _whole(file: Path) -> bytes | None:
-    """The content of a file; None for a file that is too large."""
     return None if file.stat().st_size > MAX_DIGEST_BYTES else file.read_bytes()
 
 

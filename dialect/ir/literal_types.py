@@ -78,7 +78,6 @@ def _theano_integer(value: int) -> ElementType:
 
 
 def _is_f32(value: float) -> bool:
-    """Test whether a number is exact in f32."""
     return not math.isfinite(value) or (abs(value) < LIMIT["f32"] and float(np.float32(value)) == value)
 
 

@@ -58,12 +58,12 @@ class Size:
 
     @cached_property
     def form(self) -> LinearForm[_Atom]:
-        return LinearForm({_atom_key(a): (a, f) for a, f in self.terms}, self.constant)
+        return LinearForm({key_of(a): (a, f) for a, f in self.terms}, self.constant)
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         """A key of the size's structure, comparable without deciding its value."""
-        return tuple((_atom_key(a), f) for a, f in self.terms), self.constant
+        return tuple((key_of(a), f) for a, f in self.terms), self.constant
 
     @property
     def name(self) -> str | None:
@@ -220,8 +220,9 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def _atom_key(atom: _Atom) -> tuple[object, ...]:
-    return tuple(p.key if isinstance(p, Size) else p for p in atom)
+def key_of(n: Any) -> Any:
+    """A size, or a sequence with sizes in it, to be compared as it is written."""
+    return n.key if isinstance(n, Size) else (*map(key_of, n),) if isinstance(n, (tuple, list)) else n
 
 
 def atoms_of(dims: Iterable[Dim]) -> set[_Atom]:

@@ -168,7 +168,6 @@ def _box(box: Shown) -> str:
 
 
 def _label(route: Route, text: str) -> str:
-    """The type of a value, beside the beginning of its edge."""
     return f'<text class="type" x="{route[0][0] + 8:.1f}" y="{route[0][1] + 17:.1f}">{escape(text)}</text>'
 
 

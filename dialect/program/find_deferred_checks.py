@@ -55,6 +55,5 @@ def _settled(operation: Operation) -> bool:
 
 
 def _as_stated(stated: Sequence[Type], found: Sequence[Type]) -> bool:
-    """Test whether stated sizes hold for all values of the unknown sizes."""
     pairs = [p for s, f in zip(stated, found, strict=True) for p in zip(s.array_shape, f.array_shape, strict=True)]
     return all(same_size(s, f) or (isinstance(s, Size) and s.is_atom and s.name is None) for s, f in pairs)

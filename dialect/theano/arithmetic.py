@@ -173,7 +173,6 @@ def _half_away(x: Expr) -> Expr:
 
 
 def _direction(x: Any, magnitude: Any) -> Any:
-    """x / |x|, 0 where x is 0."""
     return x / magnitude.scalar("eq", 0).scalar("switch", 1, magnitude)
 
 

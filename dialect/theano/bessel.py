@@ -16,7 +16,6 @@ from .scalar_op import UNKNOWN, of_one, row
 
 
 def _small(x: Expr, table: tuple[float, ...]) -> Expr:
-    """A polynomial in x² for |x| <= 8."""
     return polynomial(x * x / 32.0 - 1.0, table)
 
 

@@ -184,7 +184,6 @@ def _is_far(z: Z) -> Expr:
 
 
 def _roots(z: Z, far: Expr) -> tuple[Z, Z]:
-    """The roots of 1 - z and of 1 + z."""
     x, y = select(far, 0.0, z.re), select(far, 0.0, z.im)
     return sqrt(Z(1.0 - x, -y)), sqrt(Z(1.0 + x, y))
 

@@ -48,7 +48,6 @@ def erfinv(x: Expr) -> Expr:
 
 
 def _minus_log(x: Expr) -> Expr:
-    """-log(1 - x²)"""
     return select(apply("abs", x) > 0.5, -apply("log", (1.0 - x) * (1.0 + x)), -apply("log1p", -(x * x)))
 
 

@@ -114,7 +114,6 @@ def _above_few(a: Expr, x: Expr) -> Expr:
 
 
 def _density(a: Any, x: Any) -> Any:
-    """x^(a-1) exp(-x)"""
     return ((a - 1) * x.scalar("log") - x).scalar("exp")
 
 

@@ -31,7 +31,6 @@ class Recorded:
 
 @lru_cache(maxsize=1)
 def _driver() -> ctypes.CDLL:
-    """The library that PyCUDA has loaded."""
     return ctypes.CDLL(_LIBRARY)
 
 

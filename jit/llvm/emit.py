@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from ...dialect.ir.diagnostics import Span
-from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order
+from ...dialect.ir.sizes import Dim, atoms_of, in_order, key_of
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
@@ -143,7 +143,7 @@ def structure(kernel: ir.Kernel) -> tuple[object, dict[Any, int]]:
             elif x.__class__ is ex.Const:
                 found += x.type, repr(x.value), x.value  # 0.0 is not -0.0, and no NaN is another
             elif (parts := _PARTS.get(x.__class__)) is None:
-                found.append(x.key if isinstance(x, Size) else x)
+                found.append(key_of(x))
             elif x in numbers:
                 found.append(numbers[x])
             else:

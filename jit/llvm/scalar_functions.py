@@ -7,7 +7,6 @@ from .ir_builder import FALSE, Ref, Row, Splat, Step
 
 
 def _row(*steps: tuple[Any, ...]) -> Row:
-    """A row of steps, each an opcode and its operands."""
     return Row(*(Step(opcode, operands) for opcode, *operands in map(tuple, steps)))  # type: ignore[misc]
 
 
@@ -71,7 +70,6 @@ def _byte_pair(place: int, first: int) -> list[tuple[Any, ...]]:
 
 
 def _each(names: str, kinds: str, *operands: Ref, prefix: str = "") -> dict[tuple[str, str], Row]:
-    """Functions that are instructions of their own name."""
     return {(f, k): _row((prefix + f, *operands)) for f in names.split() for k in kinds.split()}
 
 

@@ -78,7 +78,6 @@ def depends(e: Expr, indices: set[Expr]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _names(e: Expr) -> frozenset[Expr]:
-    """The indices and variables of an expression."""
     return frozenset([n for n in walk(e) if isinstance(n, (Index, Var))])
 
 

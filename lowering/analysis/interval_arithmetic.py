@@ -84,7 +84,6 @@ def _abs(a: Bounds) -> Bounds:
 
 
 def _bits(a: Bounds, b: Bounds) -> tuple[int, bool]:
-    """The largest bit length of the operands' bounds, and whether all are non-negative."""
     return max(v.bit_length() if v >= 0 else (~v).bit_length() for v in (*a, *b)), min(a[0], b[0]) >= 0
 
 

@@ -251,6 +251,5 @@ def _atoms(sum: Affine) -> set[ex.Expr]:
 
 
 def _disjoint(a: ex.Expr, b: ex.Expr) -> bool:
-    """Test whether the intervals of two indices do not overlap."""
     (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
     return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))

@@ -8,7 +8,7 @@ number of rows a run-time condition tests that the groups are whole."""
 
 from dataclasses import dataclass, replace
 
-from ...dialect.ir.sizes import Dim, Size
+from ...dialect.ir.sizes import Dim, Size, key_of
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, as_index, both
 from ...dialect.notation.traverse import children, rewrite
@@ -76,7 +76,7 @@ class _Cut:
         tests: dict[object, Expr] = {}
         for t, (n, size) in axes.items():
             if not (isinstance(t.shape[n], int) and isinstance(size, int)):
-                tests[_written(t.shape[n]), _written(size)] = as_index(t.shape[n]).eq(as_index(size) * self.count)
+                tests[key_of(t.shape[n]), key_of(size)] = as_index(t.shape[n]).eq(as_index(size) * self.count)
             elif t.shape[n] != size * self.count:
                 return None
             tensors[t] = replace(t, shape=(*t.shape[:n], self.count, size, *t.shape[n + 1 :]))
@@ -111,8 +111,3 @@ class _Cut:
     def otherwise(self, e: Expr) -> bool:
         """Test whether an expression uses the index other than by its group."""
         return e is self.old or (_group(e, self.old) is None and any(self.otherwise(c) for c in children(e)))
-
-
-def _written(size: Dim) -> object:
-    """A size, to be compared as it is written."""
-    return size.key if isinstance(size, Size) else size

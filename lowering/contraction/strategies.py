@@ -95,7 +95,6 @@ def lower_by_strategy(
 
 
 def _plain(kernel: Kernel, name: str) -> LoweredContraction:
-    """The kernel as it is, by another name."""
     return LoweredContraction((replace(kernel, name=f"{kernel.name}.{name}"),))
 
 

@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from math import gcd
 
 import numpy as np
-from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
+from ...dialect.ir.sizes import Dim, Shape, key_of, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.affine import Affine, affine, affine_conditions
@@ -277,13 +277,13 @@ def image_of(
             return (Store(image, place, image[place] | value if bits is None else image[place] ^ value),)
         return (Store(image, place, flipped(value, bits)),)
 
-    same = all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:])  # but along the first axis
+    same = all(key_of(ranges[1:]) == key_of(within[0][1:]) for ranges in within[1:])  # but along the first axis
     body: Block = ()
     if same and (parts := _parts([ranges[0] for ranges in within])):
         for part, some in parts:
             body = _ranged(axes, [part, *within[0][1:]], filled(some, False), body)
     else:
-        for _, group in groupby(terms, key=lambda n: _written(within[n])):
+        for _, group in groupby(terms, key=lambda n: key_of(within[n])):
             some = list(group)
             ranges = within[some[0]]
             if not any(isinstance(stop, int) and start >= stop for start, stop in ranges) or not body:
@@ -308,11 +308,6 @@ def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], lis
             parts.append(((start, stop), some))
     together = all(some[-1] - some[0] == len(some) - 1 for _, some in parts)
     return sorted(parts, key=lambda part: len(part[1])) if together else []
-
-
-def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
-    """Ranges, to be compared as they are written."""
-    return [(start, stop.key if isinstance(stop, Size) else stop) for start, stop in ranges]
 
 
 def _axis(e: ex.Expr, size: Dim, n: int, words: Words) -> _Axis | None:

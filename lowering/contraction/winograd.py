@@ -127,7 +127,6 @@ def _cost(transform: WinogradTransform, problem: Problem) -> float:
 
 
 def _pays_in_calls(c: Contraction) -> Expr | bool:
-    """Test whether there are enough results for transforming weights in every call."""
     return at_least(size_of(c.window) * c.column.extent, processor().tuning.winograd_results)
 
 

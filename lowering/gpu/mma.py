@@ -66,7 +66,6 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
 
 
 def _read(e: ex.Expr) -> ex.Read | None:
-    """The read of a factor that is a plain array element."""
     e = e.operand if isinstance(e, ex.Cast) else e
     return e if isinstance(e, ex.Read) else None
 

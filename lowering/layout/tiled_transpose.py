@@ -93,7 +93,6 @@ def _crosses(outer: ir.For, inner: ir.For) -> bool:
 
 
 def _far(inner: ir.For) -> list[ex.Read]:
-    """The reads that are not contiguous along a loop."""
     found = [(r, stride(r.tensor, r.indices, inner.index)) for r in reads(inner.body)]
     return [r for r, n in found if n not in (0, 1)]
 

@@ -9,7 +9,7 @@ version is for `unswitch_broadcast`."""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, Size
+from ...dialect.ir.sizes import Dim, Size, key_of
 from ...dialect.notation.expressions import Expr, as_index, both
 from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements
 from ...dialect.notation.plan import Kernels, versions
@@ -44,12 +44,12 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
             common: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
             if not isinstance(extent, Size):  # the size they are broadcast to is known
                 common = extent
-            tests += [as_index(n).eq(as_index(common)) for n in sizes.values() if n.key != _key(common)]
-            same |= dict.fromkeys([*sizes, _key(extent)], common)
+            tests += [as_index(n).eq(as_index(common)) for n in sizes.values() if n.key != key_of(common)]
+            same |= dict.fromkeys([*sizes, key_of(extent)], common)
     if not isinstance(condition := both(*tests), Expr):
         return None
     equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _whole)))
-    return substitute_sizes(equal, lambda n: same.get(_key(n), n)), condition
+    return substitute_sizes(equal, lambda n: same.get(key_of(n), n)), condition
 
 
 def broadcast_sizes(block: Block) -> dict[Expr, dict[object, Size]]:
@@ -63,7 +63,3 @@ def broadcast_sizes(block: Block) -> dict[Expr, dict[object, Size]]:
 
 def _whole(e: Expr) -> Expr | None:
     return None if repeated(e) is None else unrepeated(e)
-
-
-def _key(n: Dim) -> object:
-    return n.key if isinstance(n, Size) else n

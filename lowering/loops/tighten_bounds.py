@@ -72,6 +72,5 @@ def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:
 
 
 def _at_most(a: Expr, b: Expr) -> bool:
-    """Test whether a <= b for all values of the indices."""
     (_, high), (low, _) = index_bounds(a), index_bounds(b)
     return high is not None and low is not None and high <= low

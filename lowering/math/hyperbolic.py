@@ -144,7 +144,6 @@ def atanh(x: Expr) -> Expr:
 
 
 def _decay(x: Expr) -> tuple[Expr, Expr]:
-    """e^-|x| as high + low."""
     e = exponential(-fp.absolute(x))
     return e.high * e.scale * e.scale, e.low * e.scale * e.scale
 

@@ -199,7 +199,6 @@ def _shared_names(parts: list[ir.Block]) -> list[Var]:
 
 
 def _shared(block: ir.Block) -> set[Tensor | Var]:
-    """The variables and accumulators that a block may share with others."""
     return {x.tensor if isinstance(x, Read) else x for x in ir.nodes(block) if isinstance(x, (Read, Var))}
 
 

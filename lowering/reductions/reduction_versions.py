@@ -14,7 +14,7 @@ from itertools import combinations
 from operator import and_
 from typing import Any
 
-from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, product, same_size
+from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, key_of, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
@@ -93,7 +93,6 @@ def _is_ordered(s: Statement) -> bool:
 
 
 def _atoms(kernel: Kernel) -> set[Any]:
-    """The sizes that a kernel's loops and arrays depend on."""
     extents = [s.index.extent for s in statements(kernel.body) if isinstance(s, For)]
     sizes = [*extents, *(d for p in kernel.parameters for d in p.shape)]
     return atoms_of(sizes)
@@ -138,4 +137,4 @@ def _seen(order: _Order, ones: dict[Any, Dim]) -> tuple[object, ...]:
     count = product(tuple(left))
     if not along and isinstance(count, int) and count < MIN_TERMS:
         return (False,)
-    return (along, *(n if isinstance(n, int) else n.key for n in left))
+    return (along, *key_of(left))

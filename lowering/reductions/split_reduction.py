@@ -9,7 +9,7 @@ elements. For an unknown number of terms the original kernel computes short redu
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, product, smaller
+from ...dialect.ir.sizes import Dim, key_of, product, smaller
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Tensor, Var, as_index
 from ...dialect.notation.plan import Kernels
@@ -72,9 +72,7 @@ def _is_alone(reduction: ir.For) -> bool:
 
 
 def _extents(reduction: ir.For) -> tuple[object, ...]:
-    """A comparable description of the extents of a reduction's loops."""
-    extents = [s.index.extent for s in ir.statements((reduction,)) if isinstance(s, ir.For)]
-    return tuple(n if isinstance(n, int) else n.key for n in extents)
+    return key_of([s.index.extent for s in ir.statements((reduction,)) if isinstance(s, ir.For)])
 
 
 def _block_of(reduction: ir.For, block: Index, each: int) -> ir.For:

@@ -171,7 +171,6 @@ def _byte_dot_product(i: Instruction) -> Operation:
 
 
 def _of_doubles(function: Callable[[Array], Array]) -> Callable[[Instruction], Operation]:
-    """A function computed in double precision."""
     return _same(lambda a: function(a.astype(np.float64)).astype(a.dtype))
 
 

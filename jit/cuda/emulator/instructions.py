@@ -197,5 +197,4 @@ def _vector(operand: str) -> list[str]:
 
 
 def _space(i: Instruction) -> int:
-    """The space that an instruction names; 0 for none."""
     return next((SPACES[m] for m in i.modifiers if m in SPACES), 0)
