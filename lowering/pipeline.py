@@ -15,6 +15,7 @@ from ..dialect.program.module import Module
 from ..dialect.program.verify_inplace import arguments_overwritten
 from .analysis.integer_ranges import integer_ranges
 from .contraction.lower_contraction import lower_contraction
+from .contraction.tile_and_fuse import tile_and_fuse
 from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
@@ -99,7 +100,8 @@ NESTS = (
     *(column_reduction, vectorize_short_axis, tiled_transpose, parallelize, unswitch_broadcast, vectorize),
     *(widen_in_steps, blocked_sums, lane_reduction, saturating_narrow, unroll),
 )
-CPU_SCHEDULE = (*VERSIONS, *NESTS, nontemporal_stores, kernel_condition_to_branch, place_buffers)
+TILES = tile_and_fuse.with_options(body=(*VERSIONS, *NESTS))
+CPU_SCHEDULE = (TILES, *VERSIONS, *NESTS, nontemporal_stores, kernel_condition_to_branch, place_buffers)
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
 # GPU

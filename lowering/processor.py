@@ -81,6 +81,7 @@ class Tuning:
     packed_rows: int = 4  # rows of a contraction from which packing pays: half a tile
     packed_terms: int = 8  # terms of a sum from which packing pays
     share_tiles: int = 8  # tiles of a thread's share of the rows, at least
+    panels_together: int = 8  # panels that are packed together, beside their tiles; 0: all of them before any tile
     long_epilogue: int = 24  # operations on a sum from which the epilogue is a loop, not repeated for each register
     winograd_rows: int = 8  # rows from which transforms of the input pay
     winograd_tiles: int = 16  # tiles of results from which transforms of weights pay

@@ -18,7 +18,6 @@ from .macro_kernel import GROUPS, PanelTiling, Row
 from .match import LoweredContraction, kernel_from_body
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
-BESIDE = 8  # panels that are filled together
 PIECES = 32  # of the work at least, for threads to share, and tiles of one
 SHARED = 8  # groups of panels at least, for threads to share
 MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and shuffled
@@ -215,7 +214,8 @@ class PanelPacking:
         longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
         for deep panels, and for so few that threads share the rows."""
         read, tiling, count = vnni.only_read(self.c.b), self.tiling, self.tiling.panels
-        if tiling.own or (read is not None and read.tensor in self.known):
+        most = processor().tuning.panels_together
+        if not most or tiling.own or (read is not None and read.tensor in self.known):
             return None
         tasks = product((*(i.extent for i in self.c.outer), count))
         work = tasks * tiling.width * self.c.row.extent * tiling.terms
@@ -224,7 +224,7 @@ class PanelPacking:
             return None
         size = tiling.terms * tiling.width * self.element.bytes
         together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1
-        tiling.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
+        tiling.by_groups(max(1, min(most, together, count // SHARED if isinstance(count, int) else most)))
         m = Index("m", tiling.several)
         to = Tensor("columns", (tiling.several, terms.steps, tiling.width), self.element, "stack")
         panel = tiling.turn * tiling.several + m
