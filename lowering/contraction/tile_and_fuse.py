@@ -86,9 +86,7 @@ def _fused(plan: Plan, first: int, count: int, rows: Sequence[Index], body: Sequ
     shared = {t for k in chain for t in k.inputs} & {t for k in chain for t in k.outputs if t in kept}
     if shared or _bytes(shapes) < processor().l2_bytes:
         return None
-    line = (
-        processor().line_bytes
-    )  # between rows of a buffer: a power of two apart, they would share sets of the L1 cache
+    line = processor().line_bytes  # more for each row: rows a power of two apart would share sets of the L1 cache
     buffers = {t: replace(t, shape=(*s[:-1], s[-1] + line // t.element.bytes)) for t, s in shapes.items()}
     outer, start = [Index(i.name, i.extent) for i in rows[:-1]], Var("first", I64)
 
