@@ -173,6 +173,8 @@ class Node:
 
     def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
         """The cotangents of a scalar operation's operands, where this node is its result's cotangent."""
+        if not name:
+            raise NotImplementedError  # the operator has no derivative
         operator: Any = OPERATORS["theano.elemwise"]
         return operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
 

@@ -265,6 +265,25 @@ def test_missing_rule_names_the_path() -> None:
         cvm.compile(text)
 
 
+def test_an_operator_of_a_family_without_a_derivative_is_named() -> None:
+    text = """
+    func @f(%x: tensor<3xf32>) -> tensor<f32> {
+      %i = theano.elemwise %x {scalar_op = "cast", dtype = i32}
+      %g = cvm.broadcast_greater %i, %i
+      %y = theano.elemwise %g {scalar_op = "cast", dtype = f32}
+      %s = theano.sum %y
+      return %s
+    }
+    func @main(%x: tensor<3xf32>) {
+      %d = theano.grad @f(%x)
+      return %d
+    }"""
+    with pytest.raises(
+        cvm.VerifyError, match=r"cvm.broadcast_greater has no derivative; it is on the path %x -> %i -> %g"
+    ):
+        cvm.compile(text)
+
+
 def test_sizes_that_a_rule_has_to_know() -> None:
     text = """func @f(%x: !cog.field<[?], f32>) {
       %y = cog.expand %x {shape = [9], border = "cyclic"}
