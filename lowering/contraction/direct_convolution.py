@@ -41,8 +41,6 @@ LATENCY = 10  # products that are begun until the first is done
 MOST_PIXELS = 15  # of a tile
 MIN_K = 8  # terms for which a tile pays
 MOST_PLACES = 5  # of tiles, from edge to edge
-FEW_TILES = 8  # that read a panel of weights, up to which waiting for memory in the first of them shows
-FURTHER = 1 << 14  # bytes between the weights of a step and those that it prefetches
 MOST_UNROLLED = 16  # columns of a window that are unrolled
 
 PackedWeights = tuple[ex.Tensor, LoweredContraction]  # the weights, and the kernels that pack them
@@ -152,8 +150,9 @@ class DirectConvolution:
         self.panels = -(-self.rows // self.wide)
         most = most or max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))
         if c.window is None:
-            tiles = max(-(-self.lanes // self.tall), most // self.tall)
-            self.line, self.high = min(self.length, tiles * self.tall), 1
+            tiles, most = -(-self.length // self.tall), max(-(-self.lanes // self.tall), most // self.tall)
+            each = -(-tiles // -(-tiles // most))  # of a strip, so that the last one moves back by less than a tile
+            self.line, self.high = min(self.length, each * self.tall), 1
             self.strips = -(-self.length // self.line)
         else:
             few = -(-self.lanes // self.length)  # lines that fill a vector
@@ -166,6 +165,7 @@ class DirectConvolution:
         self.weights_stay = weight_bytes <= processor().l2_bytes // 2  # near
         self.lane, self.v, self.r = ex.Index("l", self.lanes), ex.Index("v", tile.vectors), ex.Index("r", self.tall)
         self.place = self.v * self.lanes + self.lane
+        self.high_line, self.tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
         self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
 
     def lowered(self) -> LoweredContraction:
@@ -234,15 +234,18 @@ class DirectConvolution:
         return substitute(self.c.b, at)
 
     def prefetches(self) -> ir.Block:
-        """The weights of a later step, where those of a panel, from memory, serve few tiles."""
+        """A tile's share of the next panel of weights, so that these come from memory while the sums are computed."""
         tiles = self.strips * self.high * -(-self.line // self.tall)
-        if self.weights_stay or not 1 < tiles <= FEW_TILES or self.packed.space != "constant":
+        if self.weights_stay or tiles == 1 or self.packed.space != "constant":
             return ()
         axis, *inner = self.c.reduction_axes
-        step = self.wide * self.element.bytes * prod(map(extent_of, inner))
-        later = ex.minimum(axis + -(-FURTHER // step), extent_of(axis) - 1)
-        at = (*self.around, self.panel, later, *inner, self.v * self.lanes)
-        return (ir.For(self.v, (ir.Prefetch(self.packed, at),), kind="unrolled"),)
+        lines = -(-self.wide * self.element.bytes * prod(map(extent_of, inner)) // processor().line_bytes)
+        share = -(-lines // tiles)
+        number = (self.strip * self.high + self.high_line) * -(-self.line // self.tall) + self.tile
+        u = ex.Index("u", share)
+        line = ex.minimum(number * share + u, lines) * (processor().line_bytes // self.element.bytes)
+        at = (*self.around, self.panel + 1, axis, *(ex.as_index(0) for _ in inner), line)
+        return (ir.For(u, (ir.Prefetch(self.packed, at),), kind="unrolled"),)
 
     @property
     def weight(self) -> ex.Expr:
@@ -255,7 +258,7 @@ class DirectConvolution:
     def products(self, waiting: ex.Tensor) -> ir.For:
         """The sums of a strip, tile by tile."""
         c, r, q = self.c, self.r, self.q
-        line, tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
+        line, tile = self.high_line, self.tile
         sums = ex.Tensor("sums", (self.tall, self.wide), self.element, "register")
         at: dict[ex.Expr, ex.Expr] = {c.column: q + r}
         begin: ex.Expr = self.first
@@ -295,7 +298,7 @@ class DirectConvolution:
     ) -> ir.Block:
         """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
         if not reduction_axes:
-            return (*self.prefetches(), self.each(add, some))
+            return (self.each(add, some),)
         axis, *inner = reduction_axes
         if axis is self.across and taps is not None:
             changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]
@@ -303,6 +306,7 @@ class DirectConvolution:
         of_axis = [e for e in edges if depends(e, {axis})]
         body = self.steps(inner, add, [e for e in edges if e not in of_axis], taps, some)
         guard = ex.both(*of_axis)
+        body = (*self.prefetches(), *body) if axis is self.c.reduction_axes[0] else body
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
     def columns(self, axis: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:

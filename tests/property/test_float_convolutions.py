@@ -69,7 +69,7 @@ def test_constant_and_given_weights_and_open_batches(size: int, after: str) -> N
 
 @pytest.mark.parametrize("l2", [1 << 12, 1 << 20])
 def test_weights_that_leave_the_cache_are_prefetched(l2: int, compile_for: Callable[..., None]) -> None:
-    """Prefetch weights that few tiles read, and no others; the last steps prefetch the last weights, none beyond."""
+    """Tiles prefetch the next panel of weights that do not stay in cache, and of no others."""
     random = np.random.default_rng(0)
     x, w, b = (values(random, shape, "float32", 0) for shape in ((1, 96, 4, 4), (24, 96, 3, 3), (24,)))
     type = f"tensor<{shaped(*w.shape)}xf32>"
@@ -81,6 +81,18 @@ def test_weights_that_leave_the_cache_are_prefetched(l2: int, compile_for: Calla
     compiled = cvm.compile(program)
     assert ("prefetch %weights" in compiled.lower("schedule")) == (l2 == 1 << 12)
     same_bits(compiled(x, b), cvm.compile(program, optimize=0)(x, b))
+
+
+@pytest.mark.parametrize("l1", [32 << 10, 48 << 10, 64 << 10, 96 << 10])
+def test_strips_of_pixels_share_the_work(l1: int, compile_for: Callable[..., None]) -> None:
+    """The last strip of pixels moves back by less than a tile, whatever the cache: few products are computed twice."""
+    compile_for(l1_bytes=l1, vector_registers=32, tile_vector_bytes=64, strategy_costs=(("direct", 0),))
+    random = np.random.default_rng(0)
+    x, w, b = (values(random, shape, "float32", 0) for shape in ((1, 8, 14, 14), (64, 8, 1, 1), (64,)))
+    compiled = cvm.compile(text("1x8x14x14", "64x8x1x1", "", "f32"))
+    (tiles,) = (k for k in compiled.cost("kernel").parts if k.name.endswith("tiles"))
+    assert x.size * 64 <= tiles.functions["fma"] <= 1.08 * x.size * 64
+    same_bits(compiled(x, w, b), cvm.compile(text("1x8x14x14", "64x8x1x1", "", "f32"), optimize=0)(x, w, b))
 
 
 def test_what_a_product_with_zero_would_spoil(compile_for: Callable[..., None]) -> None:
