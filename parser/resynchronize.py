@@ -82,9 +82,8 @@ def skip_argument(ahead: Ahead, taken: list[Token]) -> int | None:
         if (kind := ahead[n].type) in ("COMMA", "RPAR") and depth <= 0:
             return n
         if kind in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (kind == "LBRACE" and ahead.begins_body(n)):
-            break
+            return None
         depth += DEPTH.get(kind, 0)
-    return None
 
 
 def skip_head(ahead: Ahead, taken: list[Token]) -> int | None:
@@ -92,8 +91,7 @@ def skip_head(ahead: Ahead, taken: list[Token]) -> int | None:
         if ahead[n].type == "LBRACE" and ahead.begins_body(n):
             return n
         if ahead[n].type in (END, *HEADS, "RESULT", "RETURN", "RBRACE"):
-            break
-    return None
+            return None
 
 
 SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
@@ -101,6 +99,7 @@ SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
     "BROKEN_ARGUMENT": skip_argument,
     "BROKEN_TYPES": skip_head,
     "BROKEN_HEADER": skip_head,
+    "BROKEN_MODULE": lambda ahead, taken: next(n for n in count() if ahead[n].type in (END, *HEADS)),
     "BROKEN_ITEM": lambda a, past: next(n for n in count() if a[n].type == END or ((n or past) and a[n].type in HEADS)),
     "BROKEN_REST": lambda ahead, taken: next(n for n in count() if ahead[n].type == END),
 }
@@ -109,8 +108,6 @@ SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
 def first_offset(value: Any) -> int | None:
     """The offset at which the parser's stack begins."""
     match value:
-        case Token():
-            return value.start
         case OperationNode() | ConstantNode():
             name = value.name if isinstance(value, OperationNode) else value.word
             return min(t.start for t in (*value.results, name))
