@@ -14,6 +14,7 @@ from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from pygments.lexers.shell import BashSessionLexer
 
 ROOT = Path(__file__).parents[1]
 PICTURE = r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"><img alt="([^"]+)" src="([^"]+)"></picture>'
@@ -35,6 +36,7 @@ def on_startup(**_: Any) -> None:
     shutil.rmtree(package, ignore_errors=True)
     for room in ("cvm", "dialect", "parser", "lowering", "jit", "grammar"):
         shutil.copytree(ROOT / room, package if room == "cvm" else package / room)
+    BashSessionLexer._ps1rgx = re.compile(r"^(\$ )(.*\n?)")  # a result `%y` is no prompt, as Pygments takes it for
 
 
 def on_files(files: Files, config: Any) -> Files:
