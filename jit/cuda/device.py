@@ -143,15 +143,6 @@ class Device:
 
     def _code(self, source: str) -> bytes:
         major, minor = self.handle.compute_capability()
-        if not nvrtc.available():  # by nvcc
-            from pycuda.compiler import compile as by_nvcc
-
-            options = [o for o in nvrtc.OPTIONS if o != "--minimal"]
-            try:
-                return bytes(by_nvcc(source, options=options, arch=f"sm_{major}{minor}", no_extern_c=True))
-            except (OSError, self.driver.CompileError) as e:
-                text = f"target cuda: there is no NVRTC, and nvcc does not compile for sm_{major}{minor}"
-                raise TargetError(f"{text}: {e}; {nvrtc.HOW}") from None
         kind = "compute" if os.environ.get(CODE) == "ptx" else "sm"
         return nvrtc.compile_source(source, f"{kind}_{major}{minor}")
 

@@ -55,8 +55,6 @@ def available() -> bool:
 
 def named() -> str:
     """The compiler of CUDA C that is used, with its version."""
-    if not available():
-        return "nvcc"
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(_load().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return f"NVRTC {major.value}.{minor.value}"
