@@ -35,14 +35,9 @@ def leading_zeros(i: Instruction) -> Operation:
     kind = dtype(i.type)
 
     def compute(a: Array) -> Array:
-        bits = np.full(a.shape, 8 * kind.itemsize, np.uint32)
-        rest = a.copy()
         for step in (32, 16, 8, 4, 2, 1)[kind.itemsize == 4 :]:
-            upper = rest >> kind.type(step)
-            some = upper != 0
-            bits -= (some * step).astype(np.uint32)
-            rest = np.where(some, upper, rest)
-        return bits - rest.astype(np.uint32)
+            a = a | a >> kind.type(step)  # the highest bit, and all below it
+        return np.uint32(8 * kind.itemsize) - np.bitwise_count(a)
 
     return Operation((kind,), WORD, compute)
 
