@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,15 +51,19 @@ def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [tuple(a[n] if isinstance(a, (list, tuple)) else a for a in arguments) for n in range(lengths[0])]
 
 
-def take_arguments(function: Function, given: tuple[Any, ...], convert: bool = False) -> list[np.ndarray]:
-    """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong."""
+def take_arguments(
+    function: Function, given: tuple[Any, ...], convert: bool = False, take: Callable[..., np.ndarray] | None = None
+) -> list[np.ndarray]:
+    """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong.
+
+    `take` gives another array for a value and its argument: one that stands for an array of a device."""
     if len(given) != len(function.arguments):
         raise _misfit(function, f"got {len(given)}")
     arrays: list[np.ndarray] = []
     mistakes: list[Diagnostic] = []
     for argument, value in zip(function.arguments, given, strict=True):
         try:
-            array = array_of(value, argument.known_type, convert)
+            array = take(value, argument) if take else array_of(value, argument.known_type, convert)
             _check(array, argument, arrays, function)
             arrays.append(array)
         except ValueError as e:

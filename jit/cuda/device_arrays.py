@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.sizes import Size
+from ...dialect.ir.diagnostics import CallError
 from ...dialect.ir.types import Type
 from ...dialect.program.function import Function, Value
-from ..calls.arguments import describe
+from ..calls.arguments import array_of, describe, take_arguments
 
 _ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory
 
@@ -54,19 +53,19 @@ def _row_major(shape: tuple[int, ...], step: int = 1) -> list[int]:
 
 
 def take_device_arguments(function: Function, given: tuple[Any, ...]) -> list[Any]:
-    """The arguments that lie on the device as DeviceArrays, checked against the declared types; others as they are."""
+    """The arguments as DeviceArrays, or arrays of the host, checked against the declared types; ranges of the host's only."""
     taken: list[Any] = []
-    mistakes: list[Diagnostic] = []
-    known: dict[object, tuple[int, Value]] = {}
-    for argument, value in zip(function.arguments, given, strict=False):
-        array = device_array(value) if is_on_device(value) else value
-        if isinstance(array, DeviceArray):
-            said = disagreement(array, argument.known_type) or _other_size(array, argument, known)
-            if said:
-                mistakes.append(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
-        taken.append(array)
-    if mistakes:
-        raise CallError(mistakes)
+
+    def take(value: Any, argument: Value) -> np.ndarray:
+        wanted = argument.known_type
+        taken.append(device_array(value) if is_on_device(value) else array_of(value, wanted))
+        if isinstance(array := taken[-1], np.ndarray):
+            return array
+        if said := disagreement(array, wanted):
+            raise ValueError(said)
+        return np.broadcast_to(array.dtype.type(argument.attributes.get("range", (0,))[0]), array.shape)
+
+    take_arguments(function, given, take=take)
     return taken
 
 
@@ -78,15 +77,6 @@ def disagreement(array: DeviceArray, wanted: Type) -> str:
     if not fits or any(d != n for d, n in known) or array.dtype != wanted.element.dtype:
         return f"expected {wanted}, got {describe(np.broadcast_to(np.empty((), array.dtype), array.shape))}"
     return "" if array.contiguous else f"expected a contiguous {wanted} on the device, got a strided one"
-
-
-def _other_size(array: DeviceArray, argument: Value, known: dict[object, tuple[int, Value]]) -> str:
-    for d, n in zip(argument.known_type.array_shape, array.shape, strict=True):
-        if isinstance(d, Size) and d.name:
-            first, where = known.setdefault(d.key, (n, argument))
-            if first != n:
-                return f"expected {argument.known_type} with {d} = {first}, as in %{where.name}, got {d} = {n}"
-    return ""
 
 
 # DLPack's structures, as its header has them

@@ -54,8 +54,6 @@ class CudaFunction(GpuFunction):
         given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
         if not any(map(is_on_device, (*arguments, *given))):
             return super().__call__(*arguments, out=out)
-        if len(arguments) != len(self.function.arguments):
-            return super().__call__(*arguments)  # which says what is wrong
         with self.device.active():
             results = self._on_device(take_device_arguments(self.function, arguments), given)
         if out is not None:
@@ -67,18 +65,13 @@ class CudaFunction(GpuFunction):
         own: list[DeviceArray] = []
         for argument, array in zip(self.function.arguments, arguments, strict=True):
             if not isinstance(array, DeviceArray):
-                host = np.ascontiguousarray(np.asarray(array, argument.known_type.element.dtype))
-                kept.append(self.device.upload(host))
-                array = DeviceArray(int(kept[-1]), host.shape, host.dtype, True, host)
-                if said := disagreement(array, argument.known_type):
-                    raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+                kept.append(self.device.upload(array))
+                array = DeviceArray(int(kept[-1]), array.shape, array.dtype, True, array)
             elif "range" in argument.attributes:
                 host = np.empty(array.shape, array.dtype)
                 self.device.download(array.address, host)
-            else:
-                host = np.empty(0)
-            if said := beyond_range(host, argument):
-                raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+                if said := beyond_range(host, argument):
+                    raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
             own.append(array)
         types = self._result_types(own)  # type: ignore[arg-type]  # their shapes are asked
         results = self._outputs(given, types[: self.returned])

@@ -66,8 +66,14 @@ func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
   return %y
 }
 """
+PAIR = """
+func @main(%x: tensor<?N x f32>, %y: tensor<?N x f32>) -> tensor<?N x f32> {
+  %z = dali.add %x, %y
+  return %z
+}
+"""
 RANGED = """
-func @main(%x: tensor<4xi32> {range = [0, 9]}) -> tensor<4xi32> {
+func @main(%x: tensor<4xi32> {range = [1, 9]}) -> tensor<4xi32> {
   %y = dali.add %x, 1
   return %y
 }
@@ -127,6 +133,8 @@ def arrays_of_the_device() -> None:
         np.testing.assert_array_equal(third.get(), g(x[1:], w)[0])
         fails("argument %x: expected tensor<?N x 3 x f32>, got tensor<70x3xf64>", f, to_gpu(x.astype("f8")), w)
         fails("argument %x: expected", f, to_gpu(x[:, :2].copy()), w)
+        h = cvm.compile(PAIR, target="cuda")
+        fails("with ?N = 70, as in %x, got tensor<4xf32>", h, to_gpu(x[:, 0].copy()), w.repeat(2)[:4])
         fails("@main takes 2 arguments", f, on_device)
         fails("out: ", f, on_device, w, out=(out[1], out[0]))
         fails("has 2 results", f, on_device, w, out=out[0])
@@ -165,11 +173,12 @@ def declared_ranges() -> None:
     from pycuda.gpuarray import to_gpu
 
     f = cvm.compile(RANGED, target="cuda")
-    x = np.array([0, 9, 5, 2], "i4")
+    x = np.array([1, 9, 5, 2], "i4")
     with f.device.active():
         np.testing.assert_array_equal(f(to_gpu(x)).get(), x + 1)
         x[2] = 10
-        fails("argument %x: expected values from 0 to 9, got 10 at [2]", f, to_gpu(x))
+        fails("argument %x: expected values from 1 to 9, got 10 at [2]", f, to_gpu(x))
+        fails("argument %x: expected values from 1 to 9, got 10 at [2]", f, x, out=to_gpu(x))
 
 
 def graphs() -> None:
@@ -351,7 +360,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, SORTS, *recorded):
+    for program in (PROGRAM, INPLACE, PAIR, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, SORTS, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
