@@ -24,7 +24,7 @@ from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.module import Module
 from cvm.jit.calls import fastcall
-from cvm.jit.calls.arguments import buffer_of, from_dlpack, like_arguments, samples_of
+from cvm.jit.calls.arguments import array_in, like_arguments, samples_of
 from cvm.jit.calls.dispatch_table import DispatchEntry
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
@@ -423,11 +423,7 @@ def as_array(value: Any) -> np.ndarray | None:
             return np.array(value, dtype)
         except OverflowError:
             raise CallError(f"a Python integer is an i32 here, got {value}") from None
-    if hasattr(value, "__array_interface__") or isinstance(value, np.generic):
-        return np.asarray(value)
-    if hasattr(value, "__dlpack__"):
-        return from_dlpack(value)
-    return buffer_of(value)
+    return array_in(value)
 
 
 def flatten_results(value: Any) -> tuple[Any, list[Any]]:

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -232,14 +233,8 @@ def _unsuited(array: Any, wanted: Type) -> str:
 
 def _seen(out: Any) -> Any:
     """The memory of what is no NumPy array as one."""
-    if isinstance(out, np.ndarray):
-        return out
     try:
-        if hasattr(out, "__array_interface__"):
-            return np.asarray(out)
-        if _is_negated(out):
-            return out
-        found = from_dlpack(out) if hasattr(out, "__dlpack__") else buffer_of(out)
+        found = out if isinstance(out, np.ndarray) or _is_negated(out) else array_in(out)
     except Exception:  # by what it does when it is asked for its memory
         return out
     return out if found is None else found
@@ -256,8 +251,12 @@ def _is_negated(value: Any) -> bool:
     return callable(negated) and bool(negated())
 
 
-def buffer_of(value: Any) -> np.ndarray | None:
-    """The memory of a Python object as an array; None of one that shows none."""
+def array_in(value: Any) -> np.ndarray | None:
+    """The memory of another library's object as an array, without a copy; None of one that shows none."""
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return from_dlpack(value)
     try:
         return np.asarray(memoryview(value))
     except (TypeError, ValueError):
@@ -265,12 +264,12 @@ def buffer_of(value: Any) -> np.ndarray | None:
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    """Test whether two arrays share memory, as far as that can be decided quickly."""
+    """Test whether two arrays share memory."""
     try:
         most: Any = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes
         return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=most)
     except np.exceptions.TooHardError:
-        return False
+        return _elements_overlap(a, b)
 
 
 def has_internal_overlap(array: np.ndarray) -> bool:
@@ -285,12 +284,15 @@ def has_internal_overlap(array: np.ndarray) -> bool:
         reach += stride * (n - 1)
     if nested or not array.size:
         return False
-    if array.nbytes > reach:
-        return True
-    starts = np.zeros((), np.int64)
-    for stride, n in axes:
-        starts = np.add.outer(starts, np.arange(n) * stride)
-    return bool(np.diff(np.sort(starts, axis=None)).min() < array.itemsize)
+    return array.nbytes > reach or _elements_overlap(array)
+
+
+def _elements_overlap(*arrays: np.ndarray) -> bool:
+    """Test whether any two elements of arrays share memory, by the places of all."""
+    starts = [reduce(np.add.outer, map(np.multiply, a.strides, map(np.arange, a.shape)), a.ctypes.data) for a in arrays]
+    ends = [start + a.itemsize for start, a in zip(starts, arrays, strict=True)]
+    first, last = (np.sort(np.concatenate([*map(np.ravel, places)])) for places in (starts, ends))
+    return bool((first[1:] < last[:-1]).any())
 
 
 def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:

@@ -54,3 +54,22 @@ def test_every_shape_and_stride(axes, dtype):
     starts = [sum(i * s for i, s in zip(place, array.strides, strict=True)) for place in np.ndindex(array.shape)]
     taken = [start + byte for start in starts for byte in range(array.itemsize)]
     assert has_internal_overlap(array) == (len(set(taken)) < len(taken))
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize(("start", "refused"), [(25, True), (26, False)])
+def test_outs_of_which_numpy_does_not_find_out_soon_whether_they_overlap(start, refused, target):
+    base = np.zeros(30_000, np.int32)
+    shape, strides = (6, 4, 3, 5, 2), (156, 928, 3612, 10900, 54440)
+    first, second = as_strided(base, shape, (40, 232, 972, 2988, 14936)), as_strided(base[start:], shape, strides)
+    with pytest.raises(np.exceptions.TooHardError):
+        np.shares_memory(first, second, max_work=10_000)
+    program = "func @main(%a: tensor<6x4x3x5x2xi32>) { %y = cvm.negative %a %z = cvm.elemwise_add %a, %a return %y, %z }"
+    f, a = cvm.compile(program, target=target), np.arange(1, 721, dtype=np.int32).reshape(shape)
+    if refused:
+        with pytest.raises(cvm.CallError, match="%y and %z that share memory"):
+            f(a, out=(first, second))
+        assert not base.any()
+    else:
+        f(a, out=(first, second))
+        assert np.array_equal(first, -a) and np.array_equal(second, a + a)
