@@ -166,8 +166,8 @@ def variant(number: int) -> Iterator[None]:
 def same(cases: list[Case], target: str, number: int) -> None:
     """The results of cases: integers that no float reaches are the reference's, and others those of unoptimized code.
 
-    Unoptimized code adds floats in the order of their indices; where that rounds otherwise, vectors of another width must
-    give the same bits.
+    Unoptimized code adds floats in the order of their indices, and rounds products before it adds them; where that differs,
+    vectors of another width must give the same bits, and those of the cpu must be the bits of another target.
     """
     processors = [p for p in PROCESSORS if supported(p)] if target == "cpu" else [None]
     processor, other = processors[number % len(processors)], processors[number % len(processors) - 1]
@@ -183,8 +183,7 @@ def same(cases: list[Case], target: str, number: int) -> None:
         left = [c for c in cases if number % 8 == 0 or not all(map(identical, found[c], c.reference))]
         rounded: list[Case] = []
         for c, wanted in zip(left, outcomes(left, "cpu", 0) if left else [], strict=True):
-            if target != "cpu" or all(map(identical, found[c], wanted)):
-                assert_same(found[c], wanted, f"{processor}\n{c.module}")
+            if all(map(identical, found[c], wanted)):
                 continue
             rounded.append(c)
             for f, w in zip(found[c], wanted, strict=True):
