@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, I64, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, identity, update
@@ -73,13 +72,10 @@ class Argsort(Along[T]):
         passes = Index("p", max(n - 1, 0).bit_length() if isinstance(n, int) else PASSES)
         width = Var("width", I64)
         pairs = Index("r", n)
-        merge = For(pairs, self._merge(y, merged, d, pairs, width), stop=self._pairs(width, n))
+        merge = For(pairs, self._merge(y, merged, d, pairs, width), stop=(as_index(n) + width * 2 - 1) // (width * 2))
         back = For(k, (Store(y, self.at(d, k), merged[self.at(d, k)]),))
         sort = (Let(width, as_index(1) << passes), If(width < n, (merge, back)))
         return (Alloc(merged), *nested(d, (For(k, (Store(y, self.at(d, k), k),)), For(passes, sort))))
-
-    def _pairs(self, width: Expr, n: Dim) -> Expr:
-        return (as_index(n) + width * 2 - 1) // (width * 2)
 
     def _merge(self: Any, y: Tensor, merged: Tensor, d: Any, r: Expr, width: Expr) -> Block:
         """Merges run 2 r with the one after it."""
@@ -178,8 +174,7 @@ class Cumulative(Along[T]):
         y = np.empty_like(x)
         so_far = np.full(x.shape[1:], row.identity(element), x.dtype)
         for k in range(len(x)):
-            with np.errstate(all="ignore"):
-                after = row.numpy(so_far, x[k])
+            after = row.numpy(so_far, x[k])
             y[k] = so_far if self.exclusive else after
             so_far = after
         return np.moveaxis(y[::-1] if self.reverse else y, 0, self.axis).copy()

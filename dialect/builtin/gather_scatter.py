@@ -43,11 +43,6 @@ class IotaLike(Operator[T]):
 MODES = ("raise", "clip")
 
 
-def same_shapes(o: Any) -> bool:
-    first = o.indices[0].array_shape
-    return all_of((lambda t=t: same_shape(t.array_shape, first)) for t in o.indices[1:])
-
-
 @dataclass(frozen=True, eq=False)
 class Indexing(Operator[T]):
     """The family of operators on the elements of x that indices choose along `axes`: those with indices[i][u...] on axes[i]."""
@@ -59,7 +54,8 @@ class Indexing(Operator[T]):
         C(2, "there are indices for each of axes", lambda o: len(o.axes) == len(o.indices), at="axes"),
         C(3, "element(indices[i]) is an integer type other than ui64",
             lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices)),
-        C(4, "shape(indices[i]) = shape(indices[0]) for all i", same_shapes),
+        C(4, "shape(indices[i]) = shape(indices[0]) for all i",
+            lambda o: all_of((lambda t=t: same_shape(t.array_shape, o.indices[0].array_shape)) for t in o.indices[1:])),
         C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, "mode", MODES),
         C(6, "n[a] >= 1 for a in axes, where elements are chosen",
             lambda o: any_of([lambda: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes),
@@ -190,8 +186,7 @@ class Scatter(Indexing[T]):
         whole = (slice(None),) * (y.ndim - len(self.axes))
         for u in np.ndindex(self.indices[0].shape):
             at, new = self.with_axes(self.numbers(u), whole), self.updates[(slice(None),) * self.axes[0] + u]
-            with np.errstate(all="ignore"):
-                y[at] = new if function is None else function(y[at], new)
+            y[at] = new if function is None else function(y[at], new)
         return y
 
     def nest(self: "Scatter[Tensor]", *results: Tensor) -> Block:

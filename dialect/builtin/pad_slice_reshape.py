@@ -203,8 +203,7 @@ class AddAt(Operator[T]):
         y = np.zeros((*before, n, *after), self.x.dtype)
         for u in np.ndindex(self.indices.shape):
             c = (*(slice(None) for _ in before), min(max(int(self.indices[u]), 0), n - 1))
-            with np.errstate(all="ignore"):
-                y[c] += self.x[(*c[:-1], *u)]
+            y[c] += self.x[(*c[:-1], *u)]
         return y
 
     def nest(self: "AddAt[Tensor]", *results: Tensor) -> Block:

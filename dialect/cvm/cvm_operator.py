@@ -21,8 +21,6 @@ NUMBERS = (I32, F32, F64)
 class CvmOperator(Operator[T]):
     """An operator of the formalization."""
 
-    dialect = "cvm"
-
 
 NARROW = "integers of 8 bits are i32 here, each with its range; quant.conv2d and quant.dense take i8 and ui8"
 
@@ -68,8 +66,7 @@ class Pointwise(CvmOperator[T]):
 
     def reference(self: "Pointwise[np.ndarray]") -> np.ndarray:
         given = [a for _, a in self.operands()]
-        with np.errstate(all="ignore"):
-            return rounded(self.exact(*map(exactly, given)), given[0])
+        return rounded(self.exact(*map(exactly, given)), given[0])
 
     def element(self: "Pointwise[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)

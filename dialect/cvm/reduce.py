@@ -70,8 +70,7 @@ class Reduction(CvmOperator[T]):
     def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         if self.is_identity():
             return self.x
-        with np.errstate(all="ignore"):
-            found = rounded(self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x)
+        found = rounded(self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x)
         return found if found.ndim or self.keepdims else found.reshape(1)
 
     def element(self: "Reduction[Tensor]", y: Tensor) -> Element:

@@ -25,7 +25,6 @@ class Pointwise(Operator[T]):
     Operands are cast to the working type (by default the result's), in which f is computed. A subclass that is no scalar
     function defines f twice: `exact` over arrays and `formula` over elements."""
 
-    dialect = "dali"
     names: ClassVar[tuple[str, ...]] = ()
     rule: ClassVar[Rule]  # of element types
     symbol: ClassVar[str] = ""  # how expressions write the operator
@@ -64,8 +63,7 @@ class Pointwise(Operator[T]):
         arrays = [a for _, a in self.operands()]
         elements = [BY_DTYPE[a.dtype] for a in arrays]
         operands = self.prepared(elements, np.broadcast_arrays(*arrays), converted)
-        with np.errstate(all="ignore"):
-            return converted(self.exact(*operands), self.rule.result(*elements))
+        return converted(self.exact(*operands), self.rule.result(*elements))
 
     def element(self: "Pointwise[Tensor]", y: Tensor) -> Element:
         tensors = [t for _, t in self.operands()]

@@ -51,9 +51,8 @@ class Elementwise(Broadcasting[T]):
         assert types is not None
         wide = [compute_type(e) if BF16 in elements and not self.op.keeps_f16 else e for e in elements]
         try:
-            with np.errstate(all="ignore"):
-                xs = [x.astype(e.dtype, copy=False) for x, e in zip(self.xs, wide, strict=True)]
-                return np.asarray(self.op.numpy(*xs), types[-1].dtype)
+            xs = [x.astype(e.dtype, copy=False) for x, e in zip(self.xs, wide, strict=True)]
+            return np.asarray(self.op.numpy(*xs), types[-1].dtype)
         except OverflowError as e:
             raise Unmet(str(e)) from None
         except ValueError:

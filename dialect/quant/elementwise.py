@@ -39,8 +39,7 @@ class Binary(QuantOperator[T]):
         return cast(self.rule.expression(x, constant(multiplier, I32), constant(shift, I32)), I32)
 
     def scaled_array(self, x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            return np.asarray(self.rule.reference(x, np.int64(multiplier), np.int64(shift))).astype(np.int32)
+        return np.asarray(self.rule.reference(x, np.int64(multiplier), np.int64(shift))).astype(np.int32)
 
     def differences(self: Any, y: Tensor) -> tuple[Any, list[Expr]]:
         at = axes(y.shape)
@@ -52,8 +51,7 @@ class Binary(QuantOperator[T]):
         return [t.astype(np.int32) - np.int32(zero) for t, zero in pairs]
 
     def result(self: Any, rounded: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            shifted = rounded + np.int32(self.zero_points[2])
+        shifted = rounded + np.int32(self.zero_points[2])
         return np.asarray(np.clip(shifted, self.low, self.high).astype(self.to.dtype))
 
 
@@ -96,9 +94,8 @@ class Add(Binary[T]):
 
     def reference(self: "Add[np.ndarray]") -> np.ndarray:
         terms = zip(self.difference_arrays(), self.multipliers, self.shifts, strict=False)
-        with np.errstate(over="ignore"):
-            a, b = (self.scaled_array(d << np.int32(self.left_shift), m, s) for d, m, s in terms)
-            return self.result(self.scaled_array(a + b, self.multipliers[2], self.shifts[2]))
+        a, b = (self.scaled_array(d << np.int32(self.left_shift), m, s) for d, m, s in terms)
+        return self.result(self.scaled_array(a + b, self.multipliers[2], self.shifts[2]))
 
     def element(self: "Add[Tensor]", y: Tensor) -> Element:
         at, differences = self.differences(y)
@@ -134,8 +131,7 @@ class Mul(Binary[T]):
 
     def reference(self: "Mul[np.ndarray]") -> np.ndarray:
         a, b = self.difference_arrays()
-        with np.errstate(over="ignore"):
-            return self.result(self.scaled_array(a * b, self.multiplier, self.shift))
+        return self.result(self.scaled_array(a * b, self.multiplier, self.shift))
 
     def element(self: "Mul[Tensor]", y: Tensor) -> Element:
         at, (a, b) = self.differences(y)

@@ -75,9 +75,8 @@ class Requantize(QuantOperator[T]):
         multiplier = along_axis(self.multiplier, x.ndim, axis)
         width = x.dtype.itemsize * 8 if self.rounding == "shift_half_up" else 64
         shift = None if self.shift is None else along_axis(self.shift, x.ndim, axis) % width
-        with np.errstate(over="ignore"):
-            rounded = self.rule.reference(x - x.dtype.type(self.input_zero_point), multiplier, shift)
-            shifted = rounded.astype(np.int32) + np.int32(self.zero_point)
+        rounded = self.rule.reference(x - x.dtype.type(self.input_zero_point), multiplier, shift)
+        shifted = rounded.astype(np.int32) + np.int32(self.zero_point)
         return np.asarray(np.clip(shifted, self.low, self.high), self.to.dtype)
 
     def element(self: "Requantize[Tensor]", y: Tensor) -> Element:

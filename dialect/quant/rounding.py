@@ -83,8 +83,7 @@ def _reference_tflite_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.n
 
 
 def _reference_half_even(x: np.ndarray, multiplier: Any, _: Any) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        scaled = np.rint(x.astype(np.float32) * multiplier)
+    scaled = np.rint(x.astype(np.float32) * multiplier)
     return np.clip(np.where(np.isnan(scaled), 0, scaled).astype(np.float64), LOW, HIGH).astype(np.int64)
 
 

@@ -110,7 +110,7 @@ class Operator(Generic[T]):
         return self.operands()[0][1]
 
     def reference(self: Any) -> Any:
-        """The result, or results, by the formal definition, in plain NumPy."""
+        """The result, or results, by the formal definition, in plain NumPy, whose floating-point warnings the caller ignores."""
         raise NotImplementedError(self.name)
 
     def element(self: Any, y: Tensor) -> Element:

@@ -39,8 +39,7 @@ def _exact_integrals(v: float, x: float) -> float:
     tau, weight = pi / (1 + decay), decay / (1 + decay) ** 2 * np.cosh(s) * pi
     first = (np.cos(v * tau - wide * np.sin(tau)) * weight).sum() * (s[1] - s[0])
     t = np.exp(s - np.exp(-s))
-    with np.errstate(all="ignore"):
-        second = (np.exp(-wide * np.sinh(t) - v * t) * t * (1 + np.exp(-s))).sum() * (s[1] - s[0])
+    second = (np.exp(-wide * np.sinh(t) - v * t) * t * (1 + np.exp(-s))).sum() * (s[1] - s[0])
     return float(first - np.sin(pi * np.longdouble(v)) / pi * second)
 
 
@@ -81,16 +80,15 @@ def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:
     """The power series; (x/2)^v / Γ(v+1) from that of v's fraction, one factor for each whole part of v."""
     half, fraction = x / 2, v - np.floor(v)
     term = half**fraction / np.longdouble(math.gamma(float(fraction) + 1))
-    with np.errstate(over="ignore", under="ignore"):
-        for n in range(1, int(v - fraction) + 1):
-            if (term := term * half / (fraction + n)) == 0:
-                return 0.0
-        for n in range(int(fraction - v)):
-            term = term * (fraction - n) / half
-        found, least = term, np.finfo(np.longdouble).eps / 16
-        for n in range(1, 200_000):
-            term = term * sign * half * half / (n * (v + n))
-            found = found + term
-            if np.isinf(found) or (n > abs(v) and abs(term) <= abs(found) * least):
-                break
-        return float(found)
+    for n in range(1, int(v - fraction) + 1):
+        if (term := term * half / (fraction + n)) == 0:
+            return 0.0
+    for n in range(int(fraction - v)):
+        term = term * (fraction - n) / half
+    found, least = term, np.finfo(np.longdouble).eps / 16
+    for n in range(1, 200_000):
+        term = term * sign * half * half / (n * (v + n))
+        found = found + term
+        if np.isinf(found) or (n > abs(v) and abs(term) <= abs(found) * least):
+            break
+    return float(found)

@@ -84,8 +84,7 @@ class ProductOfOthers(Operator[T]):
 def _before(rows: np.ndarray) -> np.ndarray:
     """For each row the product of those before it."""
     ones = np.ones_like(rows[:1])
-    with np.errstate(all="ignore"):
-        return np.multiply.accumulate(np.concatenate([ones, rows[:-1]])[: len(rows)], 0, rows.dtype)
+    return np.multiply.accumulate(np.concatenate([ones, rows[:-1]])[: len(rows)], 0, rows.dtype)
 
 
 def choice(count: Any, none: Any, one: Any, two: Any) -> Any:

@@ -98,9 +98,8 @@ class Reduction(Operator[T]):
     def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
-        with np.errstate(all="ignore"):
-            reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function, NUMPY_REDUCTIONS[self.function])
-            return to_element(np.asarray(reduce(self.prepared(self.x, to_element), self.over())), typed.result())
+        reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function, NUMPY_REDUCTIONS[self.function])
+        return to_element(np.asarray(reduce(self.prepared(self.x, to_element), self.over())), typed.result())
 
     def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = iter(at := axes(y.shape))

@@ -97,11 +97,9 @@ class ScalarOp:
         operands = [to_element(a, w) for a, w in zip(arrays, self.working(elements), strict=True)]
         if self.check is not None and (wrong := self.check(*operands)) is not None:
             raise Unmet(wrong)
-        with np.errstate(all="ignore"):
-            return to_element(self.numpy(*operands), result)
+        return to_element(self.numpy(*operands), result)
 
     def expression(self, operands: Sequence[Expr], result: ElementType) -> Expr:
-        """The operation on elements."""
         working = self.working(tuple(o.type for o in operands))
         given = [cast_to_element(o, w) for o, w in zip(operands, working, strict=True)]
         if callable(self.on_complex) and any(w.kind == "complex" for w in working):

@@ -21,7 +21,7 @@ from cvm.dialect.spec.op import Operator
 
 
 def references(op: Operator[np.ndarray]) -> tuple[np.ndarray, ...]:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error")
         found = op.reference()
     return found if isinstance(found, tuple) else (found,)
