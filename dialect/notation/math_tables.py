@@ -1,10 +1,11 @@
 """Lookup tables of integer functions: an argument's low bits select the row, the function selects the column.
 
-Tables are computed on first use, in integers, and rounded to nearest."""
+Tables are computed on first use, in integers that are numbers times 2^BITS, and rounded to nearest."""
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ LOG_WIDTH = 44
 LOG_BITS = 42  # after the point, of the high parts of logarithms: those of whole powers of two can be added exactly
 LOGARITHMS = {"log": math.e, "log2": 2, "log10": 10}
 BITS = 140  # fraction bits
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
 
 @dataclass(frozen=True)
@@ -84,27 +86,16 @@ def _logarithms_in_parts() -> np.ndarray:
     return _rows(found)
 
 
-def _root_of_four_over_pi() -> int:
-    def inverse_tangent(n: int) -> int:
-        """atan(1/n) 2^(BITS + 32)"""
-        total, power, k = 0, (1 << (BITS + 32)) // n, 0
-        while power:
-            total += (-power if k & 1 else power) // (2 * k + 1)
-            power //= n * n
-            k += 1
-        return total
-
-    return math.isqrt((4 << (3 * BITS + 32)) // (4 * (4 * inverse_tangent(5) - inverse_tangent(239))))
-
-
 def _errors() -> Iterator[tuple[int, int]]:
     """erf r and its derivative for r = 0, h, 2 h, ... times 2^BITS, h = ERF_SPACING, by a Taylor series from one to the next.
 
     The terms are the derivative times p[k] h / (k + 1), where p[k] = -2 h (r p[k - 1] + h p[k - 2]) / k."""
     h = int(ERF_SPACING * 2.0**BITS)
     square = h * h >> BITS
-    value, slope = 0, _root_of_four_over_pi()
-    less, faster = (_exponential(-k * square) for k in (1, 2))  # e^(-h^2), e^(-2 h^2)
+    with localcontext(prec=60):  # digits, more than 2^BITS has
+        exact = Decimal(square) / (1 << BITS)
+        numbers = 2 / PI.sqrt(), (-exact).exp(), (-2 * exact).exp()
+        value, (slope, less, faster) = 0, (int(n * (1 << BITS)) for n in numbers)
     for n in range(ERF_ROWS):
         yield value, slope
         before, term, total, k = 0, 1 << BITS, 0, 0
@@ -114,16 +105,6 @@ def _errors() -> Iterator[tuple[int, int]]:
             before, term = term, -2 * square * (n * term + before) // (k << BITS)
         value += (slope * h >> BITS) * total >> BITS
         slope, less = slope * less >> BITS, less * faster >> BITS
-
-
-def _exponential(x: int) -> int:
-    """e^x of a number near zero times 2^BITS."""
-    total, term, k = 0, 1 << BITS, 0
-    while abs(term) > 1:
-        k += 1
-        total += term
-        term = term * x // (k << BITS)
-    return total
 
 
 @cache
