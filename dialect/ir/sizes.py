@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,8 +19,6 @@ class Undecided(Exception):
 
 
 _fresh = itertools.count()
-
-
 _Atom: TypeAlias = tuple
 
 
@@ -115,9 +114,6 @@ class Size:
             return False
         raise Undecided
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def __lt__(self, other: Dim) -> bool:
         return _less(self, other)
 
@@ -191,8 +187,6 @@ class Size:
 
 
 Dim: TypeAlias = int | Size
-
-
 Shape: TypeAlias = tuple[Dim, ...]
 
 
@@ -316,7 +310,4 @@ def evaluate(dim: Dim, known: Mapping[_Atom, int]) -> int:
 
 
 def product(shape: Shape) -> Dim:
-    total: Dim = 1
-    for d in shape:
-        total = d * total
-    return total
+    return math.prod(shape)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ A predicate on unknown sizes is decided if every call gives the same answer; oth
 predicate is evaluated again when the sizes are known."""
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from itertools import zip_longest
 
 from ..ir.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
@@ -63,10 +64,7 @@ def fits(m: Dim, n: Dim) -> bool:
 
 def joined(*dims: Dim) -> Dim:
     """The size of the result for sizes that broadcast: the one that is not 1."""
-    found, *rest = dims
-    for dim in rest:
-        found = _join(found, dim)
-    return found
+    return reduce(_join, dims)
 
 
 def _join(m: Dim, n: Dim) -> Dim:

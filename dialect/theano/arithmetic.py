@@ -1,5 +1,7 @@
 """Scalar operations that every IEEE machine computes alike: sums, products, quotients, powers, signs and rounding."""
 
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -20,24 +22,8 @@ def by_kind(function: str, on_bool: str) -> Any:
     return lambda x, *rest: apply(on_bool if x.type is I1 else function, x, *rest)
 
 
-def _nary(function: str, on_bool: str) -> Any:
-    binary = by_kind(function, on_bool)
-
-    def formula(first: Expr, *rest: Expr) -> Expr:
-        for x in rest:
-            first = binary(first, x)
-        return first
-
-    return formula
-
-
-def _reduce(ufunc: Any) -> Any:
-    def numpy(first: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-        for x in rest:
-            first = ufunc(first, x)
-        return first
-
-    return numpy
+def _fold(binary: Any) -> Any:
+    return lambda *xs: reduce(binary, xs)
 
 
 def product(x: Any, y: Any) -> np.ndarray:
@@ -49,18 +35,12 @@ def product(x: Any, y: Any) -> np.ndarray:
 
 def _others(g: Any, xs: Any) -> list[Any]:
     """g times the product of all but one, for each."""
-    found = []
-    for n in range(len(xs)):
-        term = g
-        for x in (*xs[:n], *xs[n + 1 :]):
-            term = term * x
-        found.append(term)
-    return found
+    return [reduce(mul, (*xs[:n], *xs[n + 1 :]), g) for n in range(len(xs))]
 
 
-row("add", None, "upcast", _reduce(np.add), _nary("add", "or"), "x + y + ...", on_complex="same", reduction="add",
+row("add", None, "upcast", _fold(np.add), _fold(by_kind("add", "or")), "x + y + ...", on_complex="same", reduction="add",
     gradient=lambda g, xs, y: (g,) * len(xs))  # fmt: skip
-row("mul", None, "upcast", _reduce(product), _nary("mul", "and"), "x y ...", on_complex="same", reduction="mul",
+row("mul", None, "upcast", _fold(product), _fold(by_kind("mul", "and")), "x y ...", on_complex="same", reduction="mul",
     gradient=lambda g, xs, y: _others(g, xs))  # fmt: skip
 row("sub", 2, "difference", np.subtract, lambda x, y: x - y, "x - y", on_complex="same",
     gradient=lambda g, xs, y: (g, -g))  # fmt: skip

@@ -132,12 +132,12 @@ def _far_growth(v: Expr, x: Expr) -> Expr:
     return root * (found * width * (1 / math.pi)) * root
 
 
-# Debye's polynomials in p, without their factors p^k: in p², the last power first
+# Debye's polynomials in p, without their factors p^k: in p²
 DEBYE = (
-    (-5 / 24, 3 / 24),
-    (385 / 1152, -462 / 1152, 81 / 1152),
-    (-425425 / 414720, 765765 / 414720, -369603 / 414720, 30375 / 414720),
-    (185910725 / 39813120, -446185740 / 39813120, 349922430 / 39813120, -94121676 / 39813120, 4465125 / 39813120),
+    (3 / 24, -5 / 24),
+    (81 / 1152, -462 / 1152, 385 / 1152),
+    (30375 / 414720, -369603 / 414720, 765765 / 414720, -425425 / 414720),
+    (4465125 / 39813120, -94121676 / 39813120, 349922430 / 39813120, -446185740 / 39813120, 185910725 / 39813120),
 )
 
 
@@ -151,11 +151,9 @@ def _uniform_growth(v: Expr, x: Expr) -> Expr:
     odd: Expr = constant(0, F64)
     power: Expr = constant(1, F64)
     for number, table in enumerate(DEBYE, 1):
-        inner: Expr = constant(table[0], F64)
-        for coefficient in table[1:]:
-            inner = inner * (p * p) + coefficient
         power = power * (p / a)
-        even, odd = (even, odd + power * inner) if number % 2 else (even + power * inner, odd)
+        term = power * polynomial(p * p, table)
+        even, odd = (even, odd + term) if number % 2 else (even + term, odd)
     scale = 1.0 / apply("sqrt", 2.0 * math.pi * a * root)
     half = apply("exp", 0.5 * a * (root + apply("log", z / (1.0 + root))))
     falling = (1.0 / half) * (2.0 * sine_of_pi(a) * (even - odd) * scale) * (1.0 / half)

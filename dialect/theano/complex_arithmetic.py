@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import C64, F32, F64, ElementType
-from ..notation.expressions import Expr, apply, cast, constant, select
+from ..notation.expressions import Expr, apply as f, cast, constant, select
 from .formula_blocks import INF
 
 
@@ -28,14 +28,14 @@ class Z:
     @staticmethod
     def parts(value: Expr) -> Z:
         """The parts of a complex expression, in their own type."""
-        return Z(apply("real", value), apply("imag", value))
+        return Z(f("real", value), f("imag", value))
 
     def cast(self, part: ElementType) -> Z:
         return Z(cast(self.re, part), cast(self.im, part))
 
     def expression(self, element: ElementType) -> Expr:
         parts = self.cast(F32 if element is C64 else F64)
-        return apply("complex", parts.re, parts.im)
+        return f("complex", parts.re, parts.im)
 
     def __add__(self, other: Z) -> Z:
         return Z(self.re + other.re, self.im + other.im)
@@ -49,8 +49,8 @@ class Z:
     def __truediv__(self, other: Z) -> Z:
         """NumPy's quotient, by the larger part of the divisor first, so that its square does not overflow."""
         (a, b), (c, d) = (self.re, self.im), (other.re, other.im)
-        size = apply("abs", c)
-        wide, zero = size >= apply("abs", d), c.eq(0) & d.eq(0)
+        size = f("abs", c)
+        wide, zero = size >= f("abs", d), c.eq(0) & d.eq(0)
         p, q = select(wide, c, d), select(wide, d, c)
         ratio = q / select(p.eq(0), 1.0, p)
         scale = 1.0 / (p + q * ratio)
@@ -74,10 +74,6 @@ class Z:
     def back(self) -> Z:
         """-i z"""
         return Z(self.im, -self.re)
-
-
-def f(name: str, *operands: Expr) -> Expr:
-    return apply(name, *operands)
 
 
 def choose(first: Expr, a: Z, b: Z) -> Z:

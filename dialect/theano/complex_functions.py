@@ -5,8 +5,8 @@ Branch cuts and the values for infinite and undefined parts are C's; parts of an
 import math
 
 from ..ir.types import F64
-from ..notation.expressions import Expr, constant, select
-from .complex_arithmetic import Z, absolute, angle, f
+from ..notation.expressions import Expr, apply as f, constant, select
+from .complex_arithmetic import Z, absolute, angle
 from .formula_blocks import INF, LN2, LN10
 
 FAR = 2.0**500  # whose square is a number, and that of its inverse

@@ -59,9 +59,7 @@ def _gamma_of_positive(x: Expr) -> Expr:
     z = select(shifted, x + float(SHIFT), x)
     half = apply("pow", z, (z - 0.5) * 0.5)
     whole = half * apply("exp", -z) * apply("exp", stirling(z)) * half * math.sqrt(2 * math.pi)
-    factors: Expr = select(shifted, x, 1.0)
-    for n in range(1, SHIFT):
-        factors = factors * select(shifted, x + float(n), 1.0)
+    factors = math.prod((select(shifted, x + float(n), 1.0) for n in range(1, SHIFT)), start=select(shifted, x, 1.0))
     return select(x > 171.7, INF, whole / factors)
 
 
@@ -95,12 +93,9 @@ def complex_gamma(z: Z) -> Z:
     _, series = _in_squares(inverse, STIRLING)
     logarithm = (high.plus(-0.5) * complex_functions.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
     found = complex_functions.exp(logarithm)
-    factors = w
-    for n in range(1, SHIFT):
-        factors = factors * w.plus(float(n))
-    found = found / factors
+    found = found / math.prod((w.plus(float(n)) for n in range(1, SHIFT)), start=w)
     reflected = Z(constant(math.pi, F64), constant(0, F64)) / (complex_functions.sin(z.times(math.pi)) * found)
-    return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
+    return c.choose(left, reflected, found)
 
 
 def psi(x: Expr) -> Expr:
@@ -111,10 +106,8 @@ def psi(x: Expr) -> Expr:
     z = select(shifted, y + float(SHIFT), y)
     inverse = 1.0 / z
     series = apply("log", z) - 0.5 * inverse - inverse * inverse * polynomial(inverse * inverse, PSI)
-    below: Expr = select(shifted, 1.0 / select(shifted, y, 1.0), 0.0)
-    for n in range(1, SHIFT):
-        below = below + select(shifted, 1.0 / (y + float(n)), 0.0)
-    found = series - below
+    first = select(shifted, 1.0 / select(shifted, y, 1.0), 0.0)
+    found = series - sum((select(shifted, 1.0 / (y + float(n)), 0.0) for n in range(1, SHIFT)), first)
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
     cosine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5) + 0.5)
     reflected = found - math.pi * cosine / select(sine.eq(0), 1.0, sine)
@@ -131,7 +124,7 @@ def complex_psi(z: Z) -> Z:
     for n in range(SHIFT):
         found = found - c.inv(w.plus(float(n)))
     reflected = found - c.inv(complex_functions.tan(z.times(math.pi))).times(math.pi)
-    return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
+    return c.choose(left, reflected, found)
 
 
 def tri_gamma(x: Expr) -> Expr:
@@ -196,9 +189,7 @@ def _exact_gammaln(x: float) -> float:
 def _exact_complex_gamma(z: np.ndarray) -> np.ndarray:
     wide = z.astype(np.clongdouble)
     w = np.where(wide.real < 0.5, 1 - wide, wide)
-    high, factors = w + 30, np.ones_like(w)
-    for n in range(30):
-        factors = factors * (w + n)
+    high, factors = w + 30, math.prod((w + n for n in range(30)), start=np.ones_like(w))
     series = sum(s / high ** (2 * n + 1) for n, s in enumerate(STIRLING))
     found = np.exp((high - 0.5) * np.log(high) - high + HALF_LOG_2PI + series) / factors
     return np.asarray(np.where(wide.real < 0.5, np.pi / (np.sin(np.pi * wide) * found), found)).astype(z.dtype)
