@@ -10,7 +10,7 @@ from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
 from ..notation.index_bounds import inside
-from ..notation.reference_functions import largest
+from ..notation.reference_functions import convolved, largest
 from ..spec.op import C, T, operator
 from . import cvm_operator as cvm
 
@@ -68,26 +68,15 @@ class Conv2d(cvm.CvmOperator[T]):
         extent = self.dilation[axis] * (self.w.shape[2 + axis] - 1) + 1
         return self.x.shape[2 + axis] + 2 * self.padding[axis] - extent
 
+    def windows(self: Any) -> tuple[Dim, Dim]:
+        return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
+
     def infer(self: Conv2d[TensorType]) -> TensorType:
-        rows, columns = (self.slack(axis) // self.stride[axis] + 1 for axis in (0, 1))
-        return self.x.with_shape(self.x.shape[0], self.w.shape[0], rows, columns)
+        return self.x.with_shape(self.x.shape[0], self.w.shape[0], *self.windows())
 
     def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
-        (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
-        batch, (oc, ic, kh, kw), groups = self.x.shape[0], self.w.shape, self.groups
-        rows, columns = (self.slack(axis) // self.stride[axis] + 1 for axis in (0, 1))
-        x, w = cvm.exactly(self.x), cvm.exactly(self.w)
-        border = ((0, 0), (0, 0), (ph, ph), (pw, pw))
-        padded, inside = np.pad(x, border), np.pad(np.ones_like(x, bool), border)
-        kernels = w.reshape(groups, oc // groups, ic * kh * kw)
-        y = np.zeros((batch, oc, rows, columns), x.dtype)
-        for p, q in np.ndindex(rows, columns):
-            window, there = (
-                a[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(batch, groups, 1, ic * kh * kw)
-                for a in (padded, inside)
-            )
-            with np.errstate(all="ignore"):
-                y[:, :, p, q] = np.where(there, window * kernels, 0).sum(-1).reshape(batch, oc)
+        x, w, steps = cvm.exactly(self.x), cvm.exactly(self.w), (self.stride, self.dilation)
+        y = convolved(x, w, self.windows(), self.padding * 2, steps, self.groups)
         return cvm.rounded(y if self.b is None else y + self.b[:, None, None], self.x)
 
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
@@ -172,8 +161,7 @@ class Dense(cvm.CvmOperator[T]):
         return self.x.with_shape(self.x.shape[0], self.w.shape[0])
 
     def reference(self: Dense[np.ndarray]) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return cvm.rounded(cvm.exactly(self.x) @ cvm.exactly(self.w).T + (0 if self.b is None else self.b), self.x)
+        return cvm.rounded(cvm.exactly(self.x) @ cvm.exactly(self.w).T + (0 if self.b is None else self.b), self.x)
 
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         i, j, k = indices("i j k", (*y.shape, self.x.shape[1]))

@@ -52,6 +52,25 @@ def erfcx(x: float) -> float:
     return total / (x * math.sqrt(math.pi))
 
 
+def convolved(x: np.ndarray, w: np.ndarray, windows: Any, padding: Any, steps: Any, groups: int) -> np.ndarray:
+    """The convolution of arrays in NCHW, window by window; outside of x nothing is added, whatever w holds.
+
+    `windows` are the rows and columns of the result, `padding` is above, left, below and right, `steps` stride and dilation."""
+    (rows, columns), (pt, pl, pb, pr), ((sh, sw), (dh, dw)) = windows, padding, steps
+    batch, (oc, ic, kh, kw) = len(x), w.shape
+    border = ((0, 0), (0, 0), (pt, pb), (pl, pr))
+    padded, inside = np.pad(x, border), np.pad(np.ones_like(x, bool), border)
+    kernels = w.reshape(groups, oc // groups, ic * kh * kw)
+    y = np.zeros((batch, oc, rows, columns), x.dtype)
+    for p, q in np.ndindex(rows, columns):
+        window, there = (
+            a[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(batch, groups, 1, ic * kh * kw)
+            for a in (padded, inside)
+        )
+        y[:, :, p, q] = np.where(there, window * kernels, 0).sum(-1).reshape(batch, oc)
+    return y
+
+
 # The largest and the smallest element: NumPy leaves the sign of a zero result open; here -0.0 is below 0.0 in any order
 
 

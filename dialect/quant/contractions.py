@@ -12,6 +12,7 @@ from ..ir.sizes import Dim
 from ..ir.types import I32, I64, ElementType, TensorType, element_of
 from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, constant, indices, total, when
 from ..notation.index_bounds import inside
+from ..notation.reference_functions import convolved
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator, along_axis, parameter, quantised
@@ -111,6 +112,9 @@ class Windowed(Contraction[T]):
             conditions.append(inside(found[axis], self.nchw(self.x.shape)[2 + axis]) if padded else True)
         return found, both(*conditions)
 
+    def convolved(self: Any, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
+        return convolved(x, w, self.windows(), self.padding, (self.stride, self.dilation), groups)
+
 
 FITS = (
     attributes_within(10, "padding", 0),
@@ -166,7 +170,7 @@ class Conv2d(Convolution[T], Windowed[T]):
     def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
         order = LAYOUTS[self.layout]
         x, w = (a.transpose(order).astype(np.int64) for a in (self.x, self.w))
-        y = convolved(x - self.x_zero_point, w - along_axis(self.w_zero_point, 4, 0), self, self.groups)
+        y = self.convolved(x - self.x_zero_point, w - along_axis(self.w_zero_point, 4, 0), self.groups)
         return self.wrapped(y.transpose(0, 2, 3, 1)).transpose(np.take(LAYOUTS["NHWC"], np.argsort(order)))
 
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
@@ -178,19 +182,6 @@ class Conv2d(Convolution[T], Windowed[T]):
         a = self.difference(self.x, self.placed(n, c, *place), self.x_zero_point)
         b = self.difference(self.w, self.placed(oc, ic, ki, kj), self.w_zero_point, oc)
         return Element(at, self.sums((ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj), a * b, oc, there))
-
-
-def convolved(x: np.ndarray, w: np.ndarray, o: Any, groups: int) -> np.ndarray:
-    """The convolution of i64 arrays in the layout NCHW, window by window."""
-    (pt, pl, pb, pr), (sh, sw), (dh, dw) = o.padding, o.stride, o.dilation
-    (oc, ic, kh, kw), (rows, columns) = w.shape, o.windows()
-    padded = np.pad(x, ((0, 0), (0, 0), (pt, pb), (pl, pr)))
-    kernels = w.reshape(groups, oc // groups, ic * kh * kw)
-    y = np.zeros((len(x), oc, rows, columns), np.int64)
-    for p, q in np.ndindex(rows, columns):
-        window = padded[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(len(x), groups, 1, ic * kh * kw)
-        y[:, :, p, q] = (window * kernels).sum(-1).reshape(len(x), oc)
-    return y
 
 
 @operator
@@ -220,7 +211,7 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
         kh, kw, c, m = self.w.shape
         x = (self.x.astype(np.int64) - self.x_zero_point).transpose(LAYOUTS["NHWC"])
         w = self.w.astype(np.int64).reshape(kh, kw, 1, c * m) - along_axis(self.w_zero_point, 4, 3)
-        return self.wrapped(convolved(x, w.transpose(3, 2, 0, 1), self, c).transpose(0, 2, 3, 1))
+        return self.wrapped(self.convolved(x, w.transpose(3, 2, 0, 1), c).transpose(0, 2, 3, 1))
 
     def element(self: DepthwiseConv2d[Tensor], y: Tensor) -> Element:
         n, p, q, oc = at = axes(y.shape)

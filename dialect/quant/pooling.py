@@ -27,6 +27,7 @@ class Pooling(Windowed[T]):
     layout: str = "NHWC"
 
     to = property(lambda o: element_of(o.x))
+    example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
     def kernel(self: Any) -> tuple[int, int]:
         return self.pool_size
@@ -53,11 +54,9 @@ class Pooling(Windowed[T]):
     def seen(self: Any, x: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """The elements of each window that are inside, in NCHW."""
         for p in np.ndindex(*self.windows()):
-            ends = []
-            for axis, i in enumerate(p):
-                first = i * self.stride[axis] - self.padding[axis]
-                ends.append(slice(max(first, 0), first + self.pool_size[axis]))
-            yield p, x[:, :, ends[0], ends[1]]
+            firsts = [i * s - before for i, s, before in zip(p, self.stride, self.padding, strict=False)]
+            ends = (slice(max(n, 0), n + size) for n, size in zip(firsts, self.pool_size, strict=True))
+            yield p, x[:, :, *ends]
 
     def pooled(self: Any, pool: Any) -> np.ndarray:
         """`pool` of the elements of every window, clamped, in the layout."""
@@ -103,7 +102,6 @@ class AvgPool2d(Pooling[T]):
         in_limits(6),
         C(7, "input_zero_point in [-65535, 65535]", lambda o: abs(o.input_zero_point) <= 65535),
     )
-    example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
     def reference(self: "AvgPool2d[np.ndarray]") -> np.ndarray:
         def average(seen: np.ndarray) -> np.ndarray:
@@ -144,7 +142,6 @@ class MaxPool2d(Pooling[T]):
 
     zero_point = 0
     constraints = (*POOLS, in_limits(6))
-    example = "%x {pool_size = [2, 2], stride = [2, 2]}", "%x: 1x4x4x3xi8", "1x2x2x3xi8"
 
     def reference(self: "MaxPool2d[np.ndarray]") -> np.ndarray:
         return self.pooled(lambda seen: seen.max((2, 3)))
