@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Span
+from cvm.dialect.ir.diagnostics import Diagnostic, Span, counted
 
 SHOWN = 50  # diagnostics of a kind that one run prints
 COLOURS = {"error": "1;31", "warning": "1;35", "note": "1;36"}
@@ -25,10 +25,6 @@ def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
     if diagnostics:
         more = f", the first {SHOWN} shown" if len(diagnostics) > SHOWN else ""
         print(counted(len(diagnostics), what) + more, file=sys.stderr)
-
-
-def counted(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def coloured(diagnostic: Diagnostic) -> str:

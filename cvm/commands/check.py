@@ -21,8 +21,8 @@ from cvm.commands.inputs import UNKNOWN
 from cvm.commands.io import load, read, shown, write
 from cvm.commands.read_level import read_level, warnings_of
 from cvm.commands.run import named
-from cvm.diagnostic_output import as_json, as_sarif, counted, show
-from cvm.dialect.ir.diagnostics import Source, Span
+from cvm.diagnostic_output import as_json, as_sarif, show
+from cvm.dialect.ir.diagnostics import Source, Span, counted
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.program.function import Value
@@ -110,17 +110,14 @@ def statement(module: Module, name: str, reference: str, target: Any) -> dict[st
 
     lines = [line for f in module.functions.values() for line in described(f)]
     f: Any = cvm.compile(module, target=target)
-    calls = []
-    for seed in range(SEEDS):
-        returned = f(*seeded(module.functions["main"].arguments, seed))
-        calls.append({"seed": seed, "results": {n: digest(a) for n, a in named(f, returned).items()}})
+    calls = (named(f, f(*seeded(module.functions["main"].arguments, seed))) for seed in range(SEEDS))
     return {
         "format": FORMAT,
         "reference": reference,
         "model": {"file": Path(name).name, "sha256": hashlib.sha256(read(name)).hexdigest()},
         "operators": [asdict(v) for v in verdicts(module, reference)],
         "program": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
-        "calls": calls,
+        "calls": [{"seed": n, "results": {k: digest(a) for k, a in c.items()}} for n, c in enumerate(calls)],
     }
 
 

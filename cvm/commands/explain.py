@@ -70,5 +70,4 @@ def rules() -> dict[str, Rule]:
 @cache
 def violations() -> dict[str, str]:
     """A program for each constraint of an operator that breaks it, from `violations.json`."""
-    programs: dict[str, str] = json.loads((files("cvm.commands") / "violations.json").read_text("utf-8"))
-    return programs
+    return json.loads((files("cvm.commands") / "violations.json").read_text("utf-8"))

@@ -16,8 +16,8 @@ from cvm.cli import Usage
 from cvm.commands.display import columns, digest, duration, shown, timed, waiting
 from cvm.commands.inputs import arrays_by_name, inputs, write_arrays
 from cvm.commands.read_level import compiled, read_level, signature
-from cvm.diagnostic_output import counted
 from cvm.dialect.cog.clocked import Sensor, warnings as graph_warnings
+from cvm.dialect.ir.diagnostics import counted
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.jit.compile import find

@@ -2,6 +2,7 @@
 
 Also reads a program's file, or reports why it cannot be read."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -22,12 +23,7 @@ class Source:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        starts = [0]
-        position = self.text.find("\n")
-        while position >= 0:
-            starts.append(position + 1)
-            position = self.text.find("\n", position + 1)
-        return starts
+        return [0, *(m.end() for m in re.finditer("\n", self.text))]
 
     def place(self, offset: int) -> tuple[int, int]:
         """The line and column, both from 1, of an offset."""
@@ -87,6 +83,10 @@ class Span:
 
 
 NOWHERE = Span(Source("<built>", ""), 0, 0)
+
+
+def counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -147,11 +147,8 @@ def _operation(operation: Operation, names: Names, constants: dict[Value, str], 
     lines += [str(v.value) if isinstance(v, Literal) else constants[v] for v in known]
     where = f"line {operation.span.line}: " if operation.span.source.text else ""
     kind = "state" if operator.labelled else "operation"
-    return Shown(lines=[_short(line) for line in lines], kind=kind, whole=where + text)
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    lines = [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in lines]
+    return Shown(lines=lines, kind=kind, whole=where + text)
 
 
 # From boxes to SVG

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .module import Module
 
 WIDTH = 100  # columns beyond which a function's head has one argument per line
-
-
 Notes = Mapping[Operation, str]
 
 

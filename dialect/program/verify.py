@@ -10,7 +10,7 @@ from typing import Any
 
 from ..builtin import Calling
 from ..ir.compilation_context import abridged, too_many
-from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError
+from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError, counted
 from ..ir.limits import LIMITS
 from ..ir.sizes import Dim, Size, atoms_of
 from ..ir.types import FieldType, Type, size_limit_error
@@ -192,7 +192,7 @@ def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Valu
     if operation.declared_operands is None:
         return True
     if len(operation.declared_operands) != len(operands):
-        message = f"expected {_count(len(operands), 'operand type')}, got {len(operation.declared_operands)}"
+        message = f"expected {counted(len(operands), 'operand type')}, got {len(operation.declared_operands)}"
         scope.report(f"{operator.name}.operands", message, operation.at("types"))
         return False
     for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
@@ -249,12 +249,12 @@ def _declared_types(
     """The inferred types, checked against those in the text; a known size in the text refines an unknown one."""
     name = operation.operator.name
     if len(found) != len(operation.results):
-        message = f"expected {_count(len(found), 'result')}, got {len(operation.results)}"
+        message = f"expected {counted(len(found), 'result')}, got {len(operation.results)}"
         return scope.report(f"{name}.results", message, operation.at("results"))
     if operation.declared is None:
         return found
     if len(operation.declared) != len(found):
-        message = f"expected {_count(len(found), 'result type')}, got {len(operation.declared)}"
+        message = f"expected {counted(len(found), 'result type')}, got {len(operation.declared)}"
         return scope.report(f"{name}.results", message, operation.at("types"))
     kept = []
     for stated, inferred in zip(operation.declared, found, strict=True):
@@ -266,15 +266,13 @@ def _declared_types(
     return tuple(kept)
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
-
-
 def _check_declared(scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]) -> None:
     assert function.declared is not None
     spans = function.return_spans or (function.span,) * len(results)
     if len(function.declared) != len(results):
-        message = f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}"
+        message = (
+            f"@{function.name} returns {counted(len(results), 'value')}, but its type has {len(function.declared)}"
+        )
         scope.report("func.results", message, spans[0] if spans else function.span)
         return
     types = [a.type for a in function.arguments if a.type is not None]
@@ -298,7 +296,7 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
         return scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
     passed = typed.passed(len(callee.arguments))
     if len(passed) != len(callee.arguments):
-        message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(passed)}"
+        message = f"@{callee.name} takes {counted(len(callee.arguments), 'argument')}, got {len(passed)}"
         return scope.report("call.operands", message, at, declared_here)
     for n, (given, argument) in enumerate(zip(passed, callee.arguments, strict=True)):
         if not agree(argument.known_type, given):
