@@ -46,7 +46,6 @@ class Calling(Operator[T]):
 class Call(Calling[T]):
     """A call of another function of the module: `call @f(%x)`. Expanded before lowering."""
 
-    dialect = "builtin"
     name = "call"
 
     example = """

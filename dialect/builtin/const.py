@@ -52,7 +52,6 @@ class Elements:
 
 
 def _nested(array: Any) -> str:
-    """The elements in nested brackets."""
     if not isinstance(array, np.ndarray):
         return literal_text(array)
     if array.ndim == 1:
@@ -64,7 +63,6 @@ def _nested(array: Any) -> str:
 class Const(Operator[T]):
     """A constant: `const dense<...> : type` or `const file("weights.npz", "name") : type`."""
 
-    dialect = "builtin"
     name = "const"
     data: Data
     type: Type

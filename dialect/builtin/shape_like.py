@@ -16,7 +16,7 @@ from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes,
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
 from ..spec.op import C, Operator, T, operator
-from ..spec.reshape_indexing import reshape_element
+from ..spec.reshape_indexing import Reshaping
 from .pad_slice_reshape import distinct_axes
 
 
@@ -40,10 +40,9 @@ class Like(Operator[T]):
 
 
 @operator
-class ReshapeLike(Like[T]):
+class ReshapeLike(Like[T], Reshaping[T]):
     """Y has the elements of X in row-major order, and the shape of like. What goes back through a reshape."""
 
-    view = True
     transpose = "builtin.reshape_like"
     constraints = (
         C(1, "product(n) = product(m), n and m being the shapes of x and like",
@@ -54,9 +53,6 @@ class ReshapeLike(Like[T]):
 
     def reference(self: ReshapeLike[np.ndarray]) -> np.ndarray:
         return self.x.reshape(self.like.shape)
-
-    def element(self: ReshapeLike[Tensor], y: Tensor) -> Element:
-        return reshape_element(self.x, y)
 
 
 # Elements apart

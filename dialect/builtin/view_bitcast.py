@@ -13,8 +13,6 @@ from ..spec.op import C, Operator, T, operator
 class View(Operator[T]):
     """The same elements as a tensor or as a field: Y is X's array, of another type."""
 
-    dialect = "builtin"
-    name = "builtin.view"
     x: T
     type: Type
 
@@ -49,8 +47,6 @@ BITS = {8: I8, 16: I16, 32: I32, 64: I64}
 class Bitcast(Operator[T]):
     """The bits of each element as another type of the same width.   (MLIR arith.bitcast, NumPy view)"""
 
-    dialect = "builtin"
-    name = "builtin.bitcast"
     x: T
     dtype: ElementType
 

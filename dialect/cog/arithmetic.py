@@ -168,15 +168,8 @@ class Unary(CogOperator[T]):
         return cotangents[0].gradient_of(self.derivative, [self.x], results[0])
 
 
-@operator
-class Neg(Unary[T]):
-    """Y = -X   (Field operators, unary minus)"""
-
-    numpy = np.negative
-    derivative = "neg"
-
-    def combine(self: Any, x: Expr) -> Expr:
-        return -x
+declare("Neg", Unary, "Y = -X   (Field operators, unary minus)", numpy=np.negative, derivative="neg",
+    combine=lambda self, x: -x)  # fmt: skip
 
 
 @operator

@@ -13,17 +13,14 @@ from ..spec.op import C, Operator, T
 class CogOperator(Operator[T]):
     """An operator on fields. Derivative rules use the arrays of fields, and return to fields through `field`."""
 
-    dialect = "cog"
-
     def field(self: Any, node: Any, shape: tuple[Any, ...], name: str = "x") -> Any:
         """An array as a field of this shape, of an operand's tensors."""
         return node.builder.of_type(node, FieldType(shape, self.types[name].tensor))
 
     def spread(self: Any, name: str, y: Any) -> Any:
         """An operand of a pointwise operator with dimensions of size 1 where the result has more axes."""
-        given = {n: t for n, t in self.types.items()}
-        operand, own = getattr(self, name), given[name]
-        grid = max(t.rank for t in given.values())
+        operand, own = getattr(self, name), self.types[name]
+        grid = max(t.rank for t in self.types.values())
         tensor = y.rank - grid
         points = range(own.rank) if own.rank else ["x"] * grid
         return operand.dimshuffle([*points, *(range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor)])

@@ -42,18 +42,8 @@ for _name, _doc, _part in (("real", "Y = the real part of X", 0), ("imag", "Y = 
         combine=lambda self, x, n=_part: parts(x)[n])  # fmt: skip
 
 
-@operator
-class Conj(Unary[T]):
-    """Y = the conjugate of X"""
-
-    derivative = "conj"
-    numpy = np.conj
-
-    def combine(self: Any, x: Expr) -> Expr:
-        if x.type is F32:
-            return x
-        re, im = parts(x)
-        return pair(re, -im)
+declare("Conj", Unary, "Y = the conjugate of X", derivative="conj", numpy=np.conj,
+    combine=lambda self, x: x if x.type is F32 else pair(parts(x)[0], -parts(x)[1]))  # fmt: skip
 
 
 @operator

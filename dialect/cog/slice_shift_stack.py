@@ -209,6 +209,7 @@ class Moving(CogOperator[T]):
     amount: tuple[int, ...]
 
     constraints = (fields("x"), C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount"))
+    example = "%x {amount = [1, -1]}", GRID
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), shape = cotangents, self.types["x"].shape
@@ -218,8 +219,6 @@ class Moving(CogOperator[T]):
 @operator
 class Shift(Moving[T]):
     """Y[i] = X[i - amount], 0 where X has no such point"""
-
-    example = "%x {amount = [1, -1]}", GRID
 
     def reference(self: Shift[np.ndarray]) -> np.ndarray:
         y = np.zeros_like(self.x)
@@ -238,8 +237,6 @@ class Shift(Moving[T]):
 @operator
 class ShiftCyclic(Moving[T]):
     """Y[i] = X[(i - amount) mod size]: points that leave on one side come back on the other"""
-
-    example = "%x {amount = [1, -1]}", GRID
 
     def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
         return np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
@@ -275,7 +272,6 @@ ALIKE = (  # of xs: some fields of one type
 
 
 def chosen(k: ex.Expr, values: Sequence[ex.Expr]) -> ex.Expr:
-    """The k-th of the values."""
     *others, found = values
     for n, value in reversed([*enumerate(others)]):
         found = ex.when(k.eq(n), value, found)

@@ -59,10 +59,8 @@ class ExpandDims(SameElements[T]):
         return self.x.with_shape(*n[:at], *(1,) * self.num_newaxis, *n[at:])
 
     def reference(self: ExpandDims[np.ndarray]) -> np.ndarray:
-        y = self.x.copy()
-        for _ in range(self.num_newaxis):
-            y = np.expand_dims(y, self.real_axis(self.x.ndim))
-        return y
+        at = self.real_axis(self.x.ndim)
+        return np.expand_dims(self.x, tuple(range(at, at + self.num_newaxis))).copy()
 
     def element(self: ExpandDims[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)

@@ -51,11 +51,9 @@ class Slice(CvmOperator[T]):
     def reference(self: "Slice[np.ndarray]") -> np.ndarray:
         y = self.x
         for i, n in enumerate(self.x.shape):
-            begin, end = (self.begin[i] if i < len(self.begin) else 0), (self.end[i] if i < len(self.end) else n)
-            stride = self.strides[i] if i < len(self.strides) else 1
-            low, high = (0, n) if stride > 0 else (-1, n - 1)
-            first = min(max(begin + n if begin < 0 else begin, low), high)
-            y = np.take(y, range(first, min(max(end + n if end < 0 else end, low), high), stride), i)
+            entries = ((self.begin, 0), (self.end, n), (self.strides, 1))
+            bounds = slice(*(given[i] if i < len(given) else absent for given, absent in entries))
+            y = np.take(y, range(*bounds.indices(n)), i)
         return y
 
     def element(self: "Slice[Tensor]", y: Tensor) -> Element:

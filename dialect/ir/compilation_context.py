@@ -16,8 +16,6 @@ from .limits import DEADLINE, LIMITS, excess
 from .process_setting import ScopedSetting
 
 _PACKAGE = __name__.partition(".")[0]
-
-
 gc_paused = ScopedSetting(gc.disable, lambda: gc.enable if gc.isenabled() else gc.disable)  # of cyclic garbage
 
 

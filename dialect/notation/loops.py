@@ -31,7 +31,6 @@ from .traverse import rewrite, substitute, walk
 if TYPE_CHECKING:
     from .plan import Plan
 
-
 MAX_STEPS = 1 << 40
 
 

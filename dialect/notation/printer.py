@@ -248,7 +248,6 @@ def statement_text(s: Statement) -> str:
 
 
 def block_lines(block: Block, names: Names, depth: int) -> list[str]:
-    """The statements of a block, indented."""
     with names.scope():
         return [line for s in block for line in _statement(s, names, depth)]
 

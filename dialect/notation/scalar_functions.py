@@ -199,8 +199,5 @@ def _integer_power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _leading_zeros(a: np.ndarray) -> np.ndarray:
     width = a.dtype.itemsize * 8
-    bits = a.astype(np.uint64) & np.uint64((1 << width) - 1)
-    count = np.full(a.shape, width, np.int64)
-    for position in range(width):
-        count = np.where((bits >> np.uint64(position)) & np.uint64(1), width - 1 - position, count)
-    return count.astype(a.dtype)
+    bits = np.frompyfunc(lambda n: (int(n) % (1 << width)).bit_length(), 1, 1)(a)
+    return np.asarray(width - bits).astype(a.dtype)

@@ -4,7 +4,7 @@ A float that is NaN or too large for an integer becomes the least i32 (for types
 low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's vector loops give other values for ui32 than
 its scalar loops; these are the scalar ones."""
 
-from ..ir.types import BF16, F32, F64, I1, I32, I64, UI32, UI64, ElementType
+from ..ir.types import BF16, F32, F64, I32, I64, UI32, UI64, ElementType
 from ..notation.expressions import Expr, cast, constant, select
 
 
@@ -30,8 +30,3 @@ def _truncated(x: Expr, element: ElementType) -> Expr:
     low, high = element.limits
     inside = (x < float(high + 1)) & ((x >= float(low)) if element is I64 or x.type is F32 else x > float(low - 1))
     return select(inside, cast(select(inside, x, constant(0.0, x.type)), element), constant(low, element))
-
-
-def truth(value: Expr) -> Expr:
-    """Test whether an element counts as true."""
-    return cast(value, I1)

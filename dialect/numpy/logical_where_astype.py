@@ -6,7 +6,7 @@ import numpy as np
 from ..ir.types import I1, ElementType, promoted
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal
-from .astype_formula import cast_like_numpy, truth
+from .astype_formula import cast_like_numpy
 from .ufunc_table import UFUNCS, Ufunc, complex_or, row
 
 DOES_NOT_FIT = "a Python integer is out of the range of the other operand's element type"
@@ -36,7 +36,7 @@ row("fmax", _fmax, gradient="maximum", takes_complex=True)
 row("fmin", _fmin, gradient="minimum", takes_complex=True)
 row("heaviside", _heaviside)
 for _name, _function in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
-    row(_name, lambda *xs, f=_function: apply(f, *map(truth, xs)), takes_complex=True)
+    row(_name, lambda *xs, f=_function: apply(f, *(cast(x, I1) for x in xs)), takes_complex=True)
 
 
 def _is_finite(x: Expr) -> Expr:

@@ -41,7 +41,6 @@ class Ufunc:
         return found
 
     def expression(self, operands: list[Expr], result: ElementType) -> Expr:
-        """The element of the result for these elements of the operands."""
         types = self.loop(tuple(o.type for o in operands))
         assert types is not None
         given = [cast_like_numpy(o, t) for o, t in zip(operands, types, strict=False)]

@@ -12,8 +12,6 @@ from .rounding import ROUNDINGS
 class QuantOperator(Operator[T]):
     """An operator on quantised tensors."""
 
-    dialect = "quant"
-
     # of a result of type `to`, whose attributes min and max are by default the limits of the type
     low = property(lambda o: o.to.limits[0] if o.min is None else o.min)
     high = property(lambda o: o.to.limits[1] if o.max is None else o.max)

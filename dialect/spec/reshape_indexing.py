@@ -15,24 +15,20 @@ class Reshaping(Operator[T]):
     view = True
 
     def element(self: Any, y: Tensor) -> Element:
-        return reshape_element(self.x, y)
+        """The formula; groups of axes of equal products are converted separately."""
+        at, shape, other = axes(y.shape), y.shape, self.x.shape
+        mine = [j for j, n in enumerate(shape) if not is_one(n)]
+        theirs = [j for j, n in enumerate(other) if not is_one(n)]
+        found: list[Expr] = [ZERO] * len(other)
+        for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
+            here, there = mine[group], theirs[into]
+            position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
+            for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
+                found[j] = index
+        return Element(at, self.x[tuple(found)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("builtin.reshape_like", self.x)]
-
-
-def reshape_element(x: Tensor, y: Tensor) -> Element:
-    """The result y with x's elements in row-major order; groups of axes of equal products are converted separately."""
-    at, shape, other = axes(y.shape), y.shape, x.shape
-    mine = [j for j, n in enumerate(shape) if not is_one(n)]
-    theirs = [j for j, n in enumerate(other) if not is_one(n)]
-    found: list[Expr] = [ZERO] * len(other)
-    for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
-        here, there = mine[group], theirs[into]
-        position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
-        for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
-            found[j] = index
-    return Element(at, x[tuple(found)])
 
 
 def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
