@@ -433,7 +433,6 @@ class TracedArray:
 
 
 def ufunc_of_trace(name: str, *inputs: Any) -> Any:
-    """The ufunc by the rules of the trace."""
     tracer = tracer_of(inputs)
     found = NotImplemented if tracer is None else UFUNC_RULES[tracer.rules](name, inputs)
     return _no_counterpart(name) if found is NotImplemented else found

@@ -90,7 +90,6 @@ class _Reader(KernelReader):
     # definitions
 
     def named(self, name: Any, type: Any) -> ex.Tensor:
-        """A tensor that a step defines."""
         if str(name) in self.names:
             raise self.mistake(f"{name} is defined twice", name)
         return self.tensor(Tree("tensor", [name, type]), "heap")

@@ -222,7 +222,6 @@ class KernelReader:
         return self.name(ex.Tensor(str(value)[1:], shape, element, space))
 
     def shaped(self, type: Any) -> tuple[tuple[Dim, ...], ElementType]:
-        """The sizes and elements of a type."""
         dims, element = _split(type)
         try:
             shape = tuple(self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims)
@@ -245,12 +244,9 @@ class KernelReader:
         return e
 
     def block(self, tree: Any) -> ir.Block:
-        made = []
-        for s in tree.children:
-            statement = getattr(self, s.data)(*s.children)
-            self.scope.places[statement] = self.span(s)
-            made.append(statement)
-        return tuple(made)
+        places = {getattr(self, s.data)(*s.children): self.span(s) for s in tree.children}
+        self.scope.places |= places
+        return tuple(places)
 
     def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> ir.Statement:
         first, last = self.typed(start, I64), self.typed(stop, I64)
@@ -421,5 +417,4 @@ def _split(type: Any) -> tuple[list[str], str]:
 
 
 def unquoted(text: str) -> str:
-    """The text of a string in quotes."""
     return ast.literal_eval(re.sub(r"\\u\{([0-9a-f]+)\}", lambda m: f"\\U{int(m[1], 16):08x}", text))

@@ -43,7 +43,6 @@ class Tables:
 
 @cache
 def tables() -> Tables:
-    """The tables that are kept."""
     found = json.loads(PLACE.read_text("utf-8"))
     return Tables(**{**found, "rules": [Rule(*r) for r in found["rules"]]})
 

@@ -134,7 +134,6 @@ def unknown_character(text: str) -> str:
 
 
 def shown(token: Token) -> str:
-    """The token as a message shows it."""
     if token.type == END:
         return "the end of the text"
     text = word(token)

@@ -58,11 +58,6 @@ def read_type(token: Token) -> Type | Mistake:
         return Mistake("parse.type", wrong.message, token.start + wrong.start, token.start + wrong.end)
 
 
-@lru_cache(4096)
-def _known(text: str) -> Type:
-    return _read(text)
-
-
 def _read(text: str) -> Type:
     if text.startswith("tensor"):
         found, rest = _tensor(Cursor(text, 0))
@@ -75,6 +70,9 @@ def _read(text: str) -> Type:
     if rest.at < len(text):
         raise Wrong("expected the end of the type", rest.at)
     return found
+
+
+_known = lru_cache(4096)(_read)
 
 
 def _tensor(cursor: Cursor) -> tuple[TensorType, Cursor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -106,12 +107,9 @@ class Importer:
         static_shape = tuple(n for n in shape if isinstance(n, int))
         if len(static_shape) == len(shape):
             return self.builder.constant(np.broadcast_to(np.zeros((), bool), static_shape))
-        node: Node | None = None
-        for axis, n in enumerate(shape):
-            row = self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (len(shape) - axis - 1)])
-            node = row if node is None else node.scalar("or_", row)
-        assert node is not None
-        return node
+        rank = len(shape)
+        rows = (self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (rank - axis - 1)]) for axis, n in enumerate(shape))
+        return reduce(lambda found, row: found.scalar("or_", row), rows)
 
     def _row(self, n: Dim) -> Node:
         """As many zeros as a size says, which is a sum of sizes of arguments."""
@@ -249,9 +247,7 @@ class Importer:
             self.operators.append(ImportedOperator(at.op, at.where, at.exactness(), frozenset(computed)))
 
     def refuse(self, at: At, reason: str) -> None:
-        domain = at.node_proto.domain
-        name = at.node_proto.op_type if domain in ("", "ai.onnx") else f"{domain}.{at.node_proto.op_type}"
-        self.refusals.append(Refusal(name, reason, at.where, None if self.places else self.builder.span))
+        self.refusals.append(Refusal(at.name, reason, at.where, None if self.places else self.builder.span))
 
 
 @dataclass
@@ -267,6 +263,7 @@ class At:
     def __post_init__(self) -> None:
         domain = self.node_proto.domain
         self.op: str = self.node_proto.op_type
+        self.name = self.op if domain in ("", "ai.onnx") else f"{domain}.{self.op}"  # in the table, and in messages
         self.opset = self.opsets.get(domain, self.opsets.get("ai.onnx" if domain == "" else "", 1))
         self.protos = {a.name: a for a in self.node_proto.attribute}
         self.seen: set[str] = set()
@@ -350,8 +347,7 @@ class At:
         return of_operator(self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input])
 
     def run(self) -> Any:
-        domain = self.node_proto.domain
-        rule = find_rule(self.op if domain in ("", "ai.onnx") else f"{domain}.{self.op}", self.opset)
+        rule = find_rule(self.name, self.opset)
         if (self.node_proto.domain, self.op) in self.importer.functions:
             rule = None
         if rule is None:

@@ -18,8 +18,6 @@ from .reductions_and_normalization import total
 from .rules import Array, Known, Unsupported, known_size, real_axes, rule
 
 MAX_EXP = 0x7FFFFF  # the largest entry of the table of exponentials
-
-
 scalar = partial(scalar_of, kind="scales")
 
 

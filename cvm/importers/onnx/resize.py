@@ -141,9 +141,7 @@ def along(
     column = ["x" if j != axis else 0 for j in range(x.rank)]
     outside = (places < 0) | (places > n - 1) if sampling.transform == "tf_crop_and_resize" else np.zeros(m, bool)
     total: Node | None = None
-    for k in range(taps.shape[1]):
-        if not weights[:, k].any():
-            continue
+    for k in np.flatnonzero(weights.any(0)):
         term = at.apply("builtin.gather", x, np.clip(taps[:, k], 0, n - 1), axes=(axis,), mode="clip")
         if (weights[:, k] != 1).any():
             if x.element.kind != "float":
