@@ -43,6 +43,8 @@ DOT_PRODUCTS = (
     DotProduct("quadsum_ss", 16, ("dotprod",), "sdot", "llvm.aarch64.neon.sdot.v4i32.v16i8", "cab", 8, 32),
 )
 AVX2_PRODUCTS = tuple(d for d in DOT_PRODUCTS if d.requires[0] in ("sse2", "ssse3", "avx2"))
+ROWS_AT_ONCE = 8  # rows of memory that are read at once
+MIN_BLOCKS = 2  # of columns, for threads to share; more would read rows in short pieces, which is slower
 TILE_VECTOR_BYTES = (32,)  # narrower vectors than a processor's widest, for contractions of few columns
 
 

@@ -218,7 +218,7 @@ class DirectConvolution:
         else:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.high, self.count - self.high))
             start = self.first * self.length
-        body: ir.Block = (begin, ir.Alloc(sums), *self.before(), self.products(sums), self.ended(sums, start))
+        body: ir.Block = (begin, ir.Alloc(sums), *self.before(), *self.products(sums), self.ended(sums, start))
         names: dict[ex.Expr, ex.Expr] = dict(zip(c.outer, (var for var, _ in outer), strict=True))
         return (parallel_loop("n", places, ir.substitute_block(body, names)),)
 
@@ -255,7 +255,7 @@ class DirectConvolution:
         """A result, of what tiles leave of it."""
         return sum
 
-    def products(self, waiting: ex.Tensor) -> ir.For:
+    def products(self, waiting: ex.Tensor) -> ir.Block:
         """The sums of a strip, tile by tile."""
         c, r, q = self.c, self.r, self.q
         line, tile = self.high_line, self.tile
@@ -271,7 +271,7 @@ class DirectConvolution:
             *self.by_place(ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at)), at),
             self.each(ir.Store(waiting, (line * self.line + q - begin + r, self.place), sums[r, self.place])),
         )
-        return ir.For(line, (ir.For(tile, body),))
+        return (ir.For(line, (ir.For(tile, body),)),)
 
     def each(self, store: ir.Store, some: range | None = None) -> ir.For:
         """A store of vectors of all pixels of a tile, or of some."""

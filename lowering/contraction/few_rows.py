@@ -8,8 +8,8 @@
         }
 
 Constant weights are packed at compile time, so that a panel lies in one piece of memory, in the order in which it is read. Others are read
-where they are if columns lie side by side; if terms do, some of them are transposed at once into a buffer. Each sum goes in the order of
-its terms. The last vectors of columns move back."""
+where they are if columns lie side by side, eight terms of all columns of a wide panel at once; if terms do, some of them are transposed
+at once into a buffer. Each sum goes in the order of its terms. The last vectors of columns move back."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -18,11 +18,11 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Alloc, Block, For, Let, Store, substitute_block, vector_loop
+from ...dialect.notation.loops import Alloc, Block, For, Let, Store, nested, substitute_block, vector_loop
 from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
-from ..processor import processor
+from ..processor import MIN_BLOCKS, ROWS_AT_ONCE, processor
 from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
 from .match import Contraction, LoweredContraction, SumOfProducts, stores_columns, sum_of_products
 from .pack_panels import SQUARE
@@ -30,6 +30,8 @@ from .problem import Problem, matched_strategy
 from .vnni_packing import extent_of, known_terms, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
+MOST_ROWS_OF_GIVEN = 16  # the same for weights that a call gives, whose panels would be packed by it
+TERMS_OF_SUMS = 16  # whose products take as long as clearing and storing the sums of such columns
 MIN_WEIGHTS = 1 << 10
 MOST_VECTORS = 8  # of columns, of a row
 
@@ -69,6 +71,10 @@ class FewRows:
         terms = len(axes) == 1 and extent_of(axes[0]) >= SQUARE // self.nest.accumulator.element.bytes
         return beside[0] if beside and (beside[0] is self.column or terms) else None
 
+    @property
+    def in_place(self) -> bool:
+        return self.weights is None and self.along is self.column
+
 
 def match_few_rows(problem: Problem) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
@@ -88,11 +94,12 @@ def match_few_rows(problem: Problem) -> FewRows | None:
 def why_not_few_rows(few: FewRows | None) -> str:
     if few is None:
         return "no rows are multiplied by weights of floats"
-    if few.count is None or not 0 < few.count <= MOST_ROWS:
+    most = MOST_ROWS if few.weights is not None else min(MOST_ROWS_OF_GIVEN, processor().vector_registers - 3)
+    if few.count is None or not 0 < few.count <= most:
         return "too many rows"
     if few.weights is None and few.along is None:
         return "weights that are not constant do not lie side by side, for columns or for terms"
-    if few.weights is None and few.along is few.column and few.count == 1:
+    if few.in_place and few.count == 1:
         return "a row is added to the sums of all columns as it is read"
     return why_not_weights(few)
 
@@ -108,7 +115,8 @@ def why_not_weights(few: FewRows) -> str:
 
 def few_rows_cost(few: FewRows) -> float:
     """The estimated time, in vector products of 32-bit lanes."""
-    vectors = few.size / processor().lanes * few.nest.accumulator.element.bytes / 4
+    size = few.size + (TERMS_OF_SUMS * extent_of(few.column) if few.in_place else 0)
+    vectors = size / processor().lanes * few.nest.accumulator.element.bytes / 4
     return prod(map(extent_of, few.rows)) * vectors * processor().fma_cycles
 
 
@@ -122,9 +130,14 @@ def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     loops = (*few.rows[len(together) :], few.column, row)
     sums = replace(nest, loops=loops, a=nest.b, b=values, epilogue=epilogue)
     c = Contraction(**vars(sums), row=few.column, window=None, column=row)
-    vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
-    form = DirectConvolution if few.weights is not None else _InPlace if few.along is few.column else _ByBlocks
-    tile = Tile(count, min(vectors, -(-extent_of(few.column) // lanes_of(c))))
+    all_vectors = -(-extent_of(few.column) // lanes_of(c))
+    vectors = max(1, min(all_vectors, MOST_VECTORS, (processor().vector_registers - 2) // count - 1))
+    form = DirectConvolution if few.weights is not None else _ByRows if few.in_place else _ByBlocks
+    if few.in_place:
+        near = processor().l1_bytes // 2 // (count * processor().tile_vector_bytes)
+        most = max(1, min(near, max(MOST_VECTORS, -(-all_vectors // MIN_BLOCKS))))
+        vectors = -(-all_vectors // -(-all_vectors // most)) | 1  # odd: rows of sums fall into different sets of the cache
+    tile = Tile(count, vectors)
     return form(Pixels(problem.kernel, c, problem.kernel, c), problem.constants, tile).lowered()
 
 
@@ -138,6 +151,32 @@ class _InPlace(DirectConvolution):
     def weight(self) -> ex.Expr:
         begin = ex.minimum(self.panel * self.wide + self.v * self.lanes, self.rows - self.lanes)
         return substitute(self.c.a, {self.c.row: begin + self.lane})
+
+
+class _ByRows(_InPlace):
+    """Weights whose columns lie side by side: some rows of them are read at once, and the sums of a panel stay in near cache."""
+
+    def products(self, waiting: ex.Tensor) -> Block:
+        *outer, axis = self.c.reduction_axes
+        terms, (v, lane, r) = extent_of(axis), (self.v, self.lane, self.r)
+        sums = ex.Tensor("sums", (self.tall, self.lanes), self.element, "register")
+        near = ex.Tensor("near", (ROWS_AT_ONCE, self.tall), self.element, "stack")
+        load = For(r, (vector_loop(lane, Store(sums, (r, lane), waiting[r, self.place])),), kind="unrolled")
+        save = For(r, (vector_loop(lane, Store(waiting, (r, self.place), sums[r, lane])),), kind="unrolled")
+
+        def some(first: ex.Expr, count: int) -> Block:
+            u = ex.Index("u", count)
+            value = self.value({axis: first + u, self.c.column: r})
+            weight = substitute(self.weight, {axis: first + u})
+            add = Store(sums, (r, lane), ex.apply("fma", near[u, r], weight, sums[r, lane]))
+            steps = For(u, (For(r, (vector_loop(lane, add),), kind="unrolled"),), kind="unrolled")
+            return For(u, (For(r, (Store(near, (u, r), value),)),)), For(v, (Alloc(sums), load, steps, save))
+
+        block, rest = ex.Index("k", terms // ROWS_AT_ONCE), terms % ROWS_AT_ONCE
+        whole = (For(block, some(block * ROWS_AT_ONCE, ROWS_AT_ONCE)),) if block.extent else ()
+        steps = (Alloc(near), *whole, *(some(ex.as_index(terms - rest), rest) if rest else ()))
+        clear = For(v, (vector_loop(lane, Store(waiting, (r, self.place), self.start)),))
+        return For(r, (clear,)), *nested(outer, steps)
 
 
 class _ByBlocks(_InPlace):

@@ -22,12 +22,10 @@ from ..analysis.accesses import depends, reads, stores, stride
 from ..loops.parallelize import block_bounds
 from ..loops.vectorize import can_be_vector
 from ..passes import kernel_pass
-from ..processor import processor
+from ..processor import MIN_BLOCKS, ROWS_AT_ONCE, processor
 from .blocked_sums import blocked, has_order, in_blocks, in_branches, reduction_accumulators
 from .widen_in_steps import narrow_sum
 
-ROWS_AT_ONCE = 8  # rows read at once
-MIN_BLOCKS = 2  # blocks for threads to share; more would read rows in short pieces, which is slower
 NARROWEST = 256  # columns of a block, at least
 
 

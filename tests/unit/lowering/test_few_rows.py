@@ -67,10 +67,10 @@ def test_rows_known_only_by_a_call(rows: int) -> None:
     np.testing.assert_array_equal(compiled(x, b), cvm.compile(opened, optimize=0)(x, b), strict=True)
 
 
-@pytest.mark.sample(18)
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("rows, columns, terms", [(1, 48, 64), (1, 150, 43), (2, 129, 33), (3, 37, 130), (5, 77, 1021)])
+@pytest.mark.parametrize("rows, columns, terms", [(1, 48, 64), (1, 150, 43), (2, 129, 33), (3, 37, 130), (5, 77, 1021), (12, 67, 450)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_given_weights(
     rows: int, columns: int, terms: int, transposed: bool, dtype: str, processor: str, compile_for: Callable[..., None]
