@@ -19,6 +19,8 @@ from .vnni_packing import Words, divided, extent_of, only_read, read_at, size_of
 from .winograd_transforms import WinogradTransform
 
 VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
+TRANSFORM = 15  # instructions of a vector of a point of inputs or results
+WEIGHTS_READ = 3  # transformed weights, of two terms each, that are read from memory in the time of a vector instruction
 GROUPS, FEW = 16, 8  # iterations at least that threads share; as many panels are enough
 ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
 
@@ -63,13 +65,15 @@ class WinogradKernels:
 
     @property
     def cost(self) -> float:
-        """The vector instructions of the products, where the last panel may be narrower."""
-        rows, steps = self.c.row.extent, self.pairs.steps
+        """The vector instructions of the products, where the last panel may be narrower, and what takes as long beside them."""
+        rows, steps = extent_of(self.c.row), self.pairs.steps
         blocks = self.blocks if self.blocks is not None else GUESS // self.transform.size**2
         assert isinstance(steps, int)
         left = blocks % self.micro.vectors
         last = replace(self.micro, vectors=left).cost(rows, left) if left else 0
-        return self.transform.points * steps * (self.micro.cost(rows, blocks - left) + last)
+        transforms = TRANSFORM * (rows + 2 * steps) * blocks * processor().fma_cycles  # of inputs and of results
+        products = steps * (self.micro.cost(rows, blocks - left) + last)
+        return self.transform.points * (products + transforms + rows * steps / WEIGHTS_READ)
 
     def by_panels(self) -> None:
         """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where

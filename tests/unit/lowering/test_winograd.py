@@ -26,7 +26,8 @@ SHAPES = {  # of the image, the weights, and what else is said
 
 @pytest.fixture(autouse=True)
 def small_ones_too(compile_for: Callable[..., None]) -> None:
-    compile_for(packing_products=0, winograd_results=0)
+    cheap = (("winograd_2x2", 0.2), ("winograd_4x4", 0.2))  # as of problems large enough for their transforms to pay
+    compile_for(packing_products=0, winograd_results=0, strategy_costs=cheap)
 
 
 def program(name: str, more: str = "", declared: str = "", weights: np.ndarray | None = None) -> str:
