@@ -165,7 +165,7 @@ class DirectConvolution:
         self.weights_stay = weight_bytes <= processor().l2_bytes // 2  # near
         self.lane, self.v, self.r = ex.Index("l", self.lanes), ex.Index("v", tile.vectors), ex.Index("r", self.tall)
         self.place = self.v * self.lanes + self.lane
-        self.high_line, self.tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
+        self.line_index, self.tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
         self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
 
     def lowered(self) -> LoweredContraction:
@@ -233,19 +233,20 @@ class DirectConvolution:
         """The value of a step at a pixel."""
         return substitute(self.c.b, at)
 
-    def prefetches(self) -> ir.Block:
-        """A tile's share of the next panel of weights, so that these come from memory while the sums are computed."""
-        tiles = self.strips * self.high * -(-self.line // self.tall)
-        if self.weights_stay or tiles == 1 or self.packed.space != "constant":
+    def prefetches(self, axes: Sequence[ex.Index]) -> ir.Block:
+        """A tile's share of the next panel of weights, in a step of the first of their axes: while sums are computed,
+        these come from memory."""
+        tiles, size = self.strips * self.high * self.tile.extent, prod(self.packed.shape) * self.element.bytes
+        if tiles == 1 or self.packed.space != "constant" or size <= processor().l2_bytes // 2:
             return ()
-        axis, *inner = self.c.reduction_axes
-        lines = -(-self.wide * self.element.bytes * prod(map(extent_of, inner)) // processor().line_bytes)
-        share = -(-lines // tiles)
-        number = (self.strip * self.high + self.high_line) * -(-self.line // self.tall) + self.tile
-        u = ex.Index("u", share)
-        line = ex.minimum(number * share + u, lines) * (processor().line_bytes // self.element.bytes)
-        at = (*self.around, self.panel + 1, axis, *(ex.as_index(0) for _ in inner), line)
-        return (ir.For(u, (ir.Prefetch(self.packed, at),), kind="unrolled"),)
+        lines = -(-self.wide * self.element.bytes * prod(map(extent_of, axes[1:])) // processor().line_bytes)
+        share = ex.Index("u", -(-lines // tiles))
+        number = (self.strip * self.high + self.line_index) * self.tile.extent + self.tile
+        line = ex.minimum(number * share.extent + share, lines) * (processor().line_bytes // self.element.bytes)
+        begin = dict.fromkeys((*axes[1:], self.v, self.lane), ex.ZERO)
+        first = substitute(self.weight, {self.panel: self.panel + 1, **begin})
+        assert isinstance(first, ex.Read), "an element of the packed weights"
+        return (ir.For(share, (ir.Prefetch(self.packed, (*first.indices[:-1], line)),), kind="unrolled"),)
 
     @property
     def weight(self) -> ex.Expr:
@@ -258,7 +259,7 @@ class DirectConvolution:
     def products(self, waiting: ex.Tensor) -> ir.Block:
         """The sums of a strip, tile by tile."""
         c, r, q = self.c, self.r, self.q
-        line, tile = self.high_line, self.tile
+        line, tile = self.line_index, self.tile
         sums = ex.Tensor("sums", (self.tall, self.wide), self.element, "register")
         at: dict[ex.Expr, ex.Expr] = {c.column: q + r}
         begin: ex.Expr = self.first
@@ -306,7 +307,7 @@ class DirectConvolution:
         of_axis = [e for e in edges if depends(e, {axis})]
         body = self.steps(inner, add, [e for e in edges if e not in of_axis], taps, some)
         guard = ex.both(*of_axis)
-        body = (*self.prefetches(), *body) if axis is self.c.reduction_axes[0] else body
+        body = (*self.prefetches(reduction_axes), *body) if axis is self.c.reduction_axes[0] else body
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
     def columns(self, axis: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:

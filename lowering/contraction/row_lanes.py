@@ -86,14 +86,15 @@ class _RowLanes(DirectConvolution):
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The loops over words, the innermost one unrolled where the columns of a tile differ in what is outside."""
-        *around, last = self.packing.words.reduction_axes
+        *around, last = axes = self.packing.words.reduction_axes
         turns = self.columns_of(last)
-        steps: ir.Block = (ir.For(last, (self.each(add),)),)
+        steps: ir.Block = (ir.For(last, (*(() if around else self.prefetches(axes)), self.each(add))),)
         if turns is not None:
             each = [(k, self.each(add, some)) for k, some in enumerate(turns) if some]
             steps = tuple(s for k, step in each for s in ir.substitute_block((step,), {last: ex.as_index(k)}))
         for axis in reversed(around):
             start, stop = (substitute(e, at) for e in self.inside(axis))
+            steps = (*self.prefetches(axes), *steps) if axis is around[0] else steps
             steps = (ir.For(axis, steps, start, stop),)
         return steps
 

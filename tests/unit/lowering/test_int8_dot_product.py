@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import contraction_programs as contractions
 import numpy as np
@@ -106,6 +107,24 @@ def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edg
     }}"""
     lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
     assert "quaddot_us" in lowered and ("%strip" in lowered) == ((ROW_LANES, 0) in processor.tuning.strategy_costs)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_rows_that_leave_the_cache_are_prefetched(
+    window: int, processor: Processor, compile_for: Callable[..., None]
+) -> None:
+    """Each tile prefetches a share of the next panel."""
+    w = weights((70, 8, window, window))
+    program = f"""func @main(%x: tensor<1x8x11x11xi32> {{range = [0, 127]}}) {{
+        %w = const dense<{w.tolist()}> : tensor<70x8x{window}x{window}xi32>
+        %y = cvm.conv2d %x, %w {{padding = [{window // 2}, {window // 2}]}}
+        return %y
+    }}"""
+    for l2_bytes in (1 << 8, 1 << 20):
+        compile_for(**vars(replace(processor, l2_bytes=l2_bytes)))
+        lowered = agreed(program, processor, *images((1, 8, 11, 11), 0, 127))
+        in_row_lanes = (ROW_LANES, 0) in processor.tuning.strategy_costs
+        assert ("prefetch %rows" in lowered) == (in_row_lanes and l2_bytes == 1 << 8)
 
 
 def test_larger_numbers_go_another_way(processor: Processor) -> None:
