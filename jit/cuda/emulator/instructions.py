@@ -6,10 +6,11 @@ from typing import TypeAlias
 import numpy as np
 from . import warp_operations
 from .arithmetic import operation
-from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, Local, Memory, Shared
+from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, WARP, Fault, Local, Memory
 from .ptx import Instruction, Unsupported
 from .ptx_types import TRUTH, WORD, Array, dtype
 from .registers import Active, Registers
+from .shared_memory import Shared
 
 Step: TypeAlias = Callable[[Active], None]
 Place: TypeAlias = "tuple[Array, Memory | Shared | Local]"
@@ -26,12 +27,14 @@ class Instructions:
     def __init__(self, registers: Registers, memory: Memory, shared: Shared, local: Local) -> None:
         self.registers = registers
         self.memory = memory
+        self.shared = shared
         self.inner: dict[int, Shared | Local] = {SHARED: shared, LOCAL: local}
 
     def bind(self, i: Instruction) -> Step:
         special: dict[str, Callable[[Instruction], Step]] = {
             "ld": self.load, "st": self.store, "atom": self.atomic, "red": self.atomic, "shfl": self.shuffle,
             "vote": self.vote, "mma": self.matrix, "activemask": self.vote, "cvta": self.convert_address,
+            "cp": self.copy, "ldmatrix": self.load_matrices,
         }  # fmt: skip
         if i.name in _NOTHING:
             return lambda active: None
@@ -102,15 +105,18 @@ class Instructions:
         def reach(active: Active) -> Place:
             at = addresses(active)
             memory = self.inner.get(space or int(at[0]) >> SPACE, self.memory)
-            if np.any(at & np.uint64(width - 1)):
-                raise warp_operations.Fault(f"an access to {width} bytes that is not aligned")
-            if self.memory.statistics is not None and memory is self.memory:
-                self.memory.count(what, lanes[active], at, width)
-            elif self.memory.statistics is not None and isinstance(memory, Shared):
-                self.memory.count_banks(lanes[active], at & OFFSET, width)
+            self._touch(what, memory, lanes[active], at, width)
             return at, memory
 
         return reach
+
+    def _touch(self, what: str, memory: Memory | Shared | Local, lanes: Array, at: Array, width: int) -> None:
+        if np.any(at & np.uint64(width - 1)):
+            raise Fault(f"an access to {width} bytes that is not aligned")
+        if memory is self.memory:
+            self.memory.count(what, lanes, at, width)
+        elif memory is self.shared:
+            self.memory.count_banks(lanes, at & OFFSET, width)
 
     def load(self, i: Instruction) -> Step:
         kind = dtype(i.type)
@@ -154,7 +160,58 @@ class Instructions:
 
         return step
 
+    def copy(self, i: Instruction) -> Step:
+        """cp.async: copies from global to shared memory that run beside the thread, in groups that it waits for."""
+        lanes, what = self.registers.lanes, ".".join(i.modifiers[:2])
+        if what == "async.commit_group":
+            return lambda active: self.shared.commit(lanes[active])
+        if what in ("async.wait_group", "async.wait_all"):
+            pending = int(i.operands[0]) if i.operands else -1
+            return lambda active: self.shared.wait(lanes[active], pending)
+        width = int(i.operands[2]) if what in ("async.ca", "async.cg") else 0
+        if width not in ((16,) if what == "async.cg" else (4, 8, 16)):
+            raise Unsupported(f"the instruction {i}")
+        sizes = self.registers.source((i.operands[3:] or (str(width),))[0], WORD)
+        to, of = self._access(i, i.operands[0], width), self._addresses(i.operands[1])
+
+        byte = np.arange(width, dtype=np.uint64)
+
+        def step(active: Active) -> None:
+            """The bytes beyond a thread's size are zeros, and are not read."""
+            (places, _), at, size = to(active), of(active), sizes[active]
+            if np.any(size > width):
+                raise Fault(f"a copy of {width} bytes that is of more bytes than that")
+            values, some = np.zeros((len(at), width), np.uint8), size > 0
+            self._touch("load", self.memory, lanes[active][some], at[some], width)
+            wanted = byte < size[:, None]
+            values[wanted] = self.memory.load((at[:, None] + byte)[wanted], lanes, values.dtype)
+            self.shared.copy(places, lanes[active], values.view(f"V{width}")[:, 0])
+
+        return step
+
     # warps
+
+    def load_matrices(self, i: Instruction) -> Step:
+        """ldmatrix: 1, 2 or 4 matrices of 8 rows of 16 bytes, whose addresses 8 threads each of a warp give."""
+        targets = [self.registers.target(n, WORD) for n in _vector(i.operands[0])]
+        if "m8n8" not in i.modifiers or i.type != "b16" or f"x{len(targets)}" not in i.modifiers:
+            raise Unsupported(f"the instruction {i}")
+        addresses, lanes, given = self._addresses(i.operands[1]), self.registers.lanes, 8 * len(targets)
+        first, second = np.arange(WARP) // 4, np.arange(WARP) % 4  # the row and column of a thread's two elements
+        half = np.dtype(np.uint16)
+
+        def step(active: Active) -> None:
+            warp_operations.whole_warps(mine := lanes[active])
+            at = addresses(active).reshape(-1, WARP)[:, :given]
+            self._touch("load", self.shared, mine.reshape(-1, WARP)[:, :given].ravel(), at.ravel(), 16)
+            for m, to in enumerate(targets):
+                rows = at[:, 8 * m : 8 * m + 8]
+                for n in range(2):
+                    row, column = (2 * second + n, first) if "trans" in i.modifiers else (first, 2 * second + n)
+                    places = (rows[:, row] + (2 * column).astype(np.uint64)).reshape(-1)
+                    to.view(half)[n::2][active] = self.shared.load(places, mine, half)
+
+        return step
 
     def shuffle(self, i: Instruction) -> Step:
         name, _, truth = i.operands[0].partition("|")
@@ -165,7 +222,7 @@ class Instructions:
         def shuffled(lanes: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
             source, inside = warp_operations.shuffle_source(i.modifiers[1], lanes, by, clamp)
             if not np.isin(source, lanes).all():
-                raise warp_operations.Fault("a shuffle from a thread that does not take part")
+                raise Fault("a shuffle from a thread that does not take part")
             return of[source], inside
 
         return self.several([to, ok], shuffled, self.registers.lanes, by, clamp)

@@ -1,8 +1,7 @@
-"""The emulator's memory: arrays of their own addresses, shared memory with a record of who touched what, local memory.
+"""The emulator's memory: arrays of their own addresses, and local memory.
 
 An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an array is ever
-reached: it is an error that says what was wrong. In shared memory, two threads that touch a byte between the same two
-barriers, one of them writing, are an error too: on a GPU they would race."""
+reached: it is an error that says what was wrong."""
 
 from collections import Counter
 from typing import Any
@@ -12,7 +11,7 @@ from .ptx_types import Array
 
 SPACE = 40  # bits of an offset
 SHARED, LOCAL, FIRST = 1, 2, 3  # spaces
-SPACES = {"shared": SHARED, "local": LOCAL}
+SPACES = {"shared": SHARED, "shared::cta": SHARED, "local": LOCAL}
 OFFSET = np.uint64((1 << SPACE) - 1)
 SECTOR, WARP = 32, 32
 BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
@@ -77,7 +76,7 @@ class Memory:
     def _by_space(self, addresses: Array) -> list[Any]:
         """The threads apart that access different arrays."""
         spaces = addresses >> np.uint64(SPACE)
-        return [...] if np.all(spaces == spaces[0]) else [spaces == s for s in np.unique(spaces)]
+        return [...] if len(spaces) and np.all(spaces == spaces[0]) else [spaces == s for s in np.unique(spaces)]
 
     def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array]:
         """The array that the addresses lie in, as elements of the type, and the elements' numbers."""
@@ -146,40 +145,3 @@ class Local(Inner):
     """Memory that every thread has for itself."""
 
     what = "local"
-
-
-class Shared(Inner):
-    """The shared memory of the blocks that run together, and who read and wrote what since the last barrier."""
-
-    what = "shared"
-
-    def __init__(self, blocks: int, size: int, threads: int) -> None:
-        super().__init__(blocks, size, threads)
-        self.epoch = 0
-        self.write_epoch, self.writer = np.full(len(self.bytes), -1, np.int64), np.zeros(len(self.bytes), np.int64)
-        self.read_epoch, self.reader = np.full(len(self.bytes), -1, np.int64), np.zeros(len(self.bytes), np.int64)
-
-    def barrier(self) -> None:
-        self.epoch += 1
-
-    def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
-        places = self.places(addresses, lanes, dtype)
-        if np.any((self.write_epoch[places] == self.epoch) & (self.writer[places] != lanes)):
-            raise Fault("a thread reads shared memory that another wrote since the last barrier")
-        several = (self.read_epoch[places] == self.epoch) & (self.reader[places] != lanes)
-        self.reader[places] = np.where(several, -1, lanes)
-        self.read_epoch[places] = self.epoch
-        self.reader[places[self.reader[places] != lanes]] = -1  # lanes that read it together
-        return super().load(addresses, lanes, dtype)
-
-    def store(self, addresses: Array, lanes: Array, values: Array) -> None:
-        places = self.places(addresses, lanes, values.dtype)
-        wrote = (self.write_epoch[places] == self.epoch) & (self.writer[places] != lanes)
-        read = (self.read_epoch[places] == self.epoch) & (self.reader[places] != lanes)
-        self.writer[places] = lanes
-        self.write_epoch[places] = self.epoch
-        if np.any(wrote | (self.writer[places] != lanes)):
-            raise Fault("two threads write one place of shared memory between two barriers")
-        if np.any(read):
-            raise Fault("a thread writes shared memory that another read since the last barrier")
-        super().store(addresses, lanes, values)

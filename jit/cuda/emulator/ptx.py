@@ -17,6 +17,7 @@ class Instruction:
     modifiers: tuple[str, ...]
     operands: tuple[str, ...]
     guard: tuple[str, bool] | None = None
+    line: int = field(default=0, compare=False)  # of the module
 
     @property
     def type(self) -> str:
@@ -68,7 +69,7 @@ def parse(text: str) -> dict[str, Entry]:
     """The kernels of a PTX module, by name."""
     text = re.sub(r"//[^\n]*", "", text)
     tables = {name: _bytes(numbers, _BYTES[bits], int(count)) for bits, name, count, numbers in _TABLE.findall(text)}
-    text = _TABLE.sub("", text)
+    text = _TABLE.sub(lambda match: "\n" * match[0].count("\n"), text)
     if re.search(r"\.(global|const)\s+\.align", text):
         raise Unsupported("variables in global memory")
     outside: dict[str, tuple[int, int]] = {}
@@ -80,7 +81,7 @@ def parse(text: str) -> dict[str, Entry]:
         entry = Entry(match[1], [(name, type) for type, name in _PARAMETER.findall(match[2])])
         entry.shared.update(outside)
         entry.tables.update(tables)
-        _fill(entry, body)
+        _fill(entry, body, 1 + text.count("\n", 0, match.end()))
         found[entry.name] = entry
     return found
 
@@ -108,10 +109,12 @@ def _variables(text: str, space: str, variables: dict[str, tuple[int, int]]) -> 
             variables[name] = (-(-end_of(variables) // int(align)) * int(align), _BYTES[bits] * int(count or 1))
 
 
-def _fill(entry: Entry, body: str) -> None:
+def _fill(entry: Entry, body: str, line: int) -> None:
     _variables(body, "shared", entry.shared)
     _variables(body, "local", entry.local)
-    for statement in (_without_braces(" ".join(piece.split())) for piece in body.split(";")):
+    for piece in body.split(";"):
+        statement, last = _without_braces(" ".join(piece.split())), line + piece.rstrip().count("\n")
+        line += piece.count("\n")
         while label := _LABEL.match(statement):
             entry.blocks += [[]] if entry.blocks[-1] else []
             entry.labels[label[1]] = len(entry.blocks) - 1
@@ -120,7 +123,7 @@ def _fill(entry: Entry, body: str) -> None:
             for name in declared[2].split(","):
                 entry.registers[re.sub(r"<\d+>", "", name.strip())] = declared[1]
         elif statement and not statement.startswith("."):
-            entry.blocks[-1].append(instruction := _instruction(statement))
+            entry.blocks[-1].append(instruction := _instruction(statement, last))
             entry.blocks += [[]] if instruction.ends else []
     entry.blocks.append([Instruction("ret", (), ())])
 
@@ -130,10 +133,11 @@ def _without_braces(statement: str) -> str:
     return statement.lstrip("{} ")
 
 
-def _instruction(statement: str) -> Instruction:
+def _instruction(statement: str, line: int) -> Instruction:
     guard = None
     if match := _GUARD.match(statement):
         guard, statement = (match[2], match[1] == "!"), match[3]
     opcode, _, rest = statement.partition(" ")
     name, *modifiers = opcode.split(".")
-    return Instruction(name, tuple(m for m in modifiers if m), tuple(o.strip() for o in _OPERAND.findall(rest)), guard)
+    operands = tuple(o.strip() for o in _OPERAND.findall(rest))
+    return Instruction(name, tuple(m for m in modifiers if m), operands, guard, line)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from .instructions import Instructions, Step
-from .memory import Fault, Local, Memory, Shared
+from .memory import Fault, Local, Memory
 from .ptx import Entry, Instruction, Unsupported, end_of
 from .registers import Active, Registers
+from .shared_memory import Shared
 
 LANES = 1 << 15  # threads that run together
 Groups = list[tuple[int, Active]]  # where threads are, by number of a basic block
@@ -50,6 +51,8 @@ class _Batch:
 
     def run(self, first: int) -> None:
         """Runs the blocks from this number on."""
+        self.shared.wait(self.registers.lanes, -1)
+        self.shared.barrier()
         self.registers.special["%ctaid.x"][...] = first + self.registers.lanes // self.registers.threads
         running: Groups = [(0, slice(0, self.registers.count))]
         waiting: Groups = []
@@ -61,8 +64,11 @@ class _Batch:
             active = here[0] if len(here) == 1 else self.merged(here)
             limit = min((p for p, _ in later), default=len(self.steps))
             while True:
-                for step in self.steps[place]:
-                    step(active)
+                for i, step in zip(self.entry.blocks[place], self.steps[place], strict=False):
+                    try:
+                        step(active)
+                    except Fault as e:
+                        raise self.fault(str(e), i) from None
                 follow = self.follow(place, active, waiting)
                 if len(follow) != 1 or follow[0][0] >= limit:
                     break
@@ -89,7 +95,7 @@ class _Batch:
                 raise Unsupported(f"the instruction {end}")
             waiting.append((place + 1, leave))
         elif end.name == "trap":
-            raise Fault("a trap")
+            raise self.fault("a trap", end)
         return found
 
     def divided(self, end: Instruction, active: Active) -> tuple[Active | None, Active | None]:
@@ -107,6 +113,9 @@ class _Batch:
         lanes = self.registers.lanes[active]
         return self.registers.active(lanes[truth]), self.registers.active(lanes[~truth])
 
+    def fault(self, text: str, i: Instruction) -> Fault:
+        return Fault(f"{self.entry.name}, line {i.line} of its PTX, {i}: {text}")
+
     def meet(self, waiting: Groups) -> Groups:
         """The threads after a barrier, each block's having come to the same one."""
         threads = self.registers.threads
@@ -114,8 +123,8 @@ class _Batch:
         for place, active in waiting:
             blocks, count = np.unique(self.registers.lanes[active] // threads, return_counts=True)
             if np.any(came[blocks]) or np.any(count != threads):
-                came_here = f"{int(count.min())} of {threads} threads of a block"
-                raise Fault(f"{came_here} come to a barrier (before basic block {place})")
+                text = f"{int(count.min())} of {threads} threads of a block come to a barrier"
+                raise self.fault(text, self.entry.blocks[place - 1][-1])
             came[blocks] = count
         self.shared.barrier()
         return list(waiting)
