@@ -6,9 +6,10 @@
       not     winograd_4x4             no windows of 3 x 3 that move by one ...
 
 Costs are in vector instructions of the processor that is compiled for. A candidate that is exact only under a condition is
-taken where that holds, and the next one elsewhere. A reduction is taken by the first pass of the pipeline that is legal and
-pays by its own thresholds. Its cost, and that of each other pass, is counted in the loops that the pipeline makes with this
-reduction pass alone; work that threads share counts whole."""
+taken where that holds, and the next one elsewhere. Products whose rows are tiled together are explained for a tile. A
+reduction is taken by the first pass of the pipeline that is legal and pays by its own thresholds. Its cost, and that of each
+other pass, is counted in the loops that the pipeline makes with this reduction pass alone; work that threads share counts
+whole."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,10 +28,11 @@ from .analysis.cost import operations
 from .contraction.channel_lanes import match_channel_lanes
 from .contraction.problem import Problem
 from .contraction.strategies import Choice, lower_by_strategy
+from .contraction.tile_and_fuse import tile_and_fuse
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
 from .pass_context import Context
-from .passes import Pass, run_passes
+from .passes import Pass, placed, plan_pass, run_passes
 from .processor import processor
 from .reductions.blocked_sums import blocked_sums, reduction_accumulators
 from .reductions.column_reduction import column_reduction
@@ -57,9 +59,28 @@ UNKNOWN_TRIPS = 64  # iterations of a loop whose number only a call tells
 
 def strategies_text(module: Module, function: Function) -> str:
     """The candidates for each contraction and reduction of a function, and the choice."""
-    plan = pipeline.nests(module, function)
-    constants, ranges = dict(plan.constants), dict(plan.ranges)
+    plan, tiled = pipeline.nests(module, function), dict[str, list[str]]()
+
+    @plan_pass
+    def explain_tile(tile: Plan) -> Plan:
+        chain = [k.name.removesuffix(".rows") for k in tile.kernels]
+        head = [f"kernels @{chain[0]} to @{chain[-1]}", "  taken tile_and_fuse  tiles of rows stay in the caches"]
+        tiled[chain[0]] = [*head, *_explained(tile)]
+        return tile
+
+    fused: Plan = run_passes(placed([tile_and_fuse.with_options(body=(explain_tile, *pipeline.TILE))]), plan, Context())
     lines: list[str] = []
+    for kernel in plan.kernels:
+        if kernel in fused.kernels:
+            lines += _explained(replace(plan, kernels=(kernel,)))
+        elif kernel.name in tiled:
+            lines += tiled[kernel.name]
+    return "\n".join([f"// {_described()}", *lines]) + "\n"
+
+
+def _explained(plan: Plan) -> Iterator[str]:
+    """The candidates for each kernel of a plan."""
+    constants, ranges = dict(plan.constants), dict(plan.ranges)
     for kernel in plan.kernels:
         plain = collapsed(kernel)
         shapes = dict(zip(plain.parameters, kernel.parameters, strict=True))
@@ -69,10 +90,9 @@ def strategies_text(module: Module, function: Function) -> str:
         made = lower_by_strategy(plain, known, found, explained=explained)
         for problem, choices in explained:
             if problem.c is not None or made is not None or match_channel_lanes(problem.kernel) is not None:
-                lines += _contraction(problem, choices)
+                yield from _contraction(problem, choices)
         if made is None and any(isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)):
-            lines += _reduction(plan, kernel)
-    return "\n".join([f"// {_described()}", *lines]) + "\n"
+            yield from _reduction(plan, kernel)
 
 
 def _described() -> str:

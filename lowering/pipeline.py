@@ -100,8 +100,9 @@ NESTS = (
     *(column_reduction, vectorize_short_axis, tiled_transpose, parallelize, unswitch_broadcast, vectorize),
     *(widen_in_steps, blocked_sums, lane_reduction, saturating_narrow, unroll),
 )
-TILES = tile_and_fuse.with_options(body=(*VERSIONS, *NESTS))
-CPU_SCHEDULE = (TILES, *VERSIONS, *NESTS, nontemporal_stores, kernel_condition_to_branch, place_buffers)
+TILE = (*VERSIONS, *NESTS)
+TILES = tile_and_fuse.with_options(body=TILE)
+CPU_SCHEDULE = (TILES, *TILE, nontemporal_stores, kernel_condition_to_branch, place_buffers)
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
 # GPU

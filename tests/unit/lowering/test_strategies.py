@@ -18,7 +18,7 @@ import cvm
 CONVOLUTIONS = {
     (64, 64, 56, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
     (128, 128, 28, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
-    (256, 256, 14, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
+    (256, 256, 14, 3, 1, 1, 0): ("winograd_4x4", "int8_dot_product_row_lanes"),
     (512, 512, 7, 3, 1, 1, 0): ("winograd_2x2", "int8_dot_product_row_lanes"),
     (64, 128, 56, 3, 2, 1, 0): ("int8_pair_products", "int8_dot_product_row_lanes"),
     (256, 1024, 14, 1, 1, 1, 0): ("int8_pair_products", "int8_dot_product"),

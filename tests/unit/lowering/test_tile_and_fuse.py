@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -91,3 +92,12 @@ def compiled(program: Program, cpu: Processor, arrays: list[np.ndarray], kernel:
     for scheduled in lower(module, next(iter(module.functions.values())), cpu).kernels:
         check_kernel(scheduled)
     return results if isinstance(results, tuple) else (results,)
+
+
+def test_strategies_tell_of_the_chain(compile_for: Callable[..., None]) -> None:
+    compile_for(l2_bytes=1 << 15, packing_products=0)
+    f = cvm.compile(perceptron)
+    f(*(np.ones(s, "f4") for s in CASES["perceptron"][1]))
+    text = f.lower("strategies")
+    assert re.search(r"kernels @(\S+) to @(\S+)\n  taken tile_and_fuse .*\ncontraction @\1\.rows: 32 rows, 70 columns", text)
+    assert text.count("  taken") == 3 and re.search(r"contraction @\S+\.rows: 32 rows, 24 columns, 70 terms of f32", text)
