@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..ir.diagnostics import NOWHERE, Span
-from ..ir.sizes import Dim, Shape, Size
+from ..ir.sizes import Dim, Shape, Size, product
 from ..ir.types import I1, I64, ElementType
 from .scalar_functions import SCALARS
 
@@ -31,6 +31,10 @@ class Tensor:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def bytes(self) -> Dim:
+        return product(self.shape) * self.element.bytes
 
     def __getitem__(self, indices: Any) -> "Read":
         found = indices if isinstance(indices, tuple) else (indices,)

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from ...dialect.ir.sizes import Size, evaluate, product
+from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan
@@ -93,7 +93,7 @@ def steps_of(
     count, carry, shared = evaluate(steps.trips, sizes), steps.carry, steps.carry + steps.scan
 
     def slice(at: int, of: Tensor, t: int) -> int:
-        return at + t * evaluate(product(of.shape), sizes) * of.element.bytes
+        return at + t * evaluate(of.bytes, sizes)
 
     for k in range(count):
         left = count - 1 - k

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from ...dialect.ir.linear_form import LinearForm, add_term
-from ...dialect.ir.sizes import Dim
+from ...dialect.ir.sizes import Dim, strides
 from ...dialect.ir.types import I64
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
 from ...dialect.notation.index_bounds import index_bounds
@@ -89,21 +89,13 @@ class Addresses:
         if all(isinstance(d, int) for d in tensor.shape[1:]):
             if (parts := self.accesses.get((tensor, at))) is None:
                 apart: Terms = []
-                constant, step = 0, 1
-                for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-                    constant += _taken_apart(e, step, apart)
-                    step = d * step if isinstance(d, int) else 0
+                steps = zip(reversed(at), reversed(strides(tensor.shape)), strict=True)
+                constant = sum(_taken_apart(e, step, apart) for e, step in steps if isinstance(step, int))
                 parts = self.accesses[tensor, at] = apart, constant
             return self.added(*parts)
-        return self.dynamic_offset(tensor, at)
-
-    def dynamic_offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
-        """The same of an array with sizes that are not known."""
         total: LinearForm[ll.Value] = LinearForm({})
-        step: Dim = 1
-        for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+        for e, step in zip(reversed(at), reversed(strides(tensor.shape)), strict=True):
             total = total + self.times(self.sum(e), step)
-            step = d * step
         return total
 
     def place(self, element: ll.Type, base: ll.Value, offset: ll.Value) -> ll.Value:
@@ -155,12 +147,7 @@ class Addresses:
 
     def steps(self, tensor: Tensor) -> list[ll.Value]:
         """The strides of a tensor's axes, in elements."""
-        step: Dim = 1
-        sizes: list[ll.Value] = []
-        for d in reversed(tensor.shape):
-            sizes.append(self.size(step))
-            step = d * step
-        return sizes[::-1]
+        return [self.size(step) for step in reversed(strides(tensor.shape))][::-1]
 
     def size(self, dim: Dim) -> ll.Value:
         """A size, computed at the beginning of the function."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Loop
 from . import ir_builder as ll
@@ -75,8 +74,7 @@ def _point(
     begin = b.add(ll.compare("eq", k, ll.ZERO))
 
     def slice(pointer: ll.Value, of: Tensor) -> ll.Value:
-        size: Dim = product(of.shape) * of.element.bytes
-        at = b.linear("mul", left if steps.reverse else k, size_value(b, size, sizes))
+        at = b.linear("mul", left if steps.reverse else k, size_value(b, of.bytes, sizes))
         return b.add(ll.element_pointer(ll.BYTE, pointer, at))
 
     for n, (result, spare) in enumerate(zip(results, spares, strict=False)):

@@ -12,7 +12,6 @@
 
 from collections.abc import Iterator
 
-from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
@@ -33,8 +32,12 @@ def cache_bytes() -> int:
 
 def is_fed_by_memory(kernel: Kernel) -> bool:
     """Test whether there is anything to prefetch: an array that may exceed the cache."""
-    arrays = [(t, product(t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))]
-    return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= cache_bytes()) for t, n in arrays)
+    return any(is_large(t) or leaves_cache(t) for t in (*kernel.parameters, *allocated(kernel.body)))
+
+
+def leaves_cache(t: Tensor) -> bool:
+    """Test whether an array is known to exceed the cache."""
+    return isinstance(size := t.bytes, int) and size >= cache_bytes()
 
 
 def prefetch_distance(kernel: Kernel) -> dict[int, int]:
@@ -128,11 +131,10 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
 
 def _is_few(r: Read, along: Index, lane: Index) -> bool:
     """Test whether each iteration reads a few consecutive numbers of a large constant, the same for all lanes."""
-    size, step = product(r.tensor.shape), stride(r.tensor, r.indices, along)
-    if not isinstance(size, int) or step is None or r.tensor.space != "constant":
+    if (step := stride(r.tensor, r.indices, along)) is None or r.tensor.space != "constant":
         return False
     few = FEWEST <= step * r.tensor.element.bytes <= 2 * processor().line_bytes
-    return few and size * r.tensor.element.bytes >= cache_bytes() and not any(depends(e, {lane}) for e in r.indices)
+    return few and leaves_cache(r.tensor) and not any(depends(e, {lane}) for e in r.indices)
 
 
 def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
@@ -158,9 +160,7 @@ def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
     parts = [x for e in r.indices for x in walk(e)]
     where = [x for x in parts if isinstance(x, Read)]
     by_index = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
-    size = product(r.tensor.shape)
-    large = isinstance(size, int) and size * r.tensor.element.bytes >= cache_bytes()
-    if not (where and by_index and large) or changed & {r.tensor, *(x.tensor for x in where)}:
+    if not (where and by_index and leaves_cache(r.tensor)) or changed & {r.tensor, *(x.tensor for x in where)}:
         return False
     picks = all(depends(x, {outer}) and not depends(x, {inner.index}) for x in where)
     return picks and stride(r.tensor, r.indices, inner.index) == 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 
-from ...dialect.ir.sizes import Dim
+from ...dialect.ir.sizes import strides
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
@@ -84,24 +84,20 @@ def _names(e: Expr) -> frozenset[Expr]:
 def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
     """The greatest known divisor of an access's position at index 0, in elements; None if a stride is unknown."""
     found = 0
-    step: Dim = 1
-    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+    for e, step in zip(at, strides(tensor.shape), strict=True):
         if not isinstance(step, int):
             return None
         found = gcd(found, affine(e).without(index).divisor * step)
-        step = d * step
     return found
 
 
 def stride(tensor: Tensor, at: Indices, index: Index, varies: Callable[[Expr], bool] | None = None) -> int | None:
     """The number of elements by which an access moves when the index grows by 1; None if it is not a constant."""
     total = 0
-    step: Dim = 1
-    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+    for e, step in zip(at, strides(tensor.shape), strict=True):
         if (factor := index_factor(e, index, varies)) is None or (factor and not isinstance(step, int)):
             return None
         total += factor * step if isinstance(step, int) else 0
-        step = d * step
     return total
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...dialect.ir.sizes import evaluate, product
+from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Apply, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, If, Let, Loop, Store, expressions, is_rare, usual
 from ...dialect.notation.plan import Plan
@@ -19,7 +19,7 @@ def estimated_work(plan: Plan) -> int:
             trips = 1 if kernel.steps.trips is None else evaluate(kernel.steps.trips, UNKNOWN)
             work += trips * estimated_work(kernel.plan)
         else:
-            work += sum(evaluate(product(t.shape), UNKNOWN) * t.element.bytes for t in kernel.parameters)
+            work += sum(evaluate(t.bytes, UNKNOWN) for t in kernel.parameters)
             work += block_operations(kernel.body, UNKNOWN)
     return work
 

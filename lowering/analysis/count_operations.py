@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from ...dialect.ir.sizes import evaluate, product
+from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.loops import Block, For, If, Kernel, Let, Loop, Store, expressions, is_rare
@@ -59,7 +59,7 @@ def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
     known = Sizes(sizes or {})
     workspace = evaluate(plan.workspace, known)
     own = dict.fromkeys((*plan.arguments, *plan.results, *plan.constants))
-    memory = workspace + sum(_bytes(t, known) for t in own)
+    memory = workspace + sum(evaluate(t.bytes, known) for t in own)
     return sum_of([kernel_cost(k, known) for k in plan.kernels], plan.name, workspace, memory)
 
 
@@ -83,16 +83,12 @@ def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
     counting = _Counting(sizes)
     counting.block(kernel.body, (), ())
     read, written = (
-        sum(min(_bytes(t, sizes), accesses[t] * t.element.bytes) for t in kernel.parameters)
+        sum(min(evaluate(t.bytes, sizes), accesses[t] * t.element.bytes) for t in kernel.parameters)
         for accesses in (counting.loads, counting.stores)
     )
     functions = {f: n for f, n in counting.functions.most_common() if n}
     operations = sum(n * SEVERAL.get(function, 1) for function, n in functions.items())
     return Cost(operations, read, written, name=kernel.name, functions=functions, is_exact=counting.is_exact)
-
-
-def _bytes(t: ex.Tensor, sizes: Mapping[Any, int]) -> int:
-    return evaluate(product(t.shape), sizes) * t.element.bytes
 
 
 class _Counting:

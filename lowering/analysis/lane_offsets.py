@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 
-from ...dialect.ir.sizes import Dim
+from ...dialect.ir.sizes import strides
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor
 from ...dialect.notation.traverse import walk
@@ -41,13 +41,11 @@ class Lanes:
 def offsets(tensor: Tensor, at: tuple[Expr, ...], lanes: Lanes) -> list[int] | None:
     """The offset of each lane from lane 0, in elements; None if unknown."""
     total = [0] * lanes.count
-    step: Dim = 1
-    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+    for e, step in zip(at, strides(tensor.shape), strict=True):
         if (found := _differences(e, lanes)) is None or (any(found) and not isinstance(step, int)):
             return None
         if isinstance(step, int):
             total = [t + step * n for t, n in zip(total, found, strict=True)]
-        step = d * step
     return total
 
 

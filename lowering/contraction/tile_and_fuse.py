@@ -16,7 +16,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Index, Tensor, Var
@@ -58,7 +57,7 @@ def _product(kernel: ir.Kernel) -> Contraction | None:
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(n * t.element.bytes for t in tensors if isinstance(n := product(t.shape), int))
+    return sum(size for t in tensors if isinstance(size := t.bytes, int))
 
 
 def _end(kernels: Sequence[ir.Kernel], rows: Sequence[Index]) -> int:

@@ -25,7 +25,7 @@ def nontemporal_stores(kernel: Kernel) -> Kernel:
     if not processor().streams:
         return kernel
     read = {r.tensor for r in reads(kernel.body)}
-    sizes = {t: product(t.shape) * t.element.bytes for t in kernel.parameters}
+    sizes = {t: t.bytes for t in kernel.parameters}
     all_bytes = sum(n for n in sizes.values() if isinstance(n, int))
     least = large_bytes() // 4 if all_bytes >= processor().l3_bytes else large_bytes()
     written = {t: sizes[t] for t in kernel.outputs if t not in read}

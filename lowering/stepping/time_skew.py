@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block
@@ -55,17 +54,12 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] 
     if None in found or not reach:
         return None
     rows = 1 << (2 * reach).bit_length()
-    row = sum(_bytes(t) // height for t in states)
+    row = sum(size // height for t in states if isinstance(size := t.bytes, int))
     tuning = processor().tuning
     ticks = min(tuning.skewed_ticks, 1 + processor().l2_bytes // 2 // (rows * row))
     if row * height <= processor().l3_bytes // 4 or ticks < 2 or height < 2 * tuning.skewed_rows * reach * ticks:
         return None
     return kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks
-
-
-def _bytes(t: Tensor) -> int:
-    size = product(t.shape)
-    return size * t.element.bytes if isinstance(size, int) else 0
 
 
 def _padded(t: Tensor) -> tuple[int, ...]:

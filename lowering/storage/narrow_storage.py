@@ -35,7 +35,8 @@ def narrow_storage(plan: Plan) -> Plan:
     owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():
-        large = home in plan.constants or not (home in owned or _is_small(home))
+        small = isinstance(size := home.bytes, int) and size <= processor().l2_bytes // 2
+        large = home in plan.constants or not (home in owned or small)
         if large and home not in kept and tensor in plan.ranges and tensor.rank:
             found = narrowest(plan.ranges[tensor], tensor.element)
             if home not in types or found.bits < types[home].bits:
@@ -49,11 +50,6 @@ def narrow_storage(plan: Plan) -> Plan:
     ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
     constants = {narrowed.get(t, t): a.astype(types.get(t, t.element).dtype) for t, a in plan.constants.items()}
     return replace(plan, constants=constants, kernels=kernels, views=views, ranges=ranges)
-
-
-def _is_small(tensor: Tensor) -> bool:
-    size = product(tensor.shape)
-    return isinstance(size, int) and size * tensor.element.bytes <= processor().l2_bytes // 2
 
 
 def narrowest(values: Interval, element: ElementType) -> ElementType:

@@ -7,7 +7,7 @@ them, one after the other."""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, product
+from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import scratch_buffers
 from ...dialect.notation.plan import Plan
@@ -34,7 +34,7 @@ def place_buffers(plan: Plan) -> Plan:
 
 
 def _bytes(tensor: Tensor) -> Dim:
-    return (product(tensor.shape) * tensor.element.bytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+    return (tensor.bytes + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
 
 
 def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
