@@ -97,8 +97,8 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
         return None
     if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, line):
         return None
-    ends = (nest.accumulator, nest.epilogue, row)
-    c = Contraction(nest.loops, nest.reduction_axes, nest.guard, weights, values, *ends, window, column)
+    around = nest.loops, nest.reduction_axes, nest.guard, nest.accumulator, nest.epilogue
+    c = Contraction(*around, weights, values, row, window, column)
     joined = replace(c, loops=(*outer, line), window=None, column=line)
     joined = replace(joined, accumulator=last.accumulator, epilogue=last.epilogue)
     return ChannelLanes(Pixels(kernel, c, flat, joined), read, axes, nest.start, function)

@@ -24,16 +24,30 @@ from .vnni_packing import is_edge
 
 
 @dataclass(frozen=True, eq=False)
-class SumOfProducts:
-    """A nest of loops around a sum of products of two factors."""
+class ReductionNest:
+    """A nest of loops around a reduction into one accumulator: its axes, the guard of its terms, and the epilogue."""
 
     loops: tuple[Index, ...]
     reduction_axes: tuple[Index, ...]
     guard: tuple[Expr, ...]
-    a: Expr
-    b: Expr
     accumulator: Tensor
     epilogue: ir.Block
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction(ReductionNest):
+    """Any reduction, by its initial value and its update."""
+
+    start: Expr
+    update: ir.Block
+
+
+@dataclass(frozen=True, eq=False)
+class SumOfProducts(ReductionNest):
+    """A sum of products of two factors."""
+
+    a: Expr
+    b: Expr
 
     def with_b_along(self, indices: set[Expr]) -> "SumOfProducts":
         """The same, its factors swapped unless b depends on the indices."""
@@ -165,19 +179,6 @@ def windowed(kernel: ir.Kernel, channels_last: bool = False) -> SumOfProducts | 
     return nest if moves and stores_columns(nest.epilogue, loops[-1]) else None
 
 
-@dataclass(frozen=True, eq=False)
-class Reduction:
-    """A reduction into one accumulator: loops, axes, guard, initial value, update, and epilogue."""
-
-    loops: tuple[Index, ...]
-    reduction_axes: tuple[Index, ...]
-    guard: tuple[Expr, ...]
-    accumulator: Tensor
-    start: Expr
-    update: ir.Block
-    epilogue: ir.Block
-
-
 @lru_cache(maxsize=8)
 def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None:
     """The reduction that a kernel is; None if it is none."""
@@ -193,18 +194,16 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
             guard, inner = tuple(conjunction(condition)), then
     if len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
-    return Reduction(tuple(loops), tuple(reduction_axes), guard, acc, start, inner, tuple(epilogue))
+    return Reduction(tuple(loops), tuple(reduction_axes), guard, acc, tuple(epilogue), start, inner)
 
 
 def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | None:
     """The sum of products that a kernel is; None if it is none."""
-    reduction = match_reduction(kernel, least_loops)
-    factors = None if reduction is None else factors_of_update(reduction.update, reduction.accumulator)
-    if reduction is None or factors is None or not (isinstance(reduction.start, Const) and reduction.start.value == 0):
+    if (r := match_reduction(kernel, least_loops)) is None or not (isinstance(r.start, Const) and r.start.value == 0):
         return None
-    return SumOfProducts(
-        reduction.loops, reduction.reduction_axes, reduction.guard, *factors, reduction.accumulator, reduction.epilogue
-    )
+    factors = factors_of_update(r.update, r.accumulator)
+    around = r.loops, r.reduction_axes, r.guard, r.accumulator, r.epilogue
+    return None if factors is None else SumOfProducts(*around, *factors)
 
 
 def factors_of_update(block: ir.Block, acc: Tensor) -> tuple[Expr, Expr] | None:

@@ -2,8 +2,8 @@
 
     for k { for r of `rows` { for v of `vectors` { sums[r, v] = sums[r, v] + product(a[r, k], b[k, v]) } } }
 
-A step takes one word of each row, a scalar, and some vectors of words. The vectors lie along the columns of the result ("n"),
-or along its rows ("m"): then a step takes a word of each column instead. BLIS calls rows and vectors MR and NR."""
+A step takes one word of each row, a scalar, and some vectors of words. Where the vectors lie along the rows of the result,
+a step takes a word of each column instead. BLIS calls rows and vectors MR and NR."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,18 +36,18 @@ class Product:
     temporaries: int = 0  # registers beside those of sums, columns and a row's word
     max_rows: int = MAX_ROWS
 
-    def shapes(self, along: str = "n") -> "Iterator[MicroKernel]":
+    def shapes(self) -> "Iterator[MicroKernel]":
         """The micro-kernels that registers have room for."""
         for vectors in range(1, MAX_VECTORS + 1):
             for rows in range(1, self.max_rows + 1):
                 room = processor().vector_registers - vectors - 1 - self.temporaries
                 if rows * vectors <= room and min(rows, vectors) <= MAX_SIDE:
-                    yield MicroKernel(self, rows, vectors, along)
+                    yield MicroKernel(self, rows, vectors)
 
-    def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> "MicroKernel":
+    def best(self, rows: Dim, blocks: Dim | None, fixed: int = 0, more: float = 0) -> "MicroKernel":
         """The micro-kernel of least cost, with a `fixed` number of vectors where that is given."""
         extents = [n if isinstance(n, int) else None for n in (rows, blocks)]
-        return _best(self, *extents, along, fixed, more, processor())
+        return _best(self, *extents, fixed, more, processor())
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ class MicroKernel:
     product: Product
     rows: int
     vectors: int
-    along: str = "n"
 
     def steps_together(self, steps: Dim) -> int:
         """The unrolled steps: two, where registers hold the columns of both, which LLVM loads early."""
@@ -75,13 +74,11 @@ class MicroKernel:
 
 
 @lru_cache(maxsize=1 << 12)
-def _best(
-    product: Product, rows: int | None, blocks: int | None, along: str, fixed: int, more: float, _: Processor
-) -> MicroKernel:
+def _best(product: Product, rows: int | None, blocks: int | None, fixed: int, more: float, _: Processor) -> MicroKernel:
     """The micro-kernel of least cost for a processor, the one at hand."""
     least_rows = MIN_ORDERED if rows is None else rows
     least_blocks = inf if blocks is None else blocks
-    low_enough = (m for m in product.shapes(along) if m.rows <= least_rows)
+    low_enough = (m for m in product.shapes() if m.rows <= least_rows)
     candidates = [m for m in low_enough if (m.vectors == fixed if fixed else m.vectors <= least_blocks)]
     return min(candidates, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
 

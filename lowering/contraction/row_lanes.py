@@ -35,7 +35,7 @@ FINISH = 20  # steps of words that take as long as to hold sums and to turn them
 
 def _micro_kernel(c: Contraction) -> MicroKernel:
     """The micro-kernel of least cost, whose vectors lie along the rows."""
-    return INT8_DOT_PRODUCT.best(c.column.extent, _blocks(c), "m", more=_finish(c))
+    return INT8_DOT_PRODUCT.best(c.column.extent, _blocks(c), more=_finish(c))
 
 
 def _blocks(c: Contraction) -> int:
