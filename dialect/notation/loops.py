@@ -363,12 +363,17 @@ def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> 
 
 def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
     """The statement with its own blocks rewritten."""
+    return map_blocks(s, lambda block: rewrite_block(block, change))
+
+
+def map_blocks(s: Statement, change: Callable[[Block], Block]) -> Statement:
+    """The statement with each of its own blocks changed."""
     match s:
         case For(_, body):
-            new = rewrite_block(body, change)
+            new = change(body)
             return s if new is body else replace(s, body=new)
         case If(condition, then, otherwise):
-            yes, no = rewrite_block(then, change), rewrite_block(otherwise, change)
+            yes, no = change(then), change(otherwise)
             return s if yes is then and no is otherwise else If(condition, yes, no)
     return s
 

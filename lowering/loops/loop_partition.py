@@ -61,9 +61,8 @@ def _parts(s: ir.Statement) -> ir.Block | None:
 
 def _within(piece: ir.Statement) -> ir.Statement:
     """A part, with the loops inside of it partitioned."""
-    match piece:
-        case ir.If(condition, then, otherwise):
-            return ir.If(condition, tuple(map(_within, then)), tuple(map(_within, otherwise)))
+    if isinstance(piece, ir.If):
+        return ir.map_blocks(piece, lambda block: tuple(map(_within, block)))
     return ir.rewrite_within(piece, _parts)
 
 

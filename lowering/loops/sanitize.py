@@ -7,7 +7,6 @@ check that fails. Pays where a bug in the compiler is looked for. Cf. AddressSan
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
@@ -48,17 +47,9 @@ class _Checks:
             if isinstance(s, ir.Store):
                 self.access(s.tensor, s.indices, statements)
                 self.stored(s, statements)
-            statements.append(self.within_blocks(s))
+            statements.append(ir.map_blocks(s, self.block))
         self.inside = outer
         return tuple(statements)
-
-    def within_blocks(self, s: ir.Statement) -> ir.Statement:
-        match s:
-            case ir.For(_, body):
-                return replace(s, body=self.block(body))
-            case ir.If(condition, then, otherwise):
-                return ir.If(condition, self.block(then), self.block(otherwise))
-        return s
 
     def expression(self, e: Expr, statements: list[ir.Statement], seen: set[int]) -> None:
         """Append the checks of an expression, those of its operands first."""

@@ -36,16 +36,12 @@ def _block(block: ir.Block) -> ir.Block:
     live: list[ir.Statement] = []
     for s in block:
         match s:
-            case ir.For(_, body):
-                live.append(ir.replace(s, body=_block(body)))
             case ir.If(Const(chosen), then, otherwise):
                 live += _block(then if chosen else otherwise)
-            case ir.If(condition, then, otherwise):
-                live.append(ir.If(condition, _block(then), _block(otherwise)))
             case ir.Assert(Const(True), _, _):
                 pass
             case _:
-                live.append(s)
+                live.append(ir.map_blocks(s, _block))
     return _named(tuple(live))
 
 
