@@ -1,4 +1,4 @@
-"""The settings a program is compiled under, as one value that every target, key of a cache and pickle carries."""
+"""The settings a program is compiled under, as one value that every target, key of a cache (by its `repr`) and pickle carries."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -33,11 +33,6 @@ class CompileOptions:
             raise TargetError(f"the optimization levels are {known}; got {self.optimize!r}")
         if self.like not in (None, "numpy"):
             raise TargetError(f'like is "numpy", or None for arrays of the arguments\' kind; got {self.like!r}')
-
-    @property
-    def key(self) -> str:
-        """The settings as a part of cache keys."""
-        return repr(self)
 
 
 DEFAULT = CompileOptions(cpu=None)

@@ -17,7 +17,7 @@ from math import inf, isfinite
 from typing import Any
 
 from ..dialect.notation.expressions import ZERO, Const, Expr, Extent, Index, Read, as_index
-from ..dialect.notation.loops import Block, For, If, Kernel, Store, expressions, statements
+from ..dialect.notation.loops import Block, For, If, Kernel, Store, expressions, reshaped_parameters, statements
 from ..dialect.notation.plan import Plan
 from ..dialect.notation.printer import statement_text
 from ..dialect.notation.traverse import rewrite, walk
@@ -80,14 +80,11 @@ def strategies_text(module: Module, function: Function) -> str:
 
 def _explained(plan: Plan) -> Iterator[str]:
     """The candidates for each kernel of a plan."""
-    constants, ranges = dict(plan.constants), dict(plan.ranges)
+    context = Context(constants=dict(plan.constants), ranges=dict(plan.ranges))
     for kernel in plan.kernels:
         plain = collapsed(kernel)
-        shapes = dict(zip(plain.parameters, kernel.parameters, strict=True))
-        known = {new: constants[old] for new, old in shapes.items() if old in constants}
-        found = {new: ranges[old] for new, old in shapes.items() if old in ranges}
         explained: list[tuple[Problem, list[Choice]]] = []
-        made = lower_by_strategy(plain, known, found, explained=explained)
+        made = lower_by_strategy(plain, *context.seen(reshaped_parameters(kernel, plain)), explained)
         for problem, choices in explained:
             if problem.c is not None or made is not None or match_channel_lanes(problem.kernel) is not None:
                 yield from _contraction(problem, choices)

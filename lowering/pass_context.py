@@ -28,9 +28,9 @@ class Context:
 
     def seen(self, views: Mapping[Tensor, Tensor]) -> tuple[dict[Tensor, np.ndarray], dict[Tensor, Interval]]:
         """The constants and the ranges, those of these views included."""
-        constants = {t: self.constants[of] for t, of in views.items() if of in self.constants}
-        ranges = {t: self.ranges[of] for t, of in views.items() if of in self.ranges and t.element is of.element}
-        return {**self.constants, **constants}, {**self.ranges, **ranges}
+        found = Context(constants={**self.constants}, ranges={**self.ranges})
+        found.add(views)
+        return found.constants, found.ranges
 
     def add(
         self, views: Mapping[Tensor, Tensor], constants: Mapping[Tensor, np.ndarray] = MappingProxyType({})

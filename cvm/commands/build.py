@@ -53,7 +53,7 @@ def build(options: Namespace) -> int:
     else:
         _link(program.objects, path)
     for header in options.header:
-        write(header, program.interface.text(Path(header).suffix).encode())
+        write(header, HEADERS[Path(header).suffix](program.interface).encode())
     return 0
 
 

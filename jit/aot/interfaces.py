@@ -35,10 +35,6 @@ class Interface:
     freestanding: bool
     functions: tuple[tuple[str, tuple[Parameter, ...], int], ...]
 
-    def text(self, suffix: str) -> str:
-        """A header by its suffix, one of HEADERS."""
-        return HEADERS[suffix](self)
-
 
 def parameters(function: Function) -> tuple[Parameter, ...]:
     """The arrays of a function: arguments, then results."""

@@ -36,7 +36,7 @@ def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileO
     if disk_cache.folder() is None or PLACED:
         return None
     where = "" if folder is None else os.path.abspath(folder)
-    return disk_cache.key("text", entry, where, options.key, *environment(), sha256(text).hexdigest())
+    return disk_cache.key("text", entry, where, repr(options), *environment(), sha256(text).hexdigest())
 
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
@@ -46,7 +46,7 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
     if PLACED or any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations):
         return None
-    parts = [function.name, options.key, *environment(), *{f.span.source.text: None for f in functions}]
+    parts = [function.name, repr(options), *environment(), *{f.span.source.text: None for f in functions}]
     for f in functions:
         stated = [str(o.declared) for o in f.operations]
         places = [f"{o.span.start} {o.span.end}" for o in f.operations]

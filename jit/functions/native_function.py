@@ -79,7 +79,7 @@ class NativeFunction(CompiledFunction):
         self._atoms = [] if self.is_static else atoms_of(function.argument_types, compiled.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
-        self._direct: CallTable | None = None
+        self.table: CallTable | None = None  # of a function that can be called directly
         if self.options.optimize and fastcall.usable() and isinstance(self, fastcall.direct_base()):
             self._call_directly()
 
@@ -160,14 +160,9 @@ class NativeFunction(CompiledFunction):
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
         if self._is_direct:
-            self._direct = self._table()
-        self._way = DispatchEntry(slow, self._direct)
+            self.table = self._table()
+        self._way = DispatchEntry(slow, self.table)
         self._way.serve(self)
-
-    @property
-    def table(self) -> CallTable | None:
-        """The dispatch table of this function, if it can be called directly."""
-        return self._direct
 
     def _table(self) -> CallTable:
         function, made = self.head, self._made
@@ -195,7 +190,7 @@ class NativeFunction(CompiledFunction):
             if memory is not None:
                 self._scratch.memory = memory
         self.report(status, self._made.requirements)
-        if self._direct is not None and not self.is_static:
+        if self.table is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
 
     def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
@@ -205,9 +200,9 @@ class NativeFunction(CompiledFunction):
         """Later calls with sizes that were checked in this one are direct."""
         workspace = evaluate(self._made.workspace, sizes)
         moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
-        if self._direct is not None and workspace < LARGEST_KEPT:
+        if self.table is not None and workspace < LARGEST_KEPT:
             shapes, release = [a.shape for a in arrays], moved > WORTH_RELEASING // 10
-            self._direct.know(tuple(sizes.values()), shapes, workspace, release)
+            self.table.know(tuple(sizes.values()), shapes, workspace, release)
 
     def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
         """The table that the entry takes: arguments and results, then the constants."""

@@ -4,7 +4,7 @@
 
 `arguments` holds a pointer for each argument, result and constant, in that order. No user's name reaches the text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, get_args
@@ -71,10 +71,6 @@ class Emission:
         self._calls[kernel] = n, wanted
         self._alike[key] = n, wanted, numbers
 
-    def part(self, first: int) -> ll.Module:
-        """The functions from a number on as a module of their own."""
-        return self._module(first, set(), [], "")
-
     def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> ll.Module:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
         pieces: dict[int, list[ll.Value]] = {}
@@ -82,11 +78,13 @@ class Emission:
         declared = {function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])}
         stops = bool(pieces) or any(isinstance(k, ir.Loop) for plan in plans for k in plan.kernels)
         declared.update([ll.PARALLEL] * stops)
-        return self._module(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
+        return self.part(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
 
-    def _module(self, first: int, declared: set[ll.Declaration], further: list[str], linkage: str) -> ll.Module:
-        """The functions from a number on, and further ones."""
-        declared = declared.union(*self.declarations[first:])
+    def part(
+        self, first: int, declared: Collection[ll.Declaration] = (), further: Sequence[str] = (), linkage: str = ""
+    ) -> ll.Module:
+        """A module of the functions from a number on, and further ones."""
+        declared = set(declared).union(*self.declarations[first:])
         functions = [f.text(f"kernel_{n}", linkage) for n, f in enumerate(self.functions[first:], first)]
         return ll.Module(tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""]))
 
@@ -104,7 +102,9 @@ class Emission:
         loops: list[str] = []
         for kernel in plan.kernels:
             if isinstance(kernel, ir.Loop):
-                loops.append(self._loop(b, kernel, plan, f"{name}_loop{len(loops)}", pointers, sizes, pieces))
+                step, arrays = f"{name}_loop{len(loops)}", (*kernel.parameters, *kernel.scratch, *kernel.plan.data)
+                emit_loop(b, kernel, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)
+                loops.append(self._entry(kernel.plan, step, pieces, INTERNAL))
                 continue
             n, wanted = self._calls[kernel]
             operands = [*(pointers[plan.home.get(t, t)] for t in wanted), *sizes.values(), STATUS_POINTER]
@@ -118,15 +118,6 @@ class Emission:
         b.do(ll.returned(b.add(ll.load(ll.STATUS, STATUS_POINTER))))
         head = f"define {linkage}i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind"
         return "\n".join([*loops, f"{head} {{\n{b.body()}\n}}"])
-
-    def _loop(
-        self, b: ll.IRBuilder, loop: ir.Loop, plan: Plan, step: str, pointers: Mapping[ex.Tensor, ll.Value],
-        sizes: Mapping[object, ll.Value], pieces: dict[int, list[ll.Value]],
-    ) -> str:  # fmt: skip
-        """Emits a loop of a plan, which calls `step`; the function of that name."""
-        arrays = (*loop.parameters, *loop.scratch, *loop.plan.data)
-        emit_loop(b, loop, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)
-        return self._entry(loop.plan, step, pieces, INTERNAL)
 
 
 def structure(kernel: ir.Kernel) -> tuple[object, dict[Any, int]]:

@@ -149,7 +149,7 @@ class Expressions:
         type, is_float = ll.value_type(target, value.lanes), source.kind == "float"
         if target.kind == "bool":
             zero = ll.splat_constant(ll.number(0, source), value.lanes)
-            return self.b.once(ll.compare_floats("une", value, zero) if is_float else ll.compare("ne", value, zero))
+            return self.b.once(ll.compare("une" if is_float else "ne", value, zero))
         if source is F32 and target is I32 and value.lanes > 1:
             return self.saturate(value, type)
         if is_float and target.kind in SATURATING:
@@ -165,12 +165,12 @@ class Expressions:
         """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
         numbers = (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
         least, most, beyond, zero = (ll.splat_constant(ll.number(x, F32), value.lanes) for x in numbers)
-        ordered = self.b.once(ll.select(self.b.once(ll.compare_floats("ord", value, value)), value, zero))
-        above = self.b.once(ll.select(self.b.once(ll.compare_floats("ogt", ordered, least)), ordered, least))
-        inside = self.b.once(ll.select(self.b.once(ll.compare_floats("olt", above, most)), above, most))
+        ordered = self.b.once(ll.select(self.b.once(ll.compare("ord", value, value)), value, zero))
+        above = self.b.once(ll.select(self.b.once(ll.compare("ogt", ordered, least)), ordered, least))
+        inside = self.b.once(ll.select(self.b.once(ll.compare("olt", above, most)), above, most))
         integer = self.b.once(ll.cast("fptosi", inside, type))
         largest = ll.splat_constant(ll.number(I32.limits[1], I32), value.lanes)
-        return self.b.once(ll.select(self.b.once(ll.compare_floats("oge", ordered, beyond)), largest, integer))
+        return self.b.once(ll.select(self.b.once(ll.compare("oge", ordered, beyond)), largest, integer))
 
     def round_to_odd(self, value: ll.Value) -> ll.Value:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""

@@ -206,12 +206,8 @@ def binary(opcode: str, a: Value, b: Value, flags: str = "") -> Instruction:
 
 
 def compare(test: str, a: Value, b: Value) -> Instruction:
-    """A comparison of integers, or of floats by tests that begin with o or u and end with an ordering of floats."""
-    return Instruction("icmp", BIT.of(a.type.lanes), (a, b), test)
-
-
-def compare_floats(test: str, a: Value, b: Value) -> Instruction:
-    return Instruction("fcmp", BIT.of(a.type.lanes), (a, b), test)
+    opcode = "fcmp" if a.type.scalar in _FLOATS.values() else "icmp"
+    return Instruction(opcode, BIT.of(a.type.lanes), (a, b), test)
 
 
 def cast(opcode: str, a: Value, type: Type) -> Instruction:

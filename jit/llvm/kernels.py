@@ -141,10 +141,6 @@ class _Pointers(dict[Tensor, ll.Value]):
         self.used.append(tensor)
         return pointer
 
-    def in_order(self) -> list[Tensor]:
-        """The arrays in the order of their numbers, then those that are not used."""
-        return [*self.used, *self.unused]
-
 
 class KernelEmitter:
     """Emits one kernel's statements. `ask` numbers what it requires."""
@@ -194,7 +190,7 @@ class KernelEmitter:
         if self.has_nontemporal_stores:  # they are seen in no order until then
             self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
         self.b.do(ll.returned())
-        wanted = self.arrays.in_order()
+        wanted = [*self.arrays.used, *self.arrays.unused]
         pointers = [f"ptr noalias{'' if t in self.scope.written else ' readonly'} %p{n}" for n, t in enumerate(wanted)]
         parameters = [*pointers, *(f"i64 {s.text}" for s in self.sizes.values()), "ptr noalias %status"]
         if self.parallel is not None:

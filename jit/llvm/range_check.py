@@ -137,18 +137,18 @@ class _Look:
         return i, [now for now, _ in phis]
 
     def nothing(self, lanes: int) -> ll.Value:
-        return self.splat(ll.Constant("0" if self.element.is_integer else "-1", self.word), lanes)
+        return ll.splat_constant(ll.Constant("0" if self.element.is_integer else "-1", self.word), lanes)
 
     def judged(self, x: ll.Value) -> ll.Value:
         """The check of a vector."""
         if (element := self.element) is BF16:  # in f32, of which it has the upper half
             x = self.b.add(ll.cast("zext", x, ll.STATUS.of(x.lanes)))
-            x = self.b.add(ll.binary("shl", x, self.splat(ll.Constant("16", ll.STATUS), x.lanes)))
+            x = self.b.add(ll.binary("shl", x, ll.splat_constant(ll.Constant("16", ll.STATUS), x.lanes)))
             x, element = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes))), F32
-        low, high = (self.splat(ll.number(v, element), x.lanes) for v in (self.low, self.high))
+        low, high = (ll.splat_constant(ll.number(v, element), x.lanes) for v in (self.low, self.high))
         if self.element.is_integer:
             return self.b.add(ll.binary("sub", x, low))
-        above, below = (self.b.add(ll.compare_floats(test, x, end)) for test, end in (("oge", low), ("ole", high)))
+        above, below = (self.b.add(ll.compare(test, x, end)) for test, end in (("oge", low), ("ole", high)))
         return self.b.add(ll.cast("sext", self.b.add(ll.binary("and", above, below)), self.word.of(x.lanes)))
 
     def reduced(self, x: ll.Value, y: ll.Value) -> ll.Instruction:
@@ -169,10 +169,6 @@ class _Look:
     def inside(self, check: ll.Value) -> ll.Value:
         """Test whether all elements are inside the range."""
         test, end = ("ule", self.high - self.low) if self.element.is_integer else ("slt", 0)
-        good = self.b.add(ll.compare(test, check, self.splat(ll.Constant(str(end), self.word), check.lanes)))
+        good = self.b.add(ll.compare(test, check, ll.splat_constant(ll.Constant(str(end), self.word), check.lanes)))
         bits = self.b.add(ll.cast("bitcast", good, ll.ir_type(f"i{check.lanes}")))
         return self.b.add(ll.compare("eq", bits, ll.Constant("-1", bits.type)))
-
-    def splat(self, value: ll.Constant, lanes: int) -> ll.Constant:
-        text = f"<{', '.join([f'{value.type} {value.text}'] * lanes)}>"
-        return value if lanes == 1 else ll.Constant(text, value.type.of(lanes))

@@ -144,12 +144,8 @@ def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> b
     once = work == 0 or all(_injective(read, scope) for read, scope, _ in sites)
     if work > CHEAP or once:
         return once and (single or work <= CHEAP)
-    return single and _few_repeats(read, scope) and not _is_transcendental(formula.value)
-
-
-def _is_transcendental(value: Expr) -> bool:
-    """Test whether an expression is dozens of operations, once it is one of primitives."""
-    return any(isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(value))
+    dozens = any(isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(formula.value))  # once in primitives
+    return single and _few_repeats(read, scope) and not dozens
 
 
 def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) -> Formula | None:
@@ -165,15 +161,10 @@ def _terms(formula: Formula) -> float:
     for e in walk(formula.value):
         match e:
             case Reduce("add", indices, Apply("mul", (a, b)) | When(then=Apply("mul", (a, b)))):
-                if _crossed(a, b, formula.indices):
+                one, other = ({*formula.indices} & {*walk(e)} for e in (a, b))
+                if one - other and other - one:  # each varies along an index on which the other does not depend
                     return prod(i.extent if isinstance(i.extent, int) else inf for i in indices)
     return 0
-
-
-def _crossed(a: Expr, b: Expr, indices: tuple[Index, ...]) -> bool:
-    """Test whether each factor varies along an index on which the other does not depend."""
-    along = [{i for i in indices if i in set(walk(e))} for e in (a, b)]
-    return bool(along[0] - along[1]) and bool(along[1] - along[0])
 
 
 def depth(value: Expr, known: dict[Expr, int] | None = None) -> int:

@@ -16,11 +16,8 @@ from ..passes import graph_pass
 
 @graph_pass
 def inline(function: Function, context: Context) -> Function:
-    return inline_calls(context.module, function)
-
-
-def inline_calls(module: Module, function: Function) -> Function:
     """The function with calls replaced by operations, types inferred again for the sizes of each call."""
+    module = context.module
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
     expanded = _expand(module, function)

@@ -64,7 +64,6 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
                 pass
             case _:
                 computed.append(operation)
-    arguments = tuple(s.value for s in states)
     next_values: list[Value] = []
     trims: list[Operation] = []
     for state in states:
@@ -72,26 +71,19 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
             value, trim = _trimmed(state, state.driver)
             next_values.append(value)
             trims += trim
-    advance = _function(module, graph, "advance", arguments, (*computed, *trims), tuple(next_values))
-    observe = _function(module, graph, "observe", arguments, tuple(computed), tuple(v for _, v in probes))
+
+    def function(does: str, operations: list[Operation], results: list[Value]) -> Function:
+        """A verified function of the states, under a name that no function of the module has."""
+        name = f"{graph.name}.{does}"
+        while name in module.functions:
+            name += "_"
+        new = Function(name, tuple(s.value for s in states), tuple(operations), tuple(results), span=graph.span)
+        functions = {name: f for name, f in module.functions.items() if not isinstance(f, Graph)}
+        return verify(module.with_functions({**functions, name: new})).functions[name]
+
+    advance = function("advance", [*computed, *trims], next_values)
+    observe = function("observe", computed, [v for _, v in probes])
     return StepAndObserve(tuple(states), advance, observe, tuple(n for n, _ in probes))
-
-
-def _function(
-    module: Module,
-    graph: Graph,
-    does: str,
-    arguments: tuple[Value, ...],
-    operations: tuple[Operation, ...],
-    results: tuple[Value, ...],
-) -> Function:
-    """A verified function of the program, under a name that no function of the module has."""
-    name = f"{graph.name}.{does}"
-    while name in module.functions:
-        name += "_"
-    function = Function(name, arguments, operations, results, span=graph.span)
-    functions = {name: f for name, f in module.functions.items() if not isinstance(f, Graph)}
-    return verify(module.with_functions({**functions, name: function})).functions[name]
 
 
 def _trimmed(state: State, driver: Value) -> tuple[Value, list[Operation]]:
