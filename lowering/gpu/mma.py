@@ -35,12 +35,13 @@ from ..contraction.match import Contraction, match_contraction
 from ..pass_context import Context
 from ..passes import gpu_pass
 from ..processor import processor
-from .thread_block_tile import Tiles, digits, guarded, may_reach, within
+from .thread_block_tile import SIDES, Tiles, digits, guarded, may_reach, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms
 DOWN, ALONG = 2, 4  # warps of a block, down and along its tile
 HEIGHT, WIDTH, SUMS = 16, 8, 4  # shape of the instruction's tile, and its sums per thread
+TILES = [(h, w) for h in SIDES for w in SIDES if min(h, w) >= THREADS // 4]  # four threads move a row
 SMALLEST = 16  # rows, columns and terms, at least
 LEAST = 1 << 15  # products that are worth packing
 QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
@@ -93,7 +94,7 @@ class _Words(Tiles):
         self.function = QUADS[types]
         self.taps = tuple(i for i in c.reduction_axes if i is not channel)
         self.packs = (channel.extent + (PACK - 1)) // PACK  # packs per tap
-        super().__init__(c, (self.packs * product(tuple(i.extent for i in self.taps)) + 3) // 4)
+        super().__init__(c, (self.packs * product(tuple(i.extent for i in self.taps)) + 3) // 4, TILES)
         down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
         self.each = ex.Index("u", down), ex.Index("v", along), ex.Index("e", SUMS)
         self.left = ex.Tensor("left", (2, self.high, WORDS), I32, "shared")

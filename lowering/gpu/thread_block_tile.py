@@ -2,10 +2,12 @@
 
 A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the third. A block
 computes a tile of rows and columns in steps along the reduced axis: one half of a double buffer in shared memory is
-read while the factors of the next step are loaded into registers, and from there stored to the other half."""
+read while the factors of the next step are loaded into registers, and from there stored to the other half. Its shape
+is that which leaves the least to do for the busiest multiprocessor: small tiles for small problems."""
 
+import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, constant, unflatten
@@ -17,7 +19,9 @@ from ..contraction.match import Contraction
 from ..contraction.vnni_packing import divided
 from ..processor import processor
 
-LARGE, SMALL = (128, 64)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
+SIDES = (128, 64, 32)  # of a tile
+ROW = 16  # threads side by side along a tile's rows, and its columns
+UNKNOWN = 1 << 16  # what a size that only a call tells counts as
 
 
 def may_reach(size: Dim, least: int) -> bool:
@@ -48,24 +52,24 @@ class Tiles:
     right: Tensor
     acc: Tensor  # the sums, by thread
 
-    def __init__(self, c: Contraction, steps: Dim) -> None:
+    def __init__(self, c: Contraction, steps: Dim, sides: Iterable[tuple[int, int]]) -> None:
         self.c = c
         self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in c.columns))
         self.steps = larger(steps, 1)
         outer = tuple(i.extent for i in c.outer)
-        large = may_reach(product((*outer, *self.tiles(*self.sides(LARGE)))), processor().gpu.multiprocessors)
-        self.high, self.wide = self.sides(LARGE if large and c.accumulator.element.bytes <= 4 else SMALL)
-        shape = (*outer, *self.tiles(self.high, self.wide))
+        self.high, self.wide = min(sides, key=lambda s: self.cost(outer, *s))
+        shape = (*outer, divided(self.rows, self.high), divided(self.columns, self.wide))
         self.thread = Index("t", THREADS)
         self.index = Index("b", product(shape))
         *at, self.row_tile, self.column_tile = unflatten(self.index, shape)
         self.outer: dict[Expr, Expr] = dict(zip(c.outer, at, strict=True))
 
-    def sides(self, most: int) -> tuple[int, int]:
-        return tuple(most if may_reach(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
-
-    def tiles(self, high: int, wide: int) -> tuple[Dim, Dim]:
-        return divided(self.rows, high), divided(self.columns, wide)
+    def cost(self, outer: Sequence[Dim], high: int, wide: int) -> int:
+        """The work of the busiest multiprocessor: twice the instructions of a thread per term, as the emulator counts."""
+        rows, columns, *around = (n if isinstance(n, int) else UNKNOWN for n in (self.rows, self.columns, *outer))
+        down, along = high // ROW, wide // ROW
+        tiles = -(-rows // high) * -(-columns // wide) * math.prod(around)
+        return -(-tiles // processor().gpu.multiprocessors) * (2 * down * along + down + along + 4)
 
     def buffers(self) -> Block:
         return allocated(self.left, self.right, self.acc)

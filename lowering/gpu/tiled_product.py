@@ -16,9 +16,10 @@
           for t thread { y[r, q] = f(acc[t, u, v]) }
         }
 
-Legal for integers in any order, and for floats since a sum's terms are added in the documented order, each by a fused
-multiply-add. Float terms beyond the end or outside a guard are skipped, by a mask in shared memory: adding zero would
-make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis."""
+Rows and columns lie in shared memory in the order in which threads read them, by packs, so that neighbouring threads
+store neighbouring elements of y. Legal for integers in any order, and for floats since a sum's terms are added in the
+documented order, each by a fused multiply-add. Float terms beyond the end or outside a guard are skipped, by a mask in
+shared memory: adding zero would make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis."""
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import F32, F64, I1
@@ -29,11 +30,11 @@ from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from ..passes import scheduled_gpu_pass
-from .thread_block_tile import Tiles, allocated, digits, guarded, may_reach, within
+from ..processor import processor
+from .thread_block_tile import ROW, SIDES, Tiles, allocated, digits, guarded, may_reach, within
 
 DEPTH = 16  # terms of a step along the reduced axis
-ROW = 16  # threads side by side along a tile's columns
-TOGETHER = 4  # adjacent rows of a thread, loaded at once
+TOGETHER = 4  # rows or columns of a thread that lie side by side in shared memory, and are loaded at once
 SMALLEST = 16  # elements along an axis that are worth tiles
 NEAR = 4  # largest stride, in elements, between reads of neighbouring threads
 SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use different banks
@@ -57,8 +58,10 @@ class _Scalars(Tiles):
 
     def __init__(self, c: Contraction) -> None:
         self.depth = product(tuple(i.extent for i in c.reduction_axes))
-        super().__init__(c, (self.depth + (DEPTH - 1)) // DEPTH)
         element = c.accumulator.element
+        most = processor().gpu.shared_bytes // (2 * DEPTH * element.bytes) - 2 * TOGETHER
+        sides = [(h, w) for h in SIDES for w in SIDES if h + w <= most]
+        super().__init__(c, (self.depth + (DEPTH - 1)) // DEPTH, sides)
         down, along = self.high // ROW, self.wide // ROW
         self.each = Index("u", down), Index("v", along)
         self.left = Tensor("left", (2, DEPTH, self.high + TOGETHER), element, "shared")
@@ -74,21 +77,24 @@ class _Scalars(Tiles):
     def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
         """The elements of one factor that a thread loads; adjacent threads load adjacent ones where possible."""
         rows, axes = tile is self.left, self.c.reduction_axes
-        value, beside, side = (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
+        value, along, side = (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
         s = Index("s", side * DEPTH // THREADS)
         loaded = Tensor("l" if rows else "r", (s.extent,), tile.element, "register")
-        apart = [stride(r.tensor, r.indices, beside) for r in walk(value) if isinstance(r, Read)]
+        apart = [stride(r.tensor, r.indices, along) for r in walk(value) if isinstance(r, Read)]
         if any(n is not None and 1 <= n <= NEAR for n in apart):
-            deep, wide = s * (THREADS // side) + self.thread // side, self.thread % side
+            deep, wide, slot = self.thread // ROW, s * ROW + self.thread % ROW, self.slot(s, self.thread % ROW)
         else:
-            sector, rest = SECTOR // tile.element.bytes, self.thread // (SECTOR // tile.element.bytes)
+            sector = min(SECTOR // tile.element.bytes, DEPTH)
+            rest = self.thread // sector
             deep = self.thread % sector + rest // TOGETHER % (DEPTH // sector) * sector
-            wide = s * (THREADS // DEPTH) + rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER
+            beside, each = rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER, self.together(s)
+            wide = s // each * (ROW * each) + beside % each * ROW + s % each * (ROW // each) + beside // each
+            slot = s * ROW + beside
         terms: dict[Expr, Expr] = dict(zip(axes, digits(step * DEPTH + deep, [i.extent for i in axes]), strict=True))
         element = self.row_at(wide) if rows else self.column_at(wide)
         load: Block = (Store(loaded, (s,), self.placed(value, terms, element)),)
         zero: Block = (Store(loaded, (s,), self.zero()),)
-        keep: Block = (Store(tile, (half, deep, wide), loaded[s]),)
+        keep: Block = (Store(tile, (half, deep, slot), loaded[s]),)
         buffers = allocated(loaded)
         if not rows and self.inside is not None:
             flags = Tensor("counts", (s.extent,), I1, "register")
@@ -103,8 +109,11 @@ class _Scalars(Tiles):
     def products(self, half: Expr, last: bool) -> Block:
         terms = self.depth - (self.steps - 1) * DEPTH if last else DEPTH
         k = Index("j", terms if isinstance(terms, int) else DEPTH)
-        sum, row, column = self.sum()
-        a, b = self.left[half, k, row], self.right[half, k, column]
+        sum, (u, v) = self.sum()[0], self.each
+        a, b = (
+            self.left[half, k, self.slot(u, self.thread // ROW)],
+            self.right[half, k, self.slot(v, self.thread % ROW)],
+        )
         integer = self.c.accumulator.element.is_integer
         value = apply("add", sum, apply("mul", a, b)) if integer else apply("fma", a, b, sum)
         load: Block = ()
@@ -120,5 +129,14 @@ class _Scalars(Tiles):
 
     def sum(self) -> tuple[Read, Expr, Expr]:
         u, v = self.each
-        row = u // TOGETHER * (ROW * TOGETHER) + self.thread // ROW * TOGETHER + u % TOGETHER
-        return self.acc[self.thread, u, v], row, v * ROW + self.thread % ROW
+        return self.acc[self.thread, u, v], u * ROW + self.thread // ROW, v * ROW + self.thread % ROW
+
+    def together(self, n: Index) -> int:
+        """How many of a thread's rows or columns, numbered by this index, lie side by side."""
+        assert isinstance(n.extent, int)
+        return min(TOGETHER, processor().gpu.access_bytes // self.c.accumulator.element.bytes, n.extent)
+
+    def slot(self, n: Index, at: Expr) -> Expr:
+        """The place in shared memory of row or column n * ROW + at of a tile."""
+        each = self.together(n)
+        return n // each * (ROW * each) + at * each + n % each
