@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, atoms_of, in_order, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Expr, Extent, Read, Tensor
+from ...dialect.notation.expressions import ZERO, Const, Expr, Extent, Read, Tensor
 from ...dialect.notation.plan import Plan, Requirements
 from ...dialect.notation.simplify import linear_index
 from ...dialect.notation.traverse import substitute
@@ -84,6 +84,7 @@ class _Function(Expressions):
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
         self.reports = any(isinstance(s, ir.Assert) for s in ir.statements(kernel.body))
+        self.stages: Dim = 0  # of the buffers that asynchronous copies fill
         together = any(isinstance(s, ir.For) and s.kind == "block" for s in kernel.body)
         self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together)
 
@@ -174,25 +175,36 @@ class _Function(Expressions):
         self.line("}")
 
     def copied(self, s: ir.For) -> bool:
-        """A loop that moves a pack from or to an array, as one access."""
+        """A loop that moves a pack, as one access; from an array to shared memory it arrives by itself."""
+
+        def first(*parts: tuple[Tensor, tuple[Expr, ...]]) -> list[Expr]:
+            self.statement(*(at := [substitute(linear_index(i, t.shape), {s.index: ZERO}) for t, i in parts]))
+            return at
+
         match s.body:
+            case (ir.Store(tensor, at, Const(0)),) if tensor.space == "shared":
+                self.line(f"{self.pack(tensor, first((tensor, at))[0], s.width)} = {{}};")
+            case (ir.Store(tensor, at, Read(of, there)),) if tensor.space == "shared" and of in self.launch.arrays:
+                parts = zip((tensor, of), first((tensor, at), (of, there)), strict=True)
+                self.line(f"copy_async({', '.join(f'{self.arrays[t]} + {self.address(e).text}' for t, e in parts)});")
+                self.stages = tensor.shape[0]
             case (ir.Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
-                zero: dict[Expr, Expr] = {s.index: ZERO}
-                to, source = (substitute(linear_index(p, t.shape), zero) for p, t in ((at, tensor), (there, of)))
-                self.statement(to, source)
+                to, source = first((tensor, at), (of, there))
                 value = self.pack(of, source, s.width)
                 if tensor.space == "pack" and tensor.element.bits <= 8 and s.width >= 4:
                     value = f"loaded({value})"
                 self.line(f"{self.pack(tensor, to, s.width)} = {value};")
-                return True
-        return False
+            case _:
+                return False
+        return True
 
     def threads(self, s: ir.For) -> None:
         """The threads of a block, which wait for each other after what they do in shared memory."""
         outer = dict(self.known)
         if not self.thread_name:
             self.thread_name = self.fresh()
-            self.head.append(f"  const int {self.thread_name} = threadIdx.x;")
+            most = self.launch.threads - 1  # a power of two less one: told, dividing by one is a shift
+            self.head.append(f"  const int {self.thread_name} = threadIdx.x & {most};")
         self.known[id(s.index)] = Val(self.thread_name, "int")
         self.kept.append(s.index)
         self.thread = s.index
@@ -200,6 +212,8 @@ class _Function(Expressions):
         self.thread = None
         self.known = outer
         if any(t.space == "shared" for part in accesses(s.body) for t in part):
+            if self.stages:
+                self.line(f"copies_arrive<{self.stages - 2}>();")
             self.line("__syncthreads();")
 
     def allocate(self, tensor: Tensor) -> None:

@@ -15,6 +15,29 @@ template <class T, int N> static __device__ __forceinline__ Pack<T, N> loaded(co
   return bytes;
 }
 
+//> copy_async
+// 16 bytes to shared memory, which arrive by themselves
+static __device__ __forceinline__ void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+
+//> copies_arrive
+// waits for this thread's copies but those since the last LATE calls
+template <int LATE> static __device__ __forceinline__ void copies_arrive() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" :: "n"(LATE) : "memory");
+}
+
+//> load_matrices
+// four matrices of eight rows of 16 bytes in shared memory: each of a warp's threads points to a row
+static __device__ __forceinline__ Pack<int, 4> load_matrices(const int* row) {
+  Pack<int, 4> words;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.at[0]), "=r"(words.at[1]), "=r"(words.at[2]), "=r"(words.at[3])
+               : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+  return words;
+}
+
 //> mixed_products
 // the sum of the products of unsigned bytes with signed ones
 static __device__ __forceinline__ int mixed_products(int positive, int any) {

@@ -158,14 +158,15 @@ PIECES = {
 
 
 def _pieces(name: str, types: str) -> str:
-    return f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: 16 bytes of two rows and of a column each
-{_INLINE} void {name}(int* sums, Pack<int, 4> upper, Pack<int, 4> lower, Pack<int, 4> column) {{
+    return f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: four matrices of rows for 32 of them each, and of columns
+{_INLINE} void {name}(int* sums, Pack<int, 4> first, Pack<int, 4> second, Pack<int, 4> column) {{
 #pragma unroll
-  for (int n = 0; n < 4; n += 2)
+  for (int n = 0; n < 4; n += 2) {{
+    const Pack<int, 4>& rows = n ? second : first;
     asm("mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(upper.at[n]), "r"(lower.at[n]), "r"(upper.at[n + 1]), "r"(lower.at[n + 1]), "r"(column.at[n]),
-          "r"(column.at[n + 1]));
+        : "r"(rows.at[0]), "r"(rows.at[1]), "r"(rows.at[2]), "r"(rows.at[3]), "r"(column.at[n]), "r"(column.at[n + 1]));
+  }}
 }}"""
 
 

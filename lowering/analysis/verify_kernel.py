@@ -16,7 +16,7 @@ from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.printer import statement_text
-from ...dialect.notation.traverse import walk
+from ...dialect.notation.traverse import rewrite, walk
 from .accesses import accesses, allocated, stores, varies
 from .prove import prove
 from .vector_alignment import begins_lines, can_shift, left_over
@@ -232,7 +232,7 @@ def _apart(read: tuple[ex.Expr, ...], write: tuple[ex.Expr, ...], s: ir.For) -> 
     if any(a is s.index is b or _disjoint(a, b) for a, b in zip(read, write, strict=True)):
         return True
     extent = s.length
-    differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
+    differences = [affine(rewrite(a, _quotient)) - affine(rewrite(b, _quotient)) for a, b in zip(read, write, strict=True)]
     if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
         return True
     inner = {s.index, *(i.index for i in ir.statements(s.body) if isinstance(i, ir.For))}
@@ -244,6 +244,14 @@ def _never_zero(sum: Affine) -> bool:
     """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
     factors = sum.plus(-sum.constant).divisor
     return bool(sum.constant % factors if factors else sum.constant)
+
+
+def _quotient(e: ex.Expr) -> ex.Expr | None:
+    """x - m * (x // m) for x mod m: the gcd test sees its factors."""
+    match e:
+        case ex.Apply("floormod", (x, m), _):
+            return x - x // m * m
+    return None
 
 
 def _atoms(sum: Affine) -> set[ex.Expr]:

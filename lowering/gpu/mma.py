@@ -3,12 +3,21 @@
     for r { for q { acc = 0; for c { acc = acc + a[r, c] * b[c, q] }; y[r, q] = f(acc) } }
     =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c padded with zeros to whole packs of 16 bytes
         for tile block {
-          alloc shared left: tensor<2x64x16xi32>; alloc shared right: tensor<2x64x16xi32>
-          as in `tiled_product`, by steps of 64 terms, 16 bytes at once, with
-            for t thread { for k in 0..16 matrix { for u, v, e unrolled {
-              acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[half, row, k], right[half, column, k])
-            } } }
+          alloc shared left: tensor<3x64x16xi32>; alloc shared right: tensor<3x64x16xi32>
+          for t thread { left[0, row, 16] = rows[r, 16]; right[0, column, 16] = columns[q, 16] }     and of the next step
+          for k by 64 {
+            for t thread {
+              left[stage + 2, row, 16] = rows[r, 16 words of k + 128]; right[stage + 2, column, 16] = columns[q, ...]
+              for k in 0..16 matrix { for u, v, e unrolled {
+                acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[stage, row, k], right[stage, column, k])
+              } }
+            }
+          }
         }
+
+Vector loops from arrays to shared memory are copies that a GPU makes by itself (cp.async): those of a thread loop are a
+group, and all groups but the last `stages` - 2 have arrived at the loop's end. Words of a row are rotated by packs, so that
+eight rows of a pack lie in different banks (`word`).
 
 Legal if interval analysis bounds both factors by 8 bits, signed or unsigned; sums are exact modulo 2^32. Pays from
 LEAST products. The index c is a reduced axis of both factors; packed factors have it last. Other reduced indices, such
@@ -22,11 +31,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ...dialect.ir.sizes import product, same_size
+from ...dialect.ir.sizes import larger, product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, nested, vector_loop
+from ...dialect.notation.loops import Block, For, Kernel, Statement, Store, nested, vector_loop
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import accesses, depends
 from ..analysis.integer_ranges import interval
@@ -39,6 +48,7 @@ from .thread_block_tile import SIDES, Tiles, digits, guarded, may_reach, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms
+MOST = 4  # steps whose factors shared memory holds: one is multiplied, the others arrive
 DOWN, ALONG = 2, 4  # warps of a block, down and along its tile
 HEIGHT, WIDTH, SUMS = 16, 8, 4  # shape of the instruction's tile, and its sums per thread
 TILES = [(h, w) for h in SIDES for w in SIDES if min(h, w) >= THREADS // 4]  # four threads move a row
@@ -94,11 +104,15 @@ class _Words(Tiles):
         self.function = QUADS[types]
         self.taps = tuple(i for i in c.reduction_axes if i is not channel)
         self.packs = (channel.extent + (PACK - 1)) // PACK  # packs per tap
-        super().__init__(c, (self.packs * product(tuple(i.extent for i in self.taps)) + 3) // 4, TILES)
+        steps = (self.packs * product(tuple(i.extent for i in self.taps)) + 3) // 4
+        super().__init__(c, TILES)
+        held = min(MOST, processor().gpu.shared_bytes // ((self.high + self.wide) * 4 * WORDS))
+        self.ahead = min(held - 1, steps) if isinstance(steps, int) else held - 1
+        self.steps, stages = larger(steps, self.ahead), self.ahead + 1
         down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
         self.each = ex.Index("u", down), ex.Index("v", along), ex.Index("e", SUMS)
-        self.left = ex.Tensor("left", (2, self.high, WORDS), I32, "shared")
-        self.right = ex.Tensor("right", (2, self.wide, WORDS), I32, "shared")
+        self.left = ex.Tensor("left", (stages, self.high, WORDS), I32, "shared")
+        self.right = ex.Tensor("right", (stages, self.wide, WORDS), I32, "shared")
         self.acc = ex.Tensor("acc", (THREADS, down, along, SUMS), I32, "register")
         self.packing: list[Kernel] = []
         self.views: dict[ex.Tensor, ex.Tensor] = {}
@@ -151,8 +165,12 @@ class _Words(Tiles):
 
     # tiles
 
-    def part(self, tile: ex.Tensor, step: ex.Expr, half: ex.Expr) -> tuple[Block, Block]:
-        """The packs of one factor that a thread moves: four threads per row."""
+    def fetch(self, step: ex.Expr, stage: ex.Expr) -> tuple[Block, Block]:
+        """Copies of a step's factors, which nothing else waits for."""
+        return (*self.part(self.left, step, stage), *self.part(self.right, step, stage)), ()
+
+    def part(self, tile: ex.Tensor, step: ex.Expr, stage: ex.Expr) -> Block:
+        """The packs of one factor that a thread copies: four threads per row."""
         rows = tile is self.left
         factor, words = (self.c.a, self.factors[0]) if rows else (self.c.b, self.factors[1])
         read, axis = _read(factor), _axis(factor, self.channel)
@@ -165,25 +183,23 @@ class _Words(Tiles):
         inner = inside(tap[0], extents[0])
         pack = tap.pop(-1 if isinstance(self.packs, int) else 0)
         taps: dict[ex.Expr, ex.Expr] = dict(zip(self.taps, tap, strict=True))
-        loads: list[Statement] = []
-        stores: list[Statement] = []
+        copies: list[Statement] = []
         for first in range(0, self.high if rows else self.wide, THREADS // 4):
-            place = self.thread // 4 + first
+            place, w = self.thread // 4 + first, ex.Index("w", 4)
             element = self.row_at(place) if rows else self.column_at(place)
-            loaded, word = ex.Tensor("l" if rows else "r", (4,), I32, "pack"), ex.Index("w", 4)
-            at = (*(self.placed(e, taps, element) for e in around), pack * 4 + word)
-            load: Block = (vector_loop(word, Store(loaded, (word,), words[at])),)
-            zero: Block = (For(word, (Store(loaded, (word,), self.zero()),), kind="unrolled"),)
+            at = (*(self.placed(e, taps, element) for e in around), pack * 4 + w)
+            to = (stage, place, word(place, quarter) + w)
+            copy: Block = (vector_loop(w, Store(tile, to, words[at])),)
+            zero: Block = (vector_loop(w, Store(tile, to, self.zero())),)
             guards = () if rows else tuple(self.placed(g, taps, element) for g in self.c.guard)
-            load = guarded(load, ex.both(*guards), ex.both(inner, within(element)), otherwise=zero)
-            loads += [Alloc(loaded), *load]
-            stores.append(vector_loop(word, Store(tile, (half, place, quarter * 4 + word), loaded[word])))
-        return tuple(loads), tuple(stores)
+            copies += guarded(copy, ex.both(*guards), ex.both(inner, within(element)), otherwise=zero)
+        return tuple(copies)
 
-    def products(self, half: ex.Expr, last: bool) -> Block:
+    def products(self, stage: ex.Expr, last: bool) -> Block:
         k = ex.Index("k", WORDS)
         sum, row, column = self.sum()
-        value = sum + ex.apply(self.function, self.left[half, row, k], self.right[half, column, k])
+        a, b = (t[stage, n, word(n, k // 4) + k % 4] for t, n in ((self.left, row), (self.right, column)))
+        value = sum + ex.apply(self.function, a, b)
         return (For(k, nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"), kind="matrix"),)
 
     def sum(self) -> tuple[ex.Read, ex.Expr, ex.Expr]:
@@ -194,6 +210,11 @@ class _Words(Tiles):
         return self.acc[self.thread, u, v, e], row, column
 
 
+def word(row: ex.Expr, pack: ex.Expr) -> ex.Expr:
+    """The first word of a row's pack in shared memory."""
+    return (pack + row // 2) % 4 * 4
+
+
 @dataclass(frozen=True)
 class Product:
     """A matched matrix loop: the tiles of sums, and where in the buffers the rows and columns of the first tile begin."""
@@ -201,7 +222,7 @@ class Product:
     function: str
     sums: ex.Tensor
     pieces: tuple[ex.Index, ex.Index]
-    left: tuple[ex.Tensor, ex.Expr, ex.Expr]  # a buffer, its half, and the first row of a tile
+    left: tuple[ex.Tensor, ex.Expr, ex.Expr]  # a buffer, its stage, and the first row of a tile
     right: tuple[ex.Tensor, ex.Expr, ex.Expr]
 
 

@@ -1,18 +1,18 @@
 """Tiles of a thread block in a contraction: their positions, their buffers in shared memory, and the epilogue.
 
 A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the third. A block
-computes a tile of rows and columns in steps along the reduced axis: one half of a double buffer in shared memory is
-read while the factors of the next step are loaded into registers, and from there stored to the other half. Its shape
-is that which leaves the least to do for the busiest multiprocessor: small tiles for small problems."""
+computes a tile of rows and columns in steps along the reduced axis: factors of later steps arrive in shared memory while
+those of a step are multiplied (`pipeline`). Its shape is that which leaves the least to do for the busiest
+multiprocessor: small tiles for small problems."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
-from ...dialect.ir.sizes import Dim, larger, product
+from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, constant, unflatten
 from ...dialect.notation.index_bounds import inside
-from ...dialect.notation.loops import Alloc, Block, For, If, Statement, Store, nested
+from ...dialect.notation.loops import Alloc, Block, For, If, Store, nested
 from ...dialect.notation.traverse import substitute
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction
@@ -47,15 +47,16 @@ def within(places: dict[Expr, Expr]) -> Expr | bool:
 class Tiles:
     """A kernel over tiles of `high` rows and `wide` columns, in steps along the reduced axis."""
 
+    steps: Dim  # at least as many as arrive
+    ahead: int  # steps whose factors arrive while those of a step are multiplied
     each: tuple[Index, ...]  # indices of a thread's sums
     left: Tensor  # the buffer of the rows' factor
     right: Tensor
     acc: Tensor  # the sums, by thread
 
-    def __init__(self, c: Contraction, steps: Dim, sides: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, c: Contraction, sides: Iterable[tuple[int, int]]) -> None:
         self.c = c
         self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in c.columns))
-        self.steps = larger(steps, 1)
         outer = tuple(i.extent for i in c.outer)
         self.high, self.wide = min(sides, key=lambda s: self.cost(outer, *s))
         shape = (*outer, divided(self.rows, self.high), divided(self.columns, self.wide))
@@ -77,35 +78,34 @@ class Tiles:
     def zero(self) -> Expr:
         return constant(0, self.c.accumulator.element)
 
-    def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
-        """Loads of a step's factors into a thread's registers, and their stores to a half of the buffers."""
-        (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
-        return (*a, *b), (*left, *right)
+    @abstractmethod
+    def fetch(self, step: Expr, stage: Expr) -> tuple[Block, Block]:
+        """What a thread does before the products of a step, and after them, for a later step's factors to be in a stage."""
 
     @abstractmethod
-    def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
-        """The same of one factor, for its buffer."""
-
-    @abstractmethod
-    def products(self, half: Expr, last: bool) -> Block:
-        """The update of a thread's sums by the products of a step."""
+    def products(self, stage: Expr, last: bool) -> Block:
+        """A thread's products of a stage's factors, which may be fewer in the last step."""
 
     @abstractmethod
     def sum(self) -> tuple[Read, Expr, Expr]:
         """A thread's sum, and its row and column in the tile."""
 
     def block(self) -> For:
-        step = Index("k", self.steps - 1)
-        fetched, stores = self.fetch(as_index(0), as_index(0))
         clear = nested(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),), "unrolled")
-        body: list[Statement] = [*self.buffers(), self.threads(clear), self.threads((*fetched, *stores))]
-        if may_reach(self.steps, 2):
-            half = step % 2
-            fetched, stores = self.fetch(step + 1, 1 - half)
-            body.append(For(step, (self.threads((*fetched, *self.products(half, False), *stores)),)))
-        body.append(self.threads(self.products(as_index((self.steps - 1) % 2), True)))
-        body.append(self.threads(nested(self.each, self.finish(), "unrolled")))
-        return For(self.index, tuple(body), kind="block")
+        finish = nested(self.each, self.finish(), "unrolled")
+        body = (*self.buffers(), self.threads(clear), *self.pipeline(), self.threads(finish))
+        return For(self.index, body, kind="block")
+
+    def pipeline(self) -> Block:
+        """All products; a stage of the buffers is multiplied while the others are filled, and then filled again."""
+        ahead, stages = self.ahead, self.ahead + 1
+        step = Index("k", self.steps - ahead)
+        first = [(*before, *after) for before, after in (self.fetch(n, n) for n in map(as_index, range(ahead)))]
+        before, after = self.fetch(step + ahead, (step + ahead) % stages)
+        body = (self.threads((*before, *self.products(step % stages, False), *after)),)
+        last = [self.products(as_index((self.steps - n) % stages), n == 1) for n in range(ahead, 0, -1)]
+        loop = (For(step, body),) if may_reach(step.extent, 1) else ()
+        return (*map(self.threads, first), *loop, *map(self.threads, last))
 
     def threads(self, body: Block) -> For:
         return For(self.thread, body, kind="thread")

@@ -8,8 +8,8 @@
           for k by 16 {
             for t thread {
               l = a(r, k + 16), r = b(k + 16, q)
-              for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[half, k, r] * right[half, k, q] }
-              left[1 - half, k, r] = l, right[1 - half, k, q] = r
+              for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[stage, k, r] * right[stage, k, q] }
+              left[1 - stage, k, r] = l, right[1 - stage, k, q] = r
             }
           }
           for t thread { the same products of the last step }
@@ -21,7 +21,7 @@ store neighbouring elements of y. Legal for integers in any order, and for float
 documented order, each by a fused multiply-add. Float terms beyond the end or outside a guard are skipped, by a mask in
 shared memory: adding zero would make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis."""
 
-from ...dialect.ir.sizes import product
+from ...dialect.ir.sizes import larger, product
 from ...dialect.ir.types import F32, F64, I1
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, apply, as_index, both, constant, select
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, nested, vector_loop
@@ -61,7 +61,8 @@ class _Scalars(Tiles):
         element = c.accumulator.element
         most = processor().gpu.shared_bytes // (2 * DEPTH * element.bytes) - 2 * TOGETHER
         sides = [(h, w) for h in SIDES for w in SIDES if h + w <= most]
-        super().__init__(c, (self.depth + (DEPTH - 1)) // DEPTH, sides)
+        super().__init__(c, sides)
+        self.steps, self.ahead = larger((self.depth + (DEPTH - 1)) // DEPTH, 1), 1
         down, along = self.high // ROW, self.wide // ROW
         self.each = Index("u", down), Index("v", along)
         self.left = Tensor("left", (2, DEPTH, self.high + TOGETHER), element, "shared")
@@ -74,7 +75,12 @@ class _Scalars(Tiles):
     def buffers(self) -> Block:
         return (*super().buffers(), *(allocated(self.inside) if self.inside else ()))
 
-    def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
+    def fetch(self, step: Expr, stage: Expr) -> tuple[Block, Block]:
+        """Loads of a step's factors into a thread's registers, and their stores."""
+        (a, left), (b, right) = (self.part(tile, step, stage) for tile in (self.left, self.right))
+        return (*a, *b), (*left, *right)
+
+    def part(self, tile: Tensor, step: Expr, stage: Expr) -> tuple[Block, Block]:
         """The elements of one factor that a thread loads; adjacent threads load adjacent ones where possible."""
         rows, axes = tile is self.left, self.c.reduction_axes
         value, along, side = (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
@@ -94,33 +100,31 @@ class _Scalars(Tiles):
         element = self.row_at(wide) if rows else self.column_at(wide)
         load: Block = (Store(loaded, (s,), self.placed(value, terms, element)),)
         zero: Block = (Store(loaded, (s,), self.zero()),)
-        keep: Block = (Store(tile, (half, deep, slot), loaded[s]),)
+        keep: Block = (Store(tile, (stage, deep, slot), loaded[s]),)
         buffers = allocated(loaded)
         if not rows and self.inside is not None:
             flags = Tensor("counts", (s.extent,), I1, "register")
             buffers = (*buffers, *allocated(flags))
             load = (*load, Store(flags, (s,), constant(True, I1)))
             zero = (*zero, Store(flags, (s,), constant(False, I1)))
-            keep = (*keep, Store(self.inside, (half, deep, wide % ROW, wide // ROW), flags[s]))
+            keep = (*keep, Store(self.inside, (stage, deep, wide % ROW, wide // ROW), flags[s]))
         guards = () if rows else tuple(self.placed(g, terms, element) for g in self.c.guard)
         load = guarded(load, both(*guards), both(within(terms), within(element)), otherwise=zero)
         return (*buffers, *nested((s,), load, "unrolled")), nested((s,), keep, "unrolled")
 
-    def products(self, half: Expr, last: bool) -> Block:
+    def products(self, stage: Expr, last: bool) -> Block:
         terms = self.depth - (self.steps - 1) * DEPTH if last else DEPTH
         k = Index("j", terms if isinstance(terms, int) else DEPTH)
         sum, (u, v) = self.sum()[0], self.each
-        a, b = (
-            self.left[half, k, self.slot(u, self.thread // ROW)],
-            self.right[half, k, self.slot(v, self.thread % ROW)],
-        )
+        a = self.left[stage, k, self.slot(u, self.thread // ROW)]
+        b = self.right[stage, k, self.slot(v, self.thread % ROW)]
         integer = self.c.accumulator.element.is_integer
         value = apply("add", sum, apply("mul", a, b)) if integer else apply("fma", a, b, sum)
         load: Block = ()
         if self.inside is not None:
             v = Index("v", self.wide // ROW)
             flags = Tensor("flags", (v.extent,), I1, "pack")
-            load = (Alloc(flags), vector_loop(v, Store(flags, (v,), self.inside[half, k, self.thread % ROW, v])))
+            load = (Alloc(flags), vector_loop(v, Store(flags, (v,), self.inside[stage, k, self.thread % ROW, v])))
             value = select(flags[self.each[1]], value, sum)
         body = (*load, *nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"))
         if isinstance(terms, int):

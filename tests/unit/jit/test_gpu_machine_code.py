@@ -84,8 +84,8 @@ CONTAINS = {
     "elementwise": {"ld.global.nc.v4": 2, "st.global.v4": 1},
     "chain": {"ld.global.nc.v4": 2, "st.global.v4": 1},
     "image": {"st.global.v4": 1},
-    "dense 8 bits": {"mma.sync.aligned.m16n8k32": 64, "ld.global.nc.v4.u32": 4, "ld.shared.v4.u32": 12},
-    "conv": {"mma.sync.aligned.m16n8k32": 32, "ld.global.nc.v4.u32": 3, "ld.shared.v4.u32": 8},
+    "dense 8 bits": {"mma.sync.aligned.m16n8k32": 96, "cp.async.cg.shared.global": 12, "ldmatrix.sync.aligned.m8n8.x4": 36},
+    "conv": {"mma.sync.aligned.m16n8k32": 32, "cp.async.cg.shared.global": 8, "ldmatrix.sync.aligned.m8n8.x4": 24},
     "floats": {"fma.rn.f32": 1024, "ld.shared.v4.f32": 32},
 }
 

@@ -427,14 +427,24 @@ def test_large_tiles_of_tensor_cores(compile_for: Callable[..., None]) -> None:
     compile_for(gpu=Gpu(multiprocessors=1))
     given = f"%x: tensor<250x128xi32> {SMALL}, %w: tensor<230x128xi32> {SMALL}"
     f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(250, 128), small(230, 128))
-    assert excess(memory)[0] == 1
+    assert excess(memory)[0] == 1 and conflicts(memory) == 0
     assert on_tensor_cores(f) and "tensor<256x4x4x4xi32>" in kernels_text(f.plan.kernels)
+
+
+@pytest.mark.parametrize("depth", [48, 100, 192, 400, 1000])
+def test_steps_of_tensor_cores(depth: int) -> None:
+    """As many steps as stages, more and fewer; the last one not whole."""
+    given = f"%x: tensor<70x{depth}xi32> {SMALL}, %w: tensor<64x{depth}xi32> {SMALL}"
+    f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(70, depth), small(64, depth))
+    assert conflicts(memory) == 0 and on_tensor_cores(f)
+    stages = min(4, 1 + -(-depth // 64))
+    assert f"%left: tensor<{stages}x64x16xi32>" in kernels_text(f.plan.kernels)
 
 
 TILES = [
     ("f32", (250, 230, 40), 1, "8x8", "128 x 128"),
     ("f32", (250, 50, 40), 1, "8x4", "128 x 64"),
-    ("f32", (150, 130, 40), 1, "4x4", "64 x 64: half of a larger one would be empty"),
+    ("f32", (190, 180, 40), 1, "4x4", "64 x 64: half of a larger one would be empty"),
     ("f32", (250, 230, 40), 16, "4x4", "all multiprocessors have one"),
     ("f32", (250, 230, 40), 132, "2x2", "twice as many"),
     ("f64", (250, 230, 40), 1, "4x4", "no more in shared memory"),
@@ -478,6 +488,8 @@ BROKEN = [  # a kernel by tiles, what is wrong with it, and what is said of that
         " if (v7 % 32 < 16) multiply_pieces(",
         "a warp's instruction without all of its threads",
     ),
+    (SMALL, "copies_arrive<", "copies_arrive<1 + ", "before cp.async.wait_group"),
+    (SMALL, "load_matrices(", "load_matrices(1 + ", "an access to 16 bytes that is not aligned"),
     ("", "__syncthreads();", "", "another wrote since the last barrier"),
     ("", "< 60", "< 61", "outside of its array"),
     ("", "[1152]", "[1000]", "shared memory"),
