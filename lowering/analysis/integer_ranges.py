@@ -8,7 +8,7 @@ of a constant that is read along plain indices keep bounds of their own. A selec
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from types import MappingProxyType
 
 import numpy as np
@@ -99,6 +99,16 @@ def declared_range(argument: Value) -> Interval | None:
 def range_of(array: np.ndarray) -> Interval:
     """The interval of a constant's elements."""
     return Interval(int(array.min()), int(array.max())) if array.size else Interval(0, 0)
+
+
+def clamped(e: ex.Expr) -> tuple[ex.Expr, float, float]:
+    """The operand of minima and maxima with constants, and the bounds of their result."""
+    match e:
+        case ex.Apply("min" | "max" | "minimum" | "maximum" as function, (x, ex.Const(n)), _) if n == n:
+            x, low, high = clamped(x)
+            limit = min if function.startswith("min") else max
+            return x, limit(low, n), limit(high, n)
+    return e, -inf, inf
 
 
 class _Evaluation:
@@ -212,7 +222,8 @@ class _Evaluation:
 
     def converted(self, e: ex.Expr, operand: ex.Expr, type: ElementType) -> Bounds:
         if (found := self.of(operand)) is None:
-            return type.limits
+            low, high = (int(min(max(n, type.limits[0]), type.limits[1])) for n in clamped(operand)[1:])
+            return min(low, 0), max(high, 0 if type.is_integer else 1)  # NaN becomes 0
         if type.kind == "bool":
             low, high = scalar(found)
             return int(low > 0 or high < 0), int(low != 0 or high != 0)

@@ -9,7 +9,7 @@ the lanes of those of i32: formulas without conversions to i64, index arithmetic
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...dialect.ir.types import I32, I64
+from ...dialect.ir.types import F32, I32, I64
 from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Reduce, cast, constant
 from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.interval import Interval
@@ -52,8 +52,10 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
 def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callable[[Expr], Interval | None]) -> Expr:
     """A node over simplified operands, by the ranges of itself and of the operands that it had."""
     match new:
-        case Cast(Cast(x, type), narrow) if type is I64 and narrow is I32 is x.type:
-            return x
+        case Cast(Cast(x, type), narrow) if type is I64 and x.type is I32 and narrow.is_integer and narrow.bits <= 32:
+            return cast(x, narrow)
+        case Cast(x, type) if type is I64 and x.type is F32 and interval is not None and interval.within(I32):
+            return Cast(cast(x, I32), I64)
         case Apply("max" | "min" as which, (a, b), _) if isinstance(e, Apply):
             one, other = map(range_of, e.operands if which == "max" else e.operands[::-1])
             if one is not None and other is not None:

@@ -45,7 +45,8 @@ def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Op
     pads, zero = any(getattr(o, "padding", ())), int(zx)
     values = w.astype(np.int64) - zw.astype(np.int64).reshape(-1, *(1,) * (w.ndim - 1))
     to = next((e for e in (I8, UI8) if values.size and np.array_equal(values, values.astype(e.dtype))), None)
-    if to is None or not x.limits[0] <= zero <= x.limits[1] or not (zero or zw.any() or (pads and o.layout == "NHWC")):
+    pads = pads and bool(zero or o.layout == "NHWC")  # beforehand; zeros between planes cost nothing
+    if to is None or not x.limits[0] <= zero <= x.limits[1] or not (zero or zw.ndim or zw or pads):
         return [operation]
     builder, name = Builder(span=operation.span), operation.results[0].name
 

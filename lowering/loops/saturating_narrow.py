@@ -6,12 +6,12 @@ Legal where the clamp lies within the narrow type. Pays since processors saturat
 packs), and the clamp then handles more lanes per vector."""
 
 from dataclasses import replace
-from math import inf
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, cast, constant, maximum, minimum
+from ...dialect.notation.expressions import Apply, Cast, Expr, cast, constant, maximum, minimum
 from ...dialect.notation.loops import Kernel, map_expressions, nodes
 from ...dialect.notation.traverse import rewrite
+from ..analysis.integer_ranges import clamped
 from ..passes import scheduled_kernel_pass
 
 NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8)}
@@ -28,7 +28,7 @@ def saturating_narrow(kernel: Kernel) -> Kernel:
 def _narrowed(e: Expr) -> Expr | None:
     match e:
         case Cast(Apply("min" | "max") as operand, type) if (operand.type, type) in NARROWED:
-            x, low, high = _limited(operand)
+            x, low, high = clamped(operand)
             least, most = type.limits
             if least <= low <= high <= most and (low, high) != (least, most):
                 x = rewrite(x, _narrowed)
@@ -36,13 +36,3 @@ def _narrowed(e: Expr) -> Expr | None:
                 narrow = narrow if low == least else maximum(narrow, constant(int(low), type))
                 return narrow if high == most else minimum(narrow, constant(int(high), type))
     return None
-
-
-def _limited(e: Expr) -> tuple[Expr, float, float]:
-    """The operand of min and max with constants, and the bounds of their result."""
-    match e:
-        case Apply("min" | "max" as function, (x, Const(n)), _):
-            x, low, high = _limited(x)
-            limit = min if function == "min" else max
-            return x, limit(low, n), limit(high, n)
-    return e, -inf, inf

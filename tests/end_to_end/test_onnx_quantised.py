@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,28 @@ def test_what_is_between_dequantisation_and_quantisation_is_fused() -> None:
         lines = [o.span.source.text[o.span.start : o.span.end] for o in found.functions["main"].operations if o.span]
         assert any(line.endswith("// QLinearMatMul product") for line in lines), lines
     assert "quant.dense" not in str(dequantise_multiply_quantise(S8, 2))  # as onnxruntime leaves it
+
+
+@pytest.mark.parametrize("scale", ["xs", "ys"])
+def test_pooling_between_dequantisation_and_quantisation_chooses_bytes(scale: str) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node("MaxPool", ["xf"], ["yf"], kernel_shape=[2, 3], strides=[1, 2], pads=[1, 0, 0, 1]),
+        helper.make_node("QuantizeLinear", ["yf", scale, "xz"], ["out"]),
+    ]
+    shape = [1, 2, 4, 6]
+    constants = {n: PARAMETERS[n] for n in {"xs", "xz", scale}}
+    data = shaped(model(nodes, {"x": (U8, shape)}, constants, U8))
+    x = np.random.default_rng(3).integers(0, 256, shape).astype(np.uint8)
+    module = cvm.from_onnx(data)
+    assert ("f32" in str(module)) == (scale == "ys")  # numbers of another scale are computed
+    found = cvm.compile(module)(x)
+    around = np.pad(x, [(0, 0), (0, 0), (1, 0), (0, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(around, (2, 3), (2, 3))[:, :, :, ::2].max((-1, -2))
+    if scale == "xs":
+        np.testing.assert_array_equal(found, windows, strict=True)
+    if importlib.util.find_spec("onnxruntime"):
+        np.testing.assert_array_equal(found, onnxruntime_result(data, x), strict=True)
 
 
 EQUAL = [(n, w) for n in NETWORKS for w in WAYS if (n, w) != ("transformer", "dynamic")]

@@ -18,6 +18,7 @@ FUSED = {  # by operator: the quantised one, its domain, how many operands it ne
     "Add": ("QLinearAdd", MICROSOFT, (2,), "B"),
     "Mul": ("QLinearMul", MICROSOFT, (2,), "B"),
     "GlobalAveragePool": ("QLinearGlobalAveragePool", MICROSOFT, (1,), "bB"),
+    "MaxPool": ("MaxPool", "", (1,), "bB"),
     "Softmax": ("QLinearSoftmax", MICROSOFT, (1,), "bB"),
     "Sigmoid": ("QLinearSigmoid", MICROSOFT, (1,), "bB"),
     "LeakyRelu": ("QLinearLeakyRelu", MICROSOFT, (1,), "bB"),
@@ -66,6 +67,10 @@ def quantised(node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[s
     if types[0] != types[-1] or any(t.char not in kinds for t in types):
         return None
     attributes = {a.name: helper.get_attribute_value(a) for a in op.attribute}
+    if op.op_type == "MaxPool":  # which only chooses numbers
+        is_same = all(np.array_equal(values[a], values[b]) for a, b in zip(*(e.input[1:] for e in ends), strict=True))
+        pool = helper.make_node("MaxPool", factors[0].input[:1], list(node.output), name=op.name, **attributes)
+        return pool if is_same else None
     if attributes.pop("beta", 1.0) != 1.0:
         return None
     if op.op_type == "Softmax":
