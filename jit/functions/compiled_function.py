@@ -2,8 +2,9 @@
 
 What makes code is loaded where it is asked for: a function whose code was kept does without."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ...dialect.ir.compilation_context import USER_TRACEBACK
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Span
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.limits import LIMITS, excess
-from ...dialect.ir.sizes import Size, product
+from ...dialect.ir.sizes import Dim, Size, evaluate, product
 from ...dialect.ir.suggest import did_you_mean
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.function import Function
@@ -33,7 +34,9 @@ class CompiledFunction:
     """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for several results."""
 
     target = ""
-    _size_places: dict[Any, tuple[int, int]]  # the argument and axis of each unknown size
+    _size_places: Mapping[Any, tuple[int, int]] = MappingProxyType({})  # the argument and axis of each unknown size
+    _workspace: Dim = 0  # bytes, as far as the target plans one
+    _computed_in_place: Collection[int] = ()  # the results computed in the storage of the argument they overwrite
 
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         self.module = module
@@ -142,11 +145,7 @@ class CompiledFunction:
     def _memory(self, results: Sequence[Type], arrays: Sequence[np.ndarray]) -> int:
         """The bytes of the results and the workspace of a call."""
         sizes = [product(t.array_shape) * t.element.bytes for t in results]
-        return sum(s for s in sizes if isinstance(s, int)) + self._workspace(arrays)
-
-    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
-        """The bytes of the workspace of a call, as far as the target plans one."""
-        return 0
+        return sum(s for s in sizes if isinstance(s, int)) + evaluate(self._workspace, self.sizes_of(arrays))
 
     def sizes_of(self, arrays: Sequence[Any]) -> dict[Any, int]:
         """The sizes that were unknown while compiling."""
@@ -194,11 +193,6 @@ class CompiledFunction:
                 outputs[n] = target
             elif outputs[n] is not results[n]:
                 outputs[n][...] = results[n]
-
-    @property
-    def _computed_in_place(self) -> frozenset[int]:
-        """The results that are computed in the storage of the argument they overwrite."""
-        return frozenset()
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         raise NotImplementedError

@@ -1,7 +1,5 @@
 """Formulas that were given as text: compiled for a CPU, or evaluated as they are defined."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from ...dialect.ir.diagnostics import TargetError
 from ...dialect.notation.expressions import Expr, Tensor
@@ -54,9 +52,6 @@ class FormulaReference(FormulaFunction):
 
     target = "reference"
     _called = CompiledFunction._called  # nothing is compiled
-
-    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
-        return 0
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         program = self.formulas

@@ -1,6 +1,6 @@
 """A function on a real or simulated GPU: its launches in order, with the arrays and sizes of a call."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -38,11 +38,9 @@ class GpuFunction(CompiledFunction):
         atoms = atoms.union(*(d.atoms() for d in (self.plan.workspace, *steps) if isinstance(d, Size)))
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
         plan = self.plan
+        self._workspace = plan.workspace
         read = {p.home.get(t, t) for p in plan.plans for k in p.kernels for t in k.parameters}
         self._constants = {t: np.ascontiguousarray(a) for t, a in plan.data.items() if t in read}
-
-    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
-        return evaluate(self.plan.workspace, self.sizes_of(arrays))
 
     def launches(
         self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int

@@ -66,6 +66,7 @@ class PlanFunction(CompiledFunction):
         head = Function(plan.name, arguments, (), results)
         self._begin(Module({plan.name: head}), head, options)
         self.overwritten = {n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments}
+        self._computed_in_place = self.overwritten.keys()
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.given, self.options, self.declared)
@@ -89,10 +90,6 @@ class PlanFunction(CompiledFunction):
 
     def _begin(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
-
-    @property
-    def _computed_in_place(self) -> frozenset[int]:
-        return frozenset(self.overwritten)
 
     def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
         declared = self.head.argument_types

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,6 +73,7 @@ class NativeFunction(CompiledFunction):
         """Loads the machine code, and calls go there."""
         function = self.head
         self._made = compiled
+        self._workspace, self._computed_in_place = compiled.workspace, compiled.in_place
         self._constant_pointers = [c.ctypes.data for c in compiled.constants]
         checked = ("checked",) if compiled.within else ()
         self.library = Library(compiled.images, {"entry": ENTRY}, checked, imports() if compiled.parallel else {})
@@ -145,10 +146,6 @@ class NativeFunction(CompiledFunction):
             return lower(self.module, self.computed, self.compiled_for, checks=self.options.sanitize)
 
     @property
-    def _computed_in_place(self) -> frozenset[int]:
-        return self._made.in_place
-
-    @property
     def _is_direct(self) -> bool:
         """Test whether calls can bypass Python: arguments are only read, and their checks are simple."""
         function = self.head
@@ -192,9 +189,6 @@ class NativeFunction(CompiledFunction):
         self.report(status, self._made.requirements)
         if self.table is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
-
-    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
-        return evaluate(self._made.workspace, self.sizes_of(arrays))
 
     def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
         """Later calls with sizes that were checked in this one are direct."""
