@@ -1,27 +1,25 @@
 """Partition reductions over many rows among threads (split-K; Halide's rfactor).
 
     for j in 0..n { acc = 0; for k in 0..4096 { acc = acc + x[k, j] }; y[j] = f(acc) }
-    =>  for s in 0..8 {
-          for j { acc = 0; for k of 4096 in s * 512..s * 512 + 512 { acc = acc + x[k, j] }; parts[s, j] = acc }
+    =>  for b in 0..8 {
+          for j { acc = 0; for k of 4096 in b * 512..b * 512 + 512 { acc = acc + x[k, j] }; parts[b, j] = acc }
         }
-    and for j { acc = 0; for s in 0..8 { acc = acc + parts[s, j] }; y[j] = f(acc) }
+    and for j { acc = 0; for b in 0..8 { acc = acc + parts[b, j] }; y[j] = f(acc) }
 
 Legal for reductions without an order: not for float sums, whose columns threads share instead (`column_reduction`).
 Pays from MIN_BYTES of rows, since threads then read whole rows. The number of partitions depends only on extents."""
 
-from dataclasses import replace
-
-from ...dialect.notation.expressions import Const, Index, Tensor
-from ...dialect.notation.loops import Alloc, For, Kernel, Store, has_loops, reshaped_parameters, update
+from ...dialect.notation.expressions import Const
+from ...dialect.notation.loops import Alloc, For, Kernel, Store, has_loops, reshaped_parameters
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
 from ..analysis.reduction_order import reduction_update
 from ..loops.collapse import collapsed
-from ..loops.parallelize import block_bounds
 from ..passes import kernel_pass
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
 from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
+from .split_reduction import split_in_blocks
 
 SHARES = 8
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
@@ -37,7 +35,7 @@ def partition_reduction(kernel: Kernel) -> Kernels | None:
 
 def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     match kernel.body:
-        case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as reduction, *after)) as loop,):
+        case (For(column, (Alloc(acc), Store(own, (), Const()), For(row) as reduction, *after)) as loop,):
             whole = own is acc and loop.is_whole and reduction.is_whole and is_plain(reduction)
             if not whole or has_loops(tuple(after)):
                 return None
@@ -56,16 +54,4 @@ def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     count = -(-rows // length)
     if count < 2 or each * rows * columns < 2 * processor().l2_bytes:  # a core's own cache holds less
         return None
-    parts = Tensor(f"{kernel.outputs[0].name}.parts", (count, columns), acc.element, "heap")
-    share = Index("s", count)
-    first, last = block_bounds(rows, length, share)
-    mine = replace(reduction, start=first, stop=last)
-    rest = For(share, (update(found[0], acc, parts[share, column]),))
-    one = For(share, (replace(loop, body=(Alloc(acc), start, mine, Store(parts, (share, column), acc[()]))),))
-    two = replace(loop, body=(Alloc(acc), start, rest, *after))
-    read = {r.tensor for r in reads((one,))}, {r.tensor for r in reads((two,))}
-    inputs = [tuple(p for p in kernel.inputs if p in used) for used in read]
-    return (
-        replace(kernel, name=f"{kernel.name}.parts", parameters=(*inputs[0], parts), body=(one,), results=1),
-        replace(kernel, parameters=(*inputs[1], parts, *kernel.outputs), body=(two,)),
-    )
+    return split_in_blocks(kernel, length, count, from_zero=False)

@@ -75,18 +75,20 @@ def _extents(reduction: ir.For) -> tuple[object, ...]:
     return key_of([s.index.extent for s in ir.statements((reduction,)) if isinstance(s, ir.For)])
 
 
-def _block_of(reduction: ir.For, block: Index, each: int) -> ir.For:
-    """A reduction over one of its blocks, from 0 on if blocks are equal, so that a block's threads take the same steps."""
+def _block_of(reduction: ir.For, block: Index, each: int, from_zero: bool) -> ir.For:
+    """A reduction over one of its blocks."""
     extent = reduction.index.extent
     start, stop = block_bounds(extent, each, block)
-    if not (isinstance(extent, int) and extent % each == 0):
+    if not (from_zero and isinstance(extent, int) and extent % each == 0):
         return replace(reduction, start=start, stop=stop)
     within = Index(reduction.index.name, each)
     return replace(reduction, index=within, body=ir.substitute_block(reduction.body, {reduction.index: start + within}))
 
 
-def split_in_blocks(kernel: ir.Kernel, each: int, count: Dim) -> tuple[ir.Kernel, ir.Kernel]:
-    """The kernels that reduce each block of so many iterations, and the partial results."""
+def split_in_blocks(kernel: ir.Kernel, each: int, count: Dim, from_zero: bool = True) -> tuple[ir.Kernel, ir.Kernel]:
+    """The kernels that reduce each block of so many iterations, and the partial results.
+
+    Equal blocks run `from_zero`, so that the threads of a GPU's block take the same steps."""
     indices, block = ir.outer_loops(kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None)
     number = Index("b", count)
     partial: list[ir.Statement] = []
@@ -104,7 +106,8 @@ def split_in_blocks(kernel: ir.Kernel, each: int, count: Dim) -> tuple[ir.Kernel
             partial += [ir.Alloc(acc), ir.assign(acc, ir.identity(function, acc.element))]
             every = Index("b", number.extent)
             after.append(ir.For(every, (ir.update(function, acc, array[(every, *indices)]),)))
-        partial += [_block_of(s, number, each), *(ir.Store(arrays[acc], (number, *indices), acc[()]) for acc in found)]
+        partial.append(_block_of(s, number, each, from_zero))
+        partial += [ir.Store(arrays[acc], (number, *indices), acc[()]) for acc in found]
     bodies = (ir.For(number, ir.nested(indices, tuple(partial))),), ir.nested(indices, tuple(after))
     inputs = [[p for p in kernel.inputs if p in read] for read in ({r.tensor for r in reads(b)} for b in bodies)]
     parts = (*inputs[0], *arrays.values())
