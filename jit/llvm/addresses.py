@@ -201,19 +201,17 @@ class Addresses:
                 y := self.address(b).number
             ) is not None:
                 return ll.index((max if e.function == "max" else min)(x, y))
-            case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
-                operation = "udiv" if e.function == "floordiv" else "urem"
-                return self.b.add(ll.binary(operation, self.address(a), ll.index(b.value)))
-            case Apply("floordiv" | "floormod", (a, b), _) if at_least_zero(a) and at_least_zero(b):
-                operation = "udiv" if e.function == "floordiv" else "urem"
-                return self.divided(operation, self.address(a), self.address(b))
+            case Apply("floordiv" | "floormod" as function, (a, b), _) if at_least_zero(a) and at_least_zero(b):
+                return self.divided("udiv" if function == "floordiv" else "urem", self.address(a), self.address(b))
             case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
                 return self.b.spell(INSTRUCTIONS[function, "int"], [self.address(o) for o in operands], ll.WORD)
         value = self.value(e)
         return self.b.add(ll.extract(value, 0)) if value.lanes > 1 else value
 
     def divided(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
-        """A quotient or remainder, found where both operands are known: there the divisor may be 0, which is taken for 1."""
+        """A quotient or remainder. Of an open divisor it is found where both are known: there that may be 0, taken for 1."""
+        if b.number:
+            return self.b.add(ll.binary(operation, a, b))
         divisor = self.b.earliest(ll.select(self.b.earliest(ll.compare("eq", b, ll.ZERO)), ll.ONE, b))
         return self.b.earliest(ll.binary(operation, a, divisor))
 

@@ -93,16 +93,20 @@ class NontemporalStores:
 
     def only_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
         """Emits a loop that writes whole lines, if the array's elements lie at multiples of their size."""
-        outer, address = (self.won, self.whole), self.address_of(self.kernel.first_place(s, store, start))
-        self.won, self.whole = None, (store.tensor, self.is_multiple(address, processor().vector_bytes))
+        address = self.address_of(self.kernel.first_place(s, store, start))
+        self.by_vectors(s, store.tensor, self.is_multiple(address, processor().vector_bytes), start, stop)
+
+    def by_vectors(self, s: For, tensor: Tensor, good: ll.Value, start: ll.Value, stop: ll.Value) -> None:
+        """Emits a loop that streams whole vectors into an array, where that is good."""
+        outer = self.won, self.whole
+        self.won, self.whole = None, (tensor, good)
         self.kernel.turns(s, start, stop, s.width)
         self.won, self.whole = outer
 
     def whole_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
         """Emit the whole lines of a loop, and the elements around them; misaligned arrays by usual stores."""
         add, linear, turns = self.b.add, self.b.linear, self.kernel.turns
-        size, outer = store.tensor.element.bytes, (self.won, self.whole)
-        address = self.address_of(self.kernel.first_place(s, store, start))
+        size, address = store.tensor.element.bytes, self.address_of(self.kernel.first_place(s, store, start))
         good = self.is_multiple(address, size)
         line, single = self.to_line(address, size), replace(s, kind="serial", width=1, overlap=0)
         if not s.overlap:
@@ -113,9 +117,7 @@ class NontemporalStores:
             begin = add(ll.select(some, linear("add", start, line), stop))
             end = add(ll.select(some, linear("sub", stop, over), stop))
             turns(single, start, begin, 1)
-            self.won, self.whole = None, (store.tensor, good)
-            turns(s, begin, end, s.width)
-            self.won, self.whole = outer
+            self.by_vectors(s, store.tensor, good, begin, end)
             turns(single, end, stop, 1)
             return
         line = linear("add", start, line)
@@ -124,9 +126,7 @@ class NontemporalStores:
         end = add(ll.select(good, linear("add", line, length), stop))
         extent = self.kernel.addresses.size(s.index.extent)
         turns(single, start, add(ll.select(add(ll.compare("eq", start, ll.ZERO)), begin, start)), 1)
-        self.won, self.whole = None, (store.tensor, good)
-        turns(s, begin, end, s.width)
-        self.won, self.whole = outer
+        self.by_vectors(s, store.tensor, good, begin, end)
         turns(single, end, add(ll.select(add(ll.compare("eq", stop, extent)), stop, end)), 1)
 
     def worth_it(self, s: For, tensor: Tensor, address: ll.Value, length: ll.Value) -> ll.Value:
