@@ -85,16 +85,10 @@ def affine_conditions(e: Expr) -> list[Affine] | None:
             return None if x is None or y is None else x + y
         case Apply("ge" | "lt" | "le" | "gt" | "eq" as comparison, (a, b), _) if a.type is I64:
             difference = affine(a) - affine(b)
-            match comparison:
-                case "ge":
-                    return [difference]
-                case "gt":
-                    return [difference.plus(-1)]
-                case "le":
-                    return [difference * -1]
-                case "lt":
-                    return [(difference * -1).plus(-1)]
-            return [difference, difference * -1]
+            if comparison == "eq":
+                return [difference, difference * -1]
+            least = difference if comparison in ("ge", "gt") else difference * -1
+            return [least if comparison in ("ge", "le") else least.plus(-1)]
         case Apply("not", (a,), _):
             return negated_conditions(a)
     return None

@@ -5,6 +5,8 @@
 Operators define their results by it (as an `Element`), and statements of the loop language compute its expressions.
 Expressions are immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64."""
 
+import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -242,34 +244,21 @@ def simplify(function: str, operands: tuple[Expr, ...]) -> Expr | None:
         case "add" | "sub" | "mul" | "floordiv" | "floormod" | "max" | "min", (Const(a), Const(b)):
             if not (function in ("floordiv", "floormod") and b == 0):
                 return constant((_FOLD[function](a, b) + 2**63) % 2**64 - 2**63, I64)
-        case "add", (Const(0), b):
-            return b
-        case "add" | "sub", (a, Const(0)):
-            return a
-        case "mul", (Const(0), _) | (_, Const(0)):
+        case ("add", (Const(0), x)) | ("mul", (Const(1), x)):
+            return x
+        case ("add" | "sub", (x, Const(0))) | ("mul" | "floordiv", (x, Const(1))):
+            return x
+        case ("mul", (Const(0), _) | (_, Const(0))) | ("floormod", (_, Const(1))):
             return Const(0, I64)
-        case "mul", (Const(1), b):
-            return b
-        case "mul" | "floordiv", (a, Const(1)):
-            return a
-        case "floormod", (_, Const(1)):
-            return Const(0, I64)
-        case "floordiv", (Index(extent=int(extent)), Const(b)) if 0 < extent <= b:
-            return Const(0, I64)
-        case "floormod", (Index(extent=int(extent)) as a, Const(b)) if 0 < extent <= b:
-            return a
+        case "floordiv" | "floormod", (Index(extent=int(extent)) as x, Const(b)) if 0 < extent <= b:
+            return x if function == "floormod" else Const(0, I64)
     return None
 
 
 _FOLD: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "floormod": lambda a, b: a % b,
-    "max": max,
-    "min": min,
-}
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
+    "floormod": operator.mod, "max": max, "min": min,
+}  # fmt: skip
 
 
 def indices(names: str, shape: tuple[Dim, ...]) -> tuple[Index, ...]:
@@ -336,12 +325,8 @@ def both(*conditions: Expr | bool) -> Expr | bool:
     """The conjunction of the conditions, without those known to hold."""
     if any(c is False for c in conditions):
         return False
-    if not (left := [c for c in conditions if isinstance(c, Expr)]):
-        return True
-    joined = left[0]
-    for c in left[1:]:
-        joined = joined & c
-    return joined
+    left = [c for c in conditions if isinstance(c, Expr)]
+    return functools.reduce(operator.and_, left) if left else True
 
 
 def reduce(function: str, over: Index | tuple[Index, ...], body: Expr) -> Expr:

@@ -241,8 +241,7 @@ def update(function: str, accumulator: Tensor, value: Expr) -> Store:
 def nested(indices: Sequence[Index], body: Block, kind: Literal["serial", "unrolled"] = "serial") -> Block:
     """The body in a loop for each index, the first outermost."""
     for index in reversed(indices):
-        loop: Statement = For(index, body, kind=kind)
-        body = (loop,)
+        body = (For(index, body, kind=kind),)
     return body
 
 

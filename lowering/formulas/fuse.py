@@ -14,6 +14,7 @@ from math import inf, prod
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import same_size
+from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
@@ -79,7 +80,7 @@ def _uses(program: Formulas) -> dict[Tensor, list[Use]]:
         formula = step.formula if isinstance(step, View) else step
         sites: dict[object, tuple[Read, tuple[Index, ...]]] = {}
         for read, scope in _reads(formula.value, formula.indices):
-            sites.setdefault((read.tensor, *map(structure, read.indices)), (read, scope))
+            sites.setdefault((read.tensor, *map(key, read.indices)), (read, scope))
         for read, scope in sites.values():
             uses[read.tensor].append((step, read, scope))
     return uses
@@ -215,22 +216,6 @@ def _plain(index: Expr) -> Index | None:
     return None
 
 
-def structure(e: Expr) -> object:
-    """A key that is equal for structurally equal index expressions."""
-    match e:
-        case Index():
-            return id(e)
-        case Const(value, type):
-            return value, type.name
-        case Extent(size):
-            return size.key
-        case Apply(function, operands, _):
-            return (function, *map(structure, operands))
-        case Read(tensor, at):
-            return (id(tensor), *map(structure, at))
-    return id(e)
-
-
 def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Expr:
     """Replace reads of inlined tensors in a value; equal reads give one shared expression."""
     values: dict[object, Expr] = {}
@@ -239,7 +224,7 @@ def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Ex
         if not isinstance(e, Read) or e.tensor not in inlined:
             return None
         at = tuple([rewrite(i, put) for i in e.indices])
-        place = (e.tensor, *map(structure, at))
+        place = (e.tensor, *map(key, at))
         if place not in values:
             formula = inlined[e.tensor]
             there: dict[Expr, Expr] = {i: new for i, new in zip(formula.indices, at, strict=True) if i is not new}
