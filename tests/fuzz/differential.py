@@ -27,7 +27,7 @@ from cvm.jit.llvm import llvm_context
 from cvm.lowering.graph.inline import reached
 from hypothesis import HealthCheck, given, settings
 from llvmlite.binding import Target
-from outcomes import arguments, assert_same, outcome
+from outcomes import arguments, assert_same, known_to_numpy, outcome
 from random_graphs import Program, set_up
 from random_programs import modules
 import cvm
@@ -219,7 +219,10 @@ def reached_by_floats(case: Case) -> list[bool]:
 
 
 def identical(one: object, other: object) -> bool:
-    return type(one) is type(other) and np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind in "fc")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if type(one) is not type(other):
+        return False
+    one, other = known_to_numpy(one), known_to_numpy(other)
+    return np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind in "fc")
 
 
 def supported(processor: str) -> bool:

@@ -9,7 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from outcomes import assert_same
+import cvm
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -91,6 +94,19 @@ def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.Monkey
     assert any("func @back" in t for t in texts) and any("<?x" in t for t in texts)
     chained = [o for o in operations if any(v.name.startswith("v") for _, v in o.operator.operands())]
     assert len(chained) > len(operations) // 8
+
+
+@pytest.mark.parametrize("element", ["bf16", "f16", "f64", "complex<f32>"])
+def test_nan_is_no_difference(element: str) -> None:
+    """A campaign reported one of bf16, of which NumPy does not know that it is one."""
+    nan = cvm.compile(f"func @main() {{ %t = const dense<nan> : tensor<2x{element}> return %t }}")()
+    number = np.zeros(2, nan.dtype)
+    assert differential.identical(nan, nan.copy()) and not differential.identical(nan, number)
+    assert_same([nan], [nan.copy()], "")
+    with pytest.raises(AssertionError):
+        assert_same([nan], [number], "")
+    with pytest.raises(AssertionError):
+        assert_same([number], [np.zeros(2, np.int32)], "")
 
 
 def test_hours_are_shared_by_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,9 @@ def test_outs_of_which_numpy_does_not_find_out_soon_whether_they_overlap(start, 
     first, second = as_strided(base, shape, (40, 232, 972, 2988, 14936)), as_strided(base[start:], shape, strides)
     with pytest.raises(np.exceptions.TooHardError):
         np.shares_memory(first, second, max_work=10_000)
-    program = "func @main(%a: tensor<6x4x3x5x2xi32>) { %y = cvm.negative %a %z = cvm.elemwise_add %a, %a return %y, %z }"
+    program = (
+        "func @main(%a: tensor<6x4x3x5x2xi32>) { %y = cvm.negative %a %z = cvm.elemwise_add %a, %a return %y, %z }"
+    )
     f, a = cvm.compile(program, target=target), np.arange(1, 721, dtype=np.int32).reshape(shape)
     if refused:
         with pytest.raises(cvm.CallError, match="%y and %z that share memory"):
