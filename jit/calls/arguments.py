@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from ...dialect.ir.cast_arrays import from_file
-from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError
+from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError, counted
 from ...dialect.ir.masked_array_error import masked
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import BY_DTYPE, Type, kind_of
@@ -193,13 +193,12 @@ def take_outputs(
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
     given = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(given) != len(types):
-        wanted = f"{len(types)} result{'' if len(types) == 1 else 's'}"
-        message = f"@{function.name} has {wanted}, got {len(given)} arrays in out"
+        message = f"@{function.name} has {counted(len(types), 'result')}, got {len(given)} arrays in out"
         raise CallError(Diagnostic(message, function.span, "call.out"))
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
-    seen: list[np.ndarray] = []
-    for n, (array, type) in enumerate(zip(map(_seen, given), types, strict=True)):
+    seen = [*map(_seen, given)]
+    for n, (array, type) in enumerate(zip(seen, types, strict=True)):
         if got := _unsuited(array, type):
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
             message = f"out: expected a writable array {type}, got {got}"
@@ -209,14 +208,11 @@ def take_outputs(
                 both = f"%{function.results[k].name} and %{function.results[n].name}"
                 message = f"out: expected an array for each result, got ones for {both} that share memory"
                 raise CallError(Diagnostic(message, function.span, "call.out"))
-        seen.append(array)
         shared = any(np.may_share_memory(array, other) for other in (*inputs, *arrays))
-        if shared or not array.flags.c_contiguous or not array.flags.aligned:
-            fresh = np.empty(type.array_shape, type.element.dtype)
-            copies.append((fresh, array))
-            arrays.append(fresh)
-        else:
-            arrays.append(array)
+        fits = array.flags.c_contiguous and array.flags.aligned and not shared
+        arrays.append(array if fits else np.empty(type.array_shape, type.element.dtype))
+        if not fits:
+            copies.append((arrays[-1], array))
     return arrays, copies
 
 

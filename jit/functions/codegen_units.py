@@ -13,7 +13,7 @@ from ...dialect.notation.plan import Plan
 from ...lowering.processor import processor
 from ..llvm.emit import Emission
 from ..llvm.ir_builder import POINTER, STATUS, Declaration, Module
-from ..llvm.llvm_context import addresses_kept
+from ..llvm.llvm_context import options_set
 from ..llvm.native_code import fresh_object_code
 from ..runtime.gil_switch_interval import short_turns
 from ..runtime.thread_pool import get_num_threads
@@ -75,7 +75,7 @@ class Parts:
         """Has a module compiled by another thread."""
         if not self._asked:
             self._open.enter_context(short_turns())
-            self._open.enter_context(addresses_kept())
+            self._open.enter_context(options_set())
             self._pool = ThreadPoolExecutor(self._others, NAME)
             self._open.callback(self._pool.shutdown, cancel_futures=True)
         begun = None

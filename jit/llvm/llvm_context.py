@@ -14,6 +14,7 @@ from ...dialect.ir.process_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, freestanding, processor
 
 LAST_LLVM = 22  # known to have the options that are set here
+OPTIONS = {"disable-lsr": True, "enable-phi-of-ops": False}
 
 
 def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
@@ -34,16 +35,16 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
     return target.create_target_machine(cpu=cpu, features=features, **how)
 
 
-def _keep_addresses(disabled: bool, process: int) -> None:
+def _set_options(ours: bool, process: int) -> None:
     if llvm.llvm_version_info[0] <= LAST_LLVM and os.getpid() == process:
-        llvm.set_option("cvm", f"--disable-lsr={str(disabled).lower()}")
+        for name, value in OPTIONS.items():
+            llvm.set_option("cvm", f"--{name}={value == ours}".lower())
 
 
-addresses_kept = ScopedSetting(
-    lambda: _keep_addresses(True, os.getpid()), lambda: partial(_keep_addresses, False, os.getpid())
-)
+options_set = ScopedSetting(lambda: _set_options(True, os.getpid()), lambda: partial(_set_options, False, os.getpid()))
 """LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
-already. There is but one switch for the process; what others compile at that moment is right, too."""
+already. So is what NewGVN does to operations on phis, of which it may find no end, and aborts. There is but one switch for the
+process; what others compile at that moment is right, too."""
 
 
 class Toolchain:
@@ -72,13 +73,17 @@ class Toolchain:
         options.loop_vectorization = options.loop_interleaving = False
         builder = llvm.create_pass_builder(self.machine, options)  # one a run: a run leaves it callbacks into its stack
         passes = builder.getModulePassManager() if slp else self._passes
-        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        with options_set():
+            _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        if slp:
+            llvm.newpassmanagers.NewPassManager._dispose(passes)  # which its `close` does not do
+            passes.detach()
         return module
 
     def object_code(self, module: Any) -> bytes:
         """A module's machine code as an object file."""
         error = ffi.OutputString()
-        with addresses_kept():
+        with options_set():
             buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(self.machine, module, 1, error)
             if not buffer:
                 raise RuntimeError(str(error))

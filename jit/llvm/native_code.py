@@ -14,7 +14,7 @@ from ..cache.keys import environment
 from ..host_processor import host_features
 from . import integer_powers, lookup_tables, select_to_table, target_intrinsics
 from .ir_builder import Declaration, Module
-from .llvm_context import addresses_kept, target_machine, toolchain
+from .llvm_context import options_set, target_machine, toolchain
 
 if TYPE_CHECKING:
     from ..options import CompileOptions
@@ -75,14 +75,14 @@ def optimised_text(source: "Text", options: "CompileOptions") -> str:
 
 
 def assembly(source: "Text", options: "CompileOptions") -> str:
-    with addresses_kept():
+    with options_set():
         machine = target_machine(described=processor())
         return machine.emit_assembly(optimise(source.module, source.slp, options.optimize > 0))
 
 
 def object_file(module: Module, passes: bool = True) -> bytes:
     """The machine code as an object file for other programs."""
-    with addresses_kept():
+    with options_set():
         machine = target_machine(jit=False, described=processor())
         return bytes(machine.emit_object(optimise(_for_system(complete(module), machine), passes=passes)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
+from child_process import run_script
 import cvm
 from cvm.commands.read_level import read_level
 
@@ -92,3 +93,29 @@ def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there
     f = cvm.compile(program, target=target)
     for n, first in ((1, 0), (7, 0), (8, 0), (9, 1)):
         assert f(np.arange(n, dtype=np.int32), np.zeros(1, np.int32)) == [0 if n < 9 else first]
+
+
+TWO_LOOPS = """
+import numpy as np
+import cvm
+graph = cvm.compile('''graph @main {
+  %x = cog.field "s" : !cog.field<[4, 9], tensor<2xf32>>
+  %m = cog.shift_cyclic %x {amount = [-1, -3]}
+  %f = cog.subfield %m {begin = [1, 0], end = [3, 5]}
+  %e = cog.expand %f {shape = [4, 9], border = "zero"}
+  cog.feedback %x, %x
+  cog.probe "p" %e
+}''', target=sys.argv[1])
+x = np.arange(72, dtype=np.float32).reshape(4, 9, 2)
+graph.write("s", x)
+graph.step()
+expected = np.zeros_like(x)
+expected[:2, :5] = np.roll(x, (-1, -3), (0, 1))[1:3, :5]
+print(np.array_equal(graph.read("p"), expected))
+"""
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_llvm_ends_numbering_values_of_loops_one_after_the_other(target: str) -> None:
+    """Its NewGVN goes back and forth between the counters of such loops, and a check of its own aborts the process."""
+    assert run_script("import sys" + TWO_LOOPS, target, CVM_CACHE_DIR="") == "True"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
+from child_process import run_script
 from cvm.jit.llvm import llvm_context
 
 LOOP = """
@@ -26,6 +27,40 @@ done:
 """
 
 
+PHIS = """
+define i32 @f(i1 %c) {
+entry:
+  br i1 %c, label %yes, label %no
+yes:
+  br label %both
+no:
+  br label %both
+both:
+  %x = phi i32 [ 1, %yes ], [ 2, %no ]
+  %y = add i32 %x, 40
+  ret i32 %y
+}
+"""
+
+
+def test_operations_on_phis_are_left_to_what_others_compile():
+    def numbered() -> str:
+        module, passes = llvm.parse_assembly(PHIS), llvm.create_new_module_pass_manager()
+        passes.add_new_gvn_pass()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3)))
+        return str(module)
+
+    machine = llvm_context.target_machine()
+    before = numbered()
+    assert "[ 41, %yes ]" in before
+    with llvm_context.toolchain() as tools:
+        tools.optimised(LOOP)
+        assert numbered() == before
+        with llvm_context.options_set():
+            assert ("%y = add i32 %x, 40" in numbered()) == (llvm.llvm_version_info[0] <= llvm_context.LAST_LLVM)
+    assert numbered() == before
+
+
 def test_options_of_llvm_come_back():
     machine = llvm_context.target_machine()
     before = machine.emit_object(llvm.parse_assembly(LOOP))
@@ -34,6 +69,28 @@ def test_options_of_llvm_come_back():
         assert machine.emit_object(llvm.parse_assembly(LOOP)) == before
         assert (ours != before) == (llvm.llvm_version_info[0] <= llvm_context.LAST_LLVM)
         assert tools.object_code(llvm.parse_assembly(LOOP)) == ours
+
+
+PIPELINES = """
+import gc
+from cvm.jit.llvm import llvm_context
+
+def resident():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+with llvm_context.toolchain() as tools:
+    for n in range(150):
+        if n == 50:
+            before = resident()
+        tools.optimised("define void @f() { ret void }", slp=True)
+print(resident() - before)
+"""
+
+
+def test_pass_managers_of_a_pipeline_are_freed():
+    """Those of 100 runs would be 5 MB. Of each run LLVM keeps 1.5 KB, the callbacks of its pass builder."""
+    assert int(run_script(PIPELINES)) < 2_000_000
 
 
 def test_threads_have_toolchains_of_their_own():
