@@ -8,9 +8,11 @@
         }
 
 Legal after `lane_reduction`, whose order of the sum it keeps, and with it the bits: each thread of a group is one lane.
-Statements outside of the lanes are executed by every thread of the group."""
+Statements outside of the lanes are executed by every thread of the group. A group that meets as often as its own element
+says, such as one of the blocks of a sum whose size a call tells, is alone in a warp."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ...dialect.ir.sizes import product
@@ -21,6 +23,7 @@ from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..passes import scheduled_gpu_pass
+from ..processor import processor
 from ..reductions.lane_reduction import lane_reduction
 from .thread_block_tile import guarded
 
@@ -42,26 +45,28 @@ def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
     widths = {t.shape[0] for t in buffers}
     if len(widths) != 1 or (width := widths.pop()) not in WIDTHS or not isinstance(width, int):
         return None
-    try:
-        return kernel.with_body((_Team(indices, width).blocks(block),))
-    except _Unfit:
-        return None
+    for alone in (False, True):
+        with suppress(_Unfit):
+            return kernel.with_body((_Team(indices, width, alone).blocks(block),))
+    return None
 
 
 class _Team:
-    def __init__(self, indices: list[Index], width: int) -> None:
-        self.indices = indices
+    """Groups of threads of a block, or one that is alone in a warp: how often it meets may depend on its indices."""
+
+    def __init__(self, indices: list[Index], width: int, alone: bool) -> None:
+        self.apart: list[Expr] = [] if alone else [*indices]  # indices by which threads of a block differ
         self.width = width
         self.registers: dict[Tensor, Tensor] = {}  # per thread; of the sums, the current one
         shape = tuple(i.extent for i in indices)
         count = product(shape)
-        threads = block_size(count * width)
-        self.thread, each = Index("t", threads), threads // width
+        threads = processor().gpu.warp if alone else block_size(count * width)
+        self.thread, each = Index("t", threads), 1 if alone else threads // width
         self.block_index = Index("b", (count + (each - 1)) // each)
-        number = self.block_index * each + self.thread // width
+        number = self.block_index if alone else self.block_index * each + self.thread // width
         self.lane = self.thread % width
         self.places: dict[Expr, Expr] = dict(zip(indices, unflatten(number, shape), strict=True))
-        self.valid = inside(number, count)
+        self.valid = inside(self.thread, width) if alone else inside(number, count)
 
     def blocks(self, block: ir.Block) -> ir.For:
         return ir.For(self.block_index, self.statements(block), kind="block")
@@ -125,26 +130,27 @@ class _Team:
         match s:
             case ir.For(index, body, Const(0), _, "vector", self.width) if index.extent == self.width:
                 self.places[index] = self.lane
+                self.apart.append(index)
                 return (self.guarded(self.stores(body)),)
             case ir.For(index, (ir.Store(tensor, (at,), value),)) if at is index and s.kind in ("vector", "unrolled"):
                 return self.halved(tensor, index, value)
             case ir.For(index, body, start, _, "serial"):
-                outer: set[Expr] = {*self.indices, *(i for i in self.places if isinstance(i, Index))}
-                if any(depends(e, outer) or not _plain(e) for e in (start, s.end)):
+                loop = self.within(replace(s, body=self.statements(body)))
+                if any((depends(e, {*self.apart}) and loop.kind != "thread") or not _plain(e) for e in (start, s.end)):
                     raise _Unfit
-                return self.within(replace(s, body=self.statements(body)))
-            case ir.If(condition, then, otherwise) if _plain(condition) and not depends(condition, {*self.indices}):
+                return ir.substitute_block((loop,), self.places)
+            case ir.If(condition, then, otherwise) if _plain(condition) and not depends(condition, {*self.apart}):
                 return (ir.If(condition, self.statements(then), self.statements(otherwise)),)
         raise _Unfit
 
-    def within(self, s: ir.For) -> ir.Block:
+    def within(self, s: ir.For) -> ir.For:
         """A serial loop inside of the thread loop, so that bounds are computed once per thread."""
         match s.body:
             case (ir.For(body=(ir.If(condition, body, ()),), kind="thread") as every,) if condition is self.valid:
-                return (replace(every, body=(ir.If(condition, (replace(s, body=body),)),)),)
+                return replace(every, body=(ir.If(condition, (replace(s, body=body),)),))
             case (ir.For(kind="thread") as every,):
-                return (replace(every, body=(replace(s, body=every.body),)),)
-        return (s,)
+                return replace(every, body=(replace(s, body=every.body),))
+        return s
 
     def halved(self, tensor: Tensor, index: Index, value: Expr) -> ir.Block:
         """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at distance n (butterfly)."""

@@ -15,9 +15,9 @@ over several rows and columns keep the order of their terms, however many."""
 
 from collections.abc import Callable
 
-from ...dialect.ir.sizes import Dim, product
+from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum
+from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both
 from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, stores
@@ -114,24 +114,20 @@ def terms(reduction: ir.For) -> Dim:
     return product(tuple(s.index.extent for s in (reduction, *ir.statements(reduction.body)) if isinstance(s, ir.For)))
 
 
-def length(reduction: ir.For) -> int | Expr:
+def length(reduction: ir.For) -> Dim:
     """The iterations of a long reduction's outermost loop per block."""
-    extent, count = reduction.index.extent, terms(reduction)
     if not ir.has_loops(reduction.body):
         return BLOCK_TERMS
-    if isinstance(extent, int) and isinstance(count, int):
-        return max(1, BLOCK_TERMS * extent // max(1, count))
-    return maximum(as_index(extent) * BLOCK_TERMS // maximum(as_index(count), 1), 1)
+    return larger(reduction.index.extent * BLOCK_TERMS // larger(terms(reduction), 1), 1)
 
 
 def blocked(reduction: ir.For, functions: dict[Tensor, str]) -> ir.For:
     """The loop over a reduction's blocks."""
     each, extent = length(reduction), reduction.index.extent
-    stop = (as_index(extent) + (each - 1)) // each if isinstance(each, Expr) else None
-    block = Index("b", extent if isinstance(each, Expr) else (extent + (each - 1)) // each)
+    block = Index("b", (extent + (each - 1)) // each)
     parts = {t: ir.accumulator("part", t.element) for t in functions}
     start, end = block_bounds(extent, each, block)
     initial = ((part, ir.identity(functions[t], t.element)) for t, part in parts.items())
     clear = [s for part, value in initial for s in (ir.Alloc(part), ir.assign(part, value))]
     within = ir.replace(reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end)
-    return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in functions.items())), stop=stop)
+    return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in functions.items())))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, key_of, product, smaller
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Expr, Index, Tensor, Var, as_index
+from ...dialect.notation.expressions import Index, Tensor, Var, as_index
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import collapsed
@@ -25,30 +25,30 @@ FEW = 16  # elements: beyond, threads compute different elements
 
 @kernel_pass
 def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
-    """The kernel split in two, if its reductions may be long; for the `grid` of a GPU only if they surely are."""
+    """The kernel split in two, if its reductions may be long; joined in one thread's order for the `grid` of a GPU."""
     plain = collapsed(kernel)
     indices, reductions = separate_reductions(plain)
     points = product(tuple(i.extent for i in indices))
     if not reductions or not isinstance(points, int) or points > FEW:
         return None
-    if kernel.sum_order == "terms" or isinstance(each := length(first := reductions[0]), Expr):
+    each, count, extent = length(first := reductions[0]), terms(first), first.index.extent
+    number, long, several = (extent + (each - 1)) // each, None, None
+    if kernel.sum_order == "terms" or (isinstance(count, int) and count < MIN_TERMS):
         return None
-    count, number = terms(first), (first.index.extent + (each - 1)) // each
-    if (isinstance(count, int) and count < MIN_TERMS) or (isinstance(number, int) and number < 2):
+    if isinstance(number, int) and number < 2:
         return None
-    if isinstance(count, int):
-        long = None
-    elif grid:
-        return None
-    else:
+    if not isinstance(count, int):
         number = smaller(count // MIN_TERMS, 1) * number  # a short reduction has no blocks
         long = as_index(count) >= MIN_TERMS
+    if long is not None and not isinstance(each, int):  # the blocks are those of the loops inside if this has one iteration
+        long = several = long & ~as_index(extent).eq(1)
     parts, joined = split_in_blocks(plain, each, number)
     if not (grid or any(has_order(reduction_accumulators(s) or {}) for s in reductions)):
         joined = lane_reduction(joined)
-    versions = [replace(parts, sum_order="terms"), replace(joined, scheduled=True).only(long)]
+    versions = [replace(parts, sum_order="terms").only(several), replace(joined, scheduled=True).only(long)]
     if long is not None:
-        versions.append(replace(kernel, name=f"{kernel.name}.short", sum_order="terms").only(~long))
+        order = "terms" if several is None else kernel.sum_order
+        versions.append(replace(kernel, name=f"{kernel.name}.short", sum_order=order).only(~long))
     return Kernels(tuple(versions), ir.reshaped_parameters(kernel, plain))
 
 
@@ -75,17 +75,17 @@ def _extents(reduction: ir.For) -> tuple[object, ...]:
     return key_of([s.index.extent for s in ir.statements((reduction,)) if isinstance(s, ir.For)])
 
 
-def _block_of(reduction: ir.For, block: Index, each: int, from_zero: bool) -> ir.For:
+def _block_of(reduction: ir.For, block: Index, each: Dim, from_zero: bool) -> ir.For:
     """A reduction over one of its blocks."""
     extent = reduction.index.extent
     start, stop = block_bounds(extent, each, block)
-    if not (from_zero and isinstance(extent, int) and extent % each == 0):
+    if not (from_zero and isinstance(extent, int) and isinstance(each, int) and extent % each == 0):
         return replace(reduction, start=start, stop=stop)
     within = Index(reduction.index.name, each)
     return replace(reduction, index=within, body=ir.substitute_block(reduction.body, {reduction.index: start + within}))
 
 
-def split_in_blocks(kernel: ir.Kernel, each: int, count: Dim, from_zero: bool = True) -> tuple[ir.Kernel, ir.Kernel]:
+def split_in_blocks(kernel: ir.Kernel, each: Dim, count: Dim, from_zero: bool = True) -> tuple[ir.Kernel, ir.Kernel]:
     """The kernels that reduce each block of so many iterations, and the partial results.
 
     Equal blocks run `from_zero`, so that the threads of a GPU's block take the same steps."""

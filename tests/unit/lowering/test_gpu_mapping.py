@@ -81,6 +81,24 @@ def test_rows_that_are_broadcast_are_coalesced() -> None:
     assert excess(memory) == (1, 1)
 
 
+FOLDS = [("?x?", "[0, 1]", (600, 701), 1.01), ("?x3x?", "[0, 2]", (300, 3, 900), 1.3), ("?x?x5", "[0, 1]", (301, 900, 5), 9)]
+
+
+@pytest.mark.parametrize("element", ["f32", "i32"])
+@pytest.mark.parametrize(("given", "axes", "shape", "most"), FOLDS)
+def test_folds_over_axes_of_unknown_size(
+    given: str, axes: str, shape: tuple[int, ...], most: float, element: str
+) -> None:
+    """A long fold is split over the grid, a short one is not; there may be no terms at all."""
+    text = program(f"%x: tensor<{given}x{element}>", f"%y = theano.sum %x {{axis = {axes}}}")
+    for size in (shape, tuple(2 if n > 5 else n for n in shape), tuple(0 if n > 5 else n for n in shape)):
+        x = RANDOM.normal(0, 99, size).astype(WIDTHS[element])
+        f, memory = counted(text, x)
+        assert excess(memory)[0] <= (most if size == shape else 9)
+        assert memory.statistics is not None and (memory.statistics["store requests"] > 9) == (size == shape)
+    assert ".parts" in kernels_text(f.plan.kernels)
+
+
 @pytest.mark.parametrize("size", ["256x3", "33x7", "?x3", "5x9x7"])
 @pytest.mark.parametrize("element", ["ui8", "f32"])
 def test_packs_go_on_from_row_to_row(size: str, element: str) -> None:
