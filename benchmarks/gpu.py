@@ -3,7 +3,8 @@
     python benchmarks/gpu.py [--megabytes 256] [--rounds 20] [NAME ...]
 
 Arrays lie on the device before and after. Every result is compared with the same program's on a CPU, bit for bit, for a
-smaller size first. Prints tables in Markdown, headed by the device's name and the date; what fails is said in its row. Where
+smaller size first, and its time with what a model of an H100, or H200, gives from the emulator's counts: of another GPU
+the column says nothing. Prints tables in Markdown, headed by the device's name and the date; what fails is said in its row. Where
 cvm is not installed, PYTHONPATH names its folder. NVRTC is that of NVIDIA's wheel, else of the toolkit.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import cvm
+from cvm.commands.cost_on_gpu import predictions
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIDE, TICKS = 4096, 64  # of the simulated field
@@ -166,6 +168,12 @@ def check(work: Work) -> str:
     return "same bits" if np.array_equal(found, wanted, equal_nan=found.dtype.kind == "f") else "DIFFERENT"
 
 
+def predicted(text: str, device: str) -> float:
+    """The milliseconds that the model of the machine gives for the program, from the emulator's counts."""
+    rows = predictions(cvm.compile(text, target="cuda-sim"), {})
+    return sum(row["seconds"]["H200" if "H200" in device else "H100"] * row["launches"] for row in rows) * 1e3
+
+
 def timed(device: Any, run: Callable[[], Any], rounds: int) -> float:
     """The median milliseconds on the device."""
     run()
@@ -202,7 +210,9 @@ def measure(name: str, work: Work, n: int, rounds: int, torch: Any) -> str:
         tensors = [torch.from_numpy(a).cuda() for a in host]
         for peer, run in work.peers(torch, *tensors).items():
             peers.append(beside(peer, lambda r=run: f"{of_torch(torch, r, rounds):.3f}"))  # type: ignore[misc]
-    return f"| {name} | {check(work)} | {mine:.3f} | {rate} | {copy / mine:.2f} | {', '.join(peers)} | {call:.0f} µs |"
+    model = beside("", lambda: f"{predicted(work.program(n), device.name):.3f}").strip()
+    figures = f"{mine:.3f} | {model} | {rate} | {copy / mine:.2f}"
+    return f"| {name} | {check(work)} | {figures} | {', '.join(peers)} | {call:.0f} µs |"
 
 
 def beside(peer: str, figure: Callable[[], str]) -> str:
@@ -360,7 +370,9 @@ def main(arguments: list[str] | None = None) -> int:
         return not options.names or any(o in name for o in options.names)
 
     print(f"{device().name}, {datetime.date.today()}, {options.megabytes:g} MB\n", flush=True)
-    print("| work | against the CPU | ms | rate | copy / cvm | peers, ms | a call |\n|---|---|---|---|---|---|---|")
+    print(
+        "| work | against the CPU | ms | model, ms | rate | copy / cvm | peers, ms | a call |\n|---|---|---|---|---|---|---|---|"
+    )
     size = int(options.megabytes * (1 << 18))
     for name, work in WORK.items():
         if chosen(name):

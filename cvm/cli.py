@@ -237,6 +237,8 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
         _arg("program", "a program, or kernels", metavar="PROG.cvm"),
         _ENTRY, _CPU, _OPTIMIZE,
         _repeated("--size", "NAME=N", "an unknown size; 1 by default"),
+        _arg("--target", "cpu (the default): this machine; cuda: a model of GPUs, by the emulator's counts",
+             choices=("cpu", "cuda"), default="cpu"),
         _flag("--json", "print the counts in JSON"),
         _arg("-o --output", "the roofline, .svg, or a page with the counts, .html", metavar="FILE"),
     ]),

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import cvm
+from cvm.cli import Usage
+from cvm.commands.cost_on_gpu import cost_on_gpu
 from cvm.commands.display import columns, timed
 from cvm.commands.io import page, suffix_of, write
 from cvm.commands.read_level import compiled, parsed_sizes, read_kernels, read_level
@@ -32,6 +34,10 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760.0, 380.0, 64.0, 44.0, 16.0
 def cost(options: Namespace) -> int:
     suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html") if options.output else ""
     program = read_level(options.program)
+    if options.target == "cuda":
+        if suffix:
+            raise Usage("-o draws the roofline of this machine: without --target cuda")
+        return cost_on_gpu(program, options)
     f, sizes = compiled(program, options.entry, "cpu", CompileOptions(options.optimize)), parsed_sizes(options.size)
     groupings = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
     costs: dict[str, Cost] = {by: f.cost(by, **sizes) for by in groupings}

@@ -6,7 +6,7 @@ import ast
 import io
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,18 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
                 f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{archive}\n"
                 "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
             )
-        arrays |= _random(function, missing, arrays, options.random_inputs)
+        shapes = [(a.known_type.array_shape, arrays[a.name].shape) for a in function.arguments if a.name in arrays][
+            ::-1
+        ]
+        sizes = {d.key: n for shape, ns in shapes for d, n in zip(shape, ns, strict=False) if isinstance(d, Size)}
+        arrays |= _random(missing, sizes, options.random_inputs)
     return [arrays[a.name] for a in function.arguments]
 
 
-def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
-    """Random arrays for all arguments of the function; sizes that it leaves open are UNKNOWN."""
-    return [*_random(function, list(function.arguments), {}, seed, reports=False).values()]
+def random_arrays(function: Function, seed: int, sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
+    """Random arrays for all arguments of the function; sizes that it leaves open, and that are not given, are UNKNOWN."""
+    known = {Size.named(name).key: n for name, n in (sizes or {}).items()}
+    return [*_random(function.arguments, known, seed, reports=False).values()]
 
 
 def arrays_by_name(options: Namespace, function: Function | None = None) -> dict[str, np.ndarray]:
@@ -75,17 +80,13 @@ def _archive(path: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _random(
-    function: Function, missing: list[Value], named: Mapping[str, np.ndarray], seed: int, reports: bool = True
-) -> dict[str, np.ndarray]:
-    """Arrays of random elements. An unknown size has the value of a given array, or else UNKNOWN, which is reported."""
+def _random(given: Sequence[Value], sizes: dict[Any, int], seed: int, reports: bool = True) -> dict[str, np.ndarray]:
+    """Arrays of random elements. An unknown size that `sizes` does not have, by its key, is UNKNOWN, which is reported."""
     if seed < 0:
         raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
-    shapes = [(a.known_type.array_shape, named[a.name].shape) for a in reversed(function.arguments) if a.name in named]
-    sizes = {d.key: n for shape, ns in shapes for d, n in zip(shape, ns, strict=False) if isinstance(d, Size)}
     random = np.random.default_rng(seed)
     arrays = {}
-    for a in missing:
+    for a in given:
         shape, open = [], []
         for d in a.known_type.array_shape:
             if isinstance(d, Size) and d.key not in sizes:

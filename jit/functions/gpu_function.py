@@ -1,16 +1,20 @@
 """A function on a real or simulated GPU: its launches in order, with the arrays and sizes of a call."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from ...dialect.ir.diagnostics import CallError
 from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
+from ...lowering.analysis.count_operations import kernel_cost
 from ..calls.arguments import size_place
 from ..cuda import nvrtc
 from ..cuda.emit import Launch, Source
@@ -22,6 +26,7 @@ from .compiled_function import CompiledFunction
 
 MOST_BLOCKS = 1 << 22  # of a launch: a grid beyond strides
 GARBAGE = 0xA5  # what fills memory that nobody has written
+SAMPLE = 1 << 13  # threads whose blocks stand for all of a grid when their work is counted
 
 
 class GpuFunction(CompiledFunction):
@@ -116,8 +121,10 @@ class SimulatedFunction(GpuFunction):
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         self.simulate(arrays, outputs, Memory())
 
-    def simulate(self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory) -> None:
-        """Runs a call in a memory, which then holds its statistics, if it keeps any."""
+    def simulate(
+        self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory, run: Callable[..., None] = emulate
+    ) -> None:
+        """Runs a call in a memory, which then holds its statistics, if it keeps any; `run` runs a kernel."""
         plan, sizes = self.plan, self.sizes_of(arrays)
         given = dict(zip(plan.arguments, arrays, strict=True)) | self._constants
         addresses = {t: memory.give(a) for t, a in given.items()}
@@ -129,8 +136,32 @@ class SimulatedFunction(GpuFunction):
         reported = memory.give(status)
         self.holds = lambda address: bool(memory.view(address, 1)[0])
         for launch, blocks, given in self.launches(sizes, addresses, workspace, reported):
-            emulate(self._entries[launch.name], blocks, launch.threads, given, memory)
+            run(self._entries[launch.name], blocks, launch.threads, given, memory)
         memory.take(reported, status)
         self.report(int(status[0]), self.source.requirements)
         for tensor, output in zip(plan.results, outputs, strict=True):
             memory.take(addresses[tensor], output)
+
+    def counted(self, arrays: list[np.ndarray]) -> list[dict[str, Any]]:
+        """Of each kernel of a call: `name`, `launches`, `blocks`, `threads`, the bytes of its arrays that it accesses, and
+        `counts`, those of the memory's statistics, of a launch: of blocks from the middle of its grid, for all of them;
+        really of all where launches depend on what others compute."""
+        kernels = {s.name: k for k, s in zip(self.plan.all_kernels, self.source.launches, strict=True)}
+        sizes, found = self.sizes_of(arrays), dict[tuple[str, int], dict[str, Any]]()
+
+        def count(entry: Entry, blocks: int, threads: int, given: Sequence[int], memory: Memory) -> None:
+            row = {"name": kernels[entry.name].name, "launches": 0, "blocks": blocks, "threads": threads}
+            row = found.setdefault((entry.name, blocks), row)
+            row["launches"] += 1
+            if "counts" not in row or self._tests:
+                memory.statistics = Counter()
+                some = blocks if self._tests else min(blocks, max(1, SAMPLE // threads))
+                first = (blocks - some) // 2
+                emulate(entry, blocks, threads, given, memory, range(first, first + some))
+                row["bytes"] = kernel_cost(kernels[entry.name], sizes).bytes
+                row["counts"] = Counter({name: round(n * blocks / some) for name, n in memory.statistics.items()})
+
+        outputs = [np.empty(t.array_shape, t.element.dtype) for t in self._result_types(arrays)]  # type: ignore[arg-type]
+        with suppress(CallError):  # of checks on what no block has computed
+            self.simulate(arrays, outputs, Memory(count_transactions=True), count)
+        return list(found.values())

@@ -113,9 +113,9 @@ class Instructions:
     def _touch(self, what: str, memory: Memory | Shared | Local, lanes: Array, at: Array, width: int) -> None:
         if np.any(at & np.uint64(width - 1)):
             raise Fault(f"an access to {width} bytes that is not aligned")
-        if memory is self.memory:
+        if memory is self.memory and self.memory.counts:
             self.memory.count(what, lanes, at, width)
-        elif memory is self.shared:
+        elif memory is self.shared and self.memory.counts:
             self.memory.count_banks(lanes, at & OFFSET, width)
 
     def load(self, i: Instruction) -> Step:

@@ -27,7 +27,7 @@ class Memory:
     def __init__(self, count_transactions: bool = False) -> None:
         self.spaces: dict[int, tuple[Array, int]] = {}
         self._next = FIRST
-        self.statistics: Counter[str] | None = Counter() if count_transactions else None
+        self.counts, self.statistics = count_transactions, Counter[str]()
 
     def give(self, array: Array) -> int:
         """Copies an array in; gives its address."""
@@ -92,22 +92,19 @@ class Memory:
         return whole.view(dtype), offsets >> (dtype.itemsize.bit_length() - 1)
 
     def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
-        """Counts the sectors that each warp's access touches, and how few could hold the bytes that it wants."""
-        if self.statistics is None:
-            return
+        """Counts the bytes, the sectors that each warp's access touches, and how few could hold the bytes that it wants."""
         warps = lanes.astype(np.int64) // WARP << 48
         byte = addresses.astype(np.int64)
         touched = np.concatenate([(byte + n) // SECTOR + warps for n in range(0, width, min(width, SECTOR))])
         wanted = np.unique(byte + warps)
         each = np.unique(wanted >> 48, return_counts=True)[1]
+        self.statistics[f"{what} bytes"] += len(lanes) * width
         self.statistics[f"{what} sectors"] += len(np.unique(touched))
         self.statistics[f"{what} least"] += int(np.sum(-(-each * width // SECTOR)))
         self.statistics[f"{what} requests"] += len(each)
 
     def count_banks(self, lanes: Array, offsets: Array, width: int) -> None:
         """Count answers of shared memory, 128 bytes of neighbouring threads at once, and bank conflicts."""
-        if self.statistics is None:
-            return
         groups = lanes.astype(np.int64) // min(WARP, BANKS * BANK // width)
         words = np.concatenate([(offsets.astype(np.int64) + n) // BANK for n in range(0, width, BANK)])
         wanted = np.unique(np.tile(groups, len(words) // len(groups)) << SPACE | words)

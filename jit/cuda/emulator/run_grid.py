@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from .instructions import Instructions, Step
-from .memory import Fault, Local, Memory
+from .memory import WARP, Fault, Local, Memory
 from .ptx import Entry, Instruction, Unsupported, end_of
 from .registers import Active, Registers
 from .shared_memory import Shared
@@ -16,16 +16,20 @@ LANES = 1 << 15  # threads that run together
 Groups = list[tuple[int, Active]]  # where threads are, by number of a basic block
 
 
-def launch(entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory) -> None:
-    """Runs a kernel over `grid` blocks of `threads` threads. `arguments` are addresses and integers, in order."""
+def launch(
+    entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory, some: range | None = None
+) -> None:
+    """Runs a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments` are addresses and
+    integers, in order."""
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     tables = {name: memory.give(np.frombuffer(data, np.uint8)) for name, data in entry.tables.items()}
     named.update(tables)
-    together = max(1, min(grid, LANES // threads))
+    blocks = some or range(grid)
+    together = max(1, min(len(blocks), LANES // threads))
     batch = _Batch(entry, together, threads, grid, named, memory)
-    for first in range(0, grid, together):
-        if grid - first < together:
-            batch = _Batch(entry, grid - first, threads, grid, named, memory)
+    for first in blocks[::together]:
+        if blocks.stop - first < together:
+            batch = _Batch(entry, blocks.stop - first, threads, grid, named, memory)
         with np.errstate(all="ignore"):
             batch.run(first)
     for address in tables.values():
@@ -38,7 +42,7 @@ class _Batch:
     def __init__(
         self, entry: Entry, blocks: int, threads: int, grid: int, arguments: dict[str, int], memory: Memory
     ) -> None:
-        self.entry = entry
+        self.entry, self.memory = entry, memory
         self.registers = Registers(entry, blocks, threads, grid, arguments)
         self.shared = Shared(blocks, end_of(entry.shared), threads)
         instructions = Instructions(self.registers, memory, self.shared, Local(blocks * threads, end_of(entry.local)))
@@ -64,6 +68,10 @@ class _Batch:
             active = here[0] if len(here) == 1 else self.merged(here)
             limit = min((p for p, _ in later), default=len(self.steps))
             while True:
+                if self.memory.counts:
+                    warps = len(np.unique(self.registers.lanes[active] // WARP))
+                    for i in self.entry.blocks[place]:
+                        self.memory.statistics[".".join(("issued", i.name, *i.modifiers))] += warps
                 for i, step in zip(self.entry.blocks[place], self.steps[place], strict=False):
                     try:
                         step(active)

@@ -1,6 +1,7 @@
 """Instructions in which the threads of a warp work together: shuffles, votes and tensor-core products."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from .memory import WARP, Fault
@@ -40,22 +41,12 @@ def matrix_product(
     a: Sequence[Array], b: Sequence[Array], c: Sequence[Array], kinds: tuple[np.dtype, np.dtype]
 ) -> list[Array]:
     """mma.m16n8k32 of 8-bit integers: the fragments of A (4 words a thread), B (2) and C (4) to those of A B + C."""
-    warps = len(a[0]) // WARP
-    lane = np.arange(WARP)
-    group, member = lane // 4, lane % 4
 
-    def bytes_of(word: Array, kind: np.dtype) -> Array:
-        return np.ascontiguousarray(word).view(kind).reshape(warps, WARP, 4).astype(np.int32)
+    def matrices(words: Sequence[Array], kind: Any, parts: tuple[int, ...], axes: Sequence[int]) -> Array:
+        """What threads hold, by groups of 4 threads, threads and parts, in another order of these axes."""
+        return np.stack(words, -1).view(kind).reshape(-1, 8, 4, *parts).transpose(0, *axes).astype(np.int32)
 
-    left, right = np.zeros((warps, 16, 32), np.int32), np.zeros((warps, 32, 8), np.int32)
-    total = np.zeros((warps, 16, 8), np.int32)
-    for r, word in enumerate(a):
-        for n in range(4):
-            left[:, group + 8 * (r % 2), member * 4 + n + 16 * (r // 2)] = bytes_of(word, kinds[0])[:, :, n]
-    for r, word in enumerate(b):
-        for n in range(4):
-            right[:, member * 4 + n + 16 * r, group] = bytes_of(word, kinds[1])[:, :, n]
-    for r, word in enumerate(c):
-        total[:, group + 8 * (r // 2), member * 2 + r % 2] = word.view(np.int32).reshape(warps, WARP)
-    product = total + np.matmul(left, right)
-    return [product[:, group + 8 * (r // 2), member * 2 + r % 2].reshape(-1) for r in range(4)]
+    left = matrices(a, kinds[0], (2, 2, 4), (4, 1, 3, 2, 5)).reshape(-1, 16, 32)
+    right = matrices(b, kinds[1], (2, 4), (3, 2, 4, 1)).reshape(-1, 32, 8)
+    product = matrices(c, np.int32, (2, 2), (3, 1, 2, 4)).reshape(-1, 16, 8) + np.matmul(left, right)
+    return list(product.reshape(-1, 2, 8, 4, 2).transpose(0, 2, 3, 1, 4).reshape(-1, 4).T)

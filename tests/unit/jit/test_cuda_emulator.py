@@ -8,6 +8,7 @@ from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.emulator.memory import Fault, Memory
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from cvm.jit.cuda.emulator.run_grid import launch
+from cvm.jit.cuda.machine_model import resources
 from emulated_kernels import needs_nvrtc
 
 RANDOM = np.random.default_rng(7)
@@ -222,7 +223,7 @@ def test_matrices_are_loaded_by_a_warp(count: int, trans: str) -> None:
         matrices = matrices.transpose(0, 2, 1)
     wanted = np.ascontiguousarray(matrices).view(np.uint32).reshape(count, 32)
     np.testing.assert_array_equal(b.reshape(32, 4)[:, :count].T, wanted)
-    assert memory.statistics is not None and memory.statistics["bank conflicts"] == 0
+    assert memory.statistics["bank conflicts"] == 0
 
 
 def test_matrices_are_read_from_the_places_of_other_threads() -> None:
@@ -243,8 +244,76 @@ def test_conflicts_of_rows_in_one_bank_are_counted() -> None:
     a, b = arrays(128)
     load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r5];"
     memory = run("shl.b32 %r5, %r3, 7;\n  add.s32 %r5, %r5, %r2;", load, a=a, b=b, threads=32, head=ROWS)
-    assert memory.statistics is not None
     assert (memory.statistics["shared answers"], memory.statistics["bank conflicts"]) == (4, 28)
+
+
+# Counts
+
+STRIDED = """
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  mul.lo.s32 %r4, %r1, {stride};
+  and.b32 %r4, %r4, 4095;
+  add.s32 %r4, %r4, %r2;
+  ld.global.u32 %r10, [%rd4];
+  st.shared.u32 [%r4], %r10;
+  bar.sync 0;
+  ld.shared.u32 %r11, [%r4];
+  add.rn.f32 %r12, %r11, %r11;
+  st.global.u32 [%rd5], %r11;
+"""
+
+
+def test_what_a_kernel_asks_is_counted() -> None:
+    a, b = arrays(64)
+    counts = run(a=a, b=b, head=STRIDED.format(stride=4)).statistics
+    assert np.array_equal(a, b)
+    for what in ("load", "store"):
+        found = [counts[f"{what} {k}"] for k in ("bytes", "requests", "sectors", "least")]
+        assert found == [256, 2, 8, 8]
+    assert (counts["shared answers"], counts["bank conflicts"]) == (4, 0)
+    issued = {name.removeprefix("issued."): n for name, n in counts.items() if name.startswith("issued.")}
+    once = ("mul.wide.u32", "mul.lo.s32", "and.b32", "add.s32", "ld.global.u32", "st.shared.u32", "bar.sync")
+    once += ("ld.shared.u32", "add.rn.f32", "st.global.u32", "ret")
+    named = {
+        name: n for name, n in issued.items() if name.split(".")[0] in ("add", "ld", "st", "bar", "mul", "and", "ret")
+    }
+    assert {name: named[name] for name in once} == dict.fromkeys(once, 2), "of two warps"
+    assert named["add.s64"] == 4
+
+
+def test_some_blocks_of_a_grid_are_counted() -> None:
+    """Those that are asked for run, with their own numbers, whether they fit in one batch or not."""
+    text = (
+        HEAD
+        + """
+  mov.u32 %r3, %ctaid.x;
+  mul.wide.u32 %rd3, %r3, 4;
+  add.s64 %rd4, %rd2, %rd3;
+  st.global.u32 [%rd4], %r3;
+  ret;
+}
+"""
+    )
+    for some in (range(3, 5), range(2, 100)):
+        memory, b = Memory(count_transactions=True), np.full(100, 200, np.uint32)
+        given = [memory.give(x) for x in (b, b)]
+        launch(parse(text)["work"], 100, 512, given, memory, some)
+        memory.take(given[1], b)
+        np.testing.assert_array_equal(b, np.where(np.isin(np.arange(100), some), np.arange(100), 200))
+        assert memory.statistics["issued.ret"] == 16 * len(some)
+
+
+def test_a_kernel_with_bank_conflicts_is_predicted_to_be_slower() -> None:
+    """Words 128 bytes apart lie in one bank."""
+    times = []
+    for stride in (4, 128):
+        a, b = arrays(32)
+        counts = run(a=a, b=b, threads=32, head=STRIDED.format(stride=stride)).statistics
+        assert counts["bank conflicts"] == (0 if stride == 4 else 2 * 31)
+        times.append(resources(counts, 0, 1, "H100")["L1 and shared"])
+    assert times[1] > 6 * times[0]
 
 
 # CUDA C with inline assembly, as NVRTC compiles it
@@ -287,7 +356,6 @@ def product(source: str) -> None:
     launch(parse(nvrtc.compile_source(source).decode())["work"], 1, 32, given, memory)
     memory.take(given[2], c)
     np.testing.assert_array_equal(c, a.astype(np.int32) @ b.T.astype(np.int32))
-    assert memory.statistics is not None
     copied = 4 * (4 + 2)  # of every 128 bytes, which are four rows, the last lies over the banks of the first
     assert memory.statistics["bank conflicts"] == copied, (
         "none of ldmatrix, whose eight rows of 16 bytes fill the banks"

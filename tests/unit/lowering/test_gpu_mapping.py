@@ -39,7 +39,6 @@ def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
     (output,) = outputs = [np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))]
     f.simulate(list(arrays), outputs, memory)
     np.testing.assert_array_equal(output, cvm.compile(text)(*arrays), strict=True)
-    assert memory.statistics is not None
     return f, memory
 
 
@@ -52,13 +51,12 @@ def excess(memory: Memory) -> tuple[float, float]:
 
 def requests(memory: Memory) -> tuple[int, int]:
     """The number of loads, and of stores, of a warp."""
-    assert memory.statistics is not None
     return memory.statistics["load requests"], memory.statistics["store requests"]
 
 
 def conflicts(memory: Memory) -> int:
     """The number of bank conflicts."""
-    assert memory.statistics is not None and memory.statistics["shared answers"]
+    assert memory.statistics["shared answers"]
     return memory.statistics["bank conflicts"]
 
 
