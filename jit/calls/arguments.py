@@ -191,20 +191,19 @@ def take_outputs(
     """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or one that overlaps an input)."""
     if out is None:
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
-    given = list(out) if isinstance(out, (tuple, list)) else [out]
+    given = [*map(_seen, out if isinstance(out, (tuple, list)) else [out])]
     if len(given) != len(types):
         message = f"@{function.name} has {counted(len(types), 'result')}, got {len(given)} arrays in out"
         raise CallError(Diagnostic(message, function.span, "call.out"))
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
-    seen = [*map(_seen, given)]
-    for n, (array, type) in enumerate(zip(seen, types, strict=True)):
+    for n, (array, type) in enumerate(zip(given, types, strict=True)):
         if got := _unsuited(array, type):
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
             message = f"out: expected a writable array {type}, got {got}"
             raise CallError(Diagnostic(message, function.span, "call.out", (note,)))
         for k in range(n):
-            if _overlap(array, seen[k]):
+            if _overlap(array, given[k]):
                 both = f"%{function.results[k].name} and %{function.results[n].name}"
                 message = f"out: expected an array for each result, got ones for {both} that share memory"
                 raise CallError(Diagnostic(message, function.span, "call.out"))

@@ -9,11 +9,12 @@ version is for `unswitch_broadcast`."""
 
 from dataclasses import replace
 
-from ...dialect.ir.sizes import Dim, Size, key_of
+from ...dialect.ir.sizes import Dim, Size, key_of, same_size
 from ...dialect.notation.expressions import Expr, as_index, both
 from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.traverse import rewrite
+from ...dialect.spec.broadcasting import joined
 from ..analysis.accesses import reduces_floats
 from ..formulas.match_broadcast_index import repeated, unrepeated
 from ..passes import kernel_pass
@@ -44,7 +45,8 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
             common: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
             if not isinstance(extent, Size):  # the size they are broadcast to is known
                 common = extent
-            tests += [as_index(n).eq(as_index(common)) for n in sizes.values() if n.key != key_of(common)]
+            equal = sizes if same_size(joined(*sizes.values()), extent) else {**sizes, key_of(extent): extent}
+            tests += [as_index(n).eq(as_index(common)) for k, n in equal.items() if k != key_of(common)]
             same |= dict.fromkeys([*sizes, key_of(extent)], common)
     if not isinstance(condition := both(*tests), Expr):
         return None

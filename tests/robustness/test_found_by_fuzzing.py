@@ -95,6 +95,22 @@ def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there
         assert f(np.arange(n, dtype=np.int32), np.zeros(1, np.int32)) == [0 if n < 9 else first]
 
 
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("columns", [1, 3])
+def test_sizes_are_equal_only_where_the_result_of_an_earlier_operation_is_as_large(target: str, columns: int) -> None:
+    program = """func @main(%a: tensor<?x3x1x?xi8>, %b: tensor<1x?x1x?xui32>, %z: tensor<1xui8>, %c: tensor<1x3xf64>) {
+      %low = dali.min %a, %b
+      %m = quant.add %a, %z {zero_points = [0, 0, -25], multipliers = [1, 1, 1], shifts = [9, 9, 9], left_shift = 9}
+      %s = dali.add %c, %low
+      %y = dali.clamp %m, %b, %low
+      return %s, %y
+    }"""
+    a, b = np.arange(-4, 5, dtype=np.int8).reshape(1, 3, 1, 3), np.arange(1, 3 * columns + 1, dtype=np.uint32)
+    b = b.reshape(1, 3, 1, columns)
+    _, y = cvm.compile(program, target=target)(a, b, np.zeros(1, np.uint8), np.zeros((1, 3)))
+    np.testing.assert_array_equal(y, np.minimum(a, b))
+
+
 TWO_LOOPS = """
 import numpy as np
 import cvm
