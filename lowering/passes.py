@@ -6,13 +6,14 @@ depth first, as nested pass managers of MLIR do: the first kernels may be compil
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
+from functools import wraps
+from inspect import signature, unwrap
 from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from ..dialect.ir.compilation_context import check_time
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
-from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
+from ..dialect.notation.loops import Block, Kernel, Loop, Statement, reshaped_parameters, rewrite_block
 from ..dialect.notation.plan import Kernels, Plan
 from ..dialect.program.function import Function
 from .pass_context import Context
@@ -62,7 +63,7 @@ def declare(
 def _declared(
     function: Callable[P, R], level: Level, unit: type, on_scheduled: bool, options: Mapping[str, object]
 ) -> Pass[P, R]:
-    text = " ".join((getattr(function, "__globals__", {}).get("__doc__") or "").split())
+    text = " ".join((getattr(unwrap(function), "__globals__", {}).get("__doc__") or "").split())
     summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
     known = signature(function).parameters
     defaults = {n: p.default for n, p in known.items() if isinstance(p.default, (bool, int))}
@@ -79,6 +80,13 @@ graph_pass = declare("graph", Function)
 formula_pass = declare("formulas", Formulas)
 plan_pass = declare("loops", Plan)
 kernel_pass = declare("loops", Kernel)
+
+
+def statement_pass(change: Callable[[Statement], Block | None]) -> Pass[[Kernel], Kernel]:
+    """Decorate a rewriting of statements, as `rewrite_block` takes one, as a pass of its name over kernels."""
+    return kernel_pass(wraps(change)(lambda kernel: kernel.with_body(rewrite_block(kernel.body, change))))
+
+
 scheduled_kernel_pass = declare("loops", Kernel, on_scheduled=True)
 step_pass = declare("loops", StepPlan)
 gpu_pass = declare("gpu", Kernel)

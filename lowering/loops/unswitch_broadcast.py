@@ -17,16 +17,12 @@ from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import ZERO, Expr, Read, Tensor, as_index, both
 from ...dialect.notation.traverse import rewrite, walk
 from ..formulas.match_broadcast_index import repeated, unrepeated
-from ..passes import kernel_pass
+from ..passes import statement_pass
 from .broadcast_versions import broadcast_sizes
 
 
-@kernel_pass
-def unswitch_broadcast(kernel: ir.Kernel) -> ir.Kernel:
-    return kernel.with_body(ir.rewrite_block(kernel.body, _unswitched))
-
-
-def _unswitched(s: ir.Statement) -> ir.Block | None:
+@statement_pass
+def unswitch_broadcast(s: ir.Statement) -> ir.Block | None:
     """A loop with variables for reads of operands that may be repeated, assigned in a branch, where that is uniform."""
     if not isinstance(s, ir.For) or s.kind != "serial" or not all(isinstance(b, (ir.Let, ir.Store)) for b in s.body):
         return None

@@ -24,7 +24,7 @@ from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
 from ..analysis.reduction_order import has_lanes
 from ..analysis.vector_alignment import overlaps
-from ..passes import kernel_pass
+from ..passes import statement_pass
 from ..processor import processor
 
 CHAIN = 7  # dependent float operations whose latency leaves room for a second vector
@@ -32,12 +32,8 @@ MIN_LANES = 4  # lanes of a vector for rows shorter than a full vector
 MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # iterations from which on a loop takes two vectors at once
 
 
-@kernel_pass
-def vectorize(kernel: ir.Kernel) -> ir.Kernel:
-    return kernel.with_body(ir.rewrite_block(kernel.body, _vectors))
-
-
-def _vectors(s: ir.Statement) -> ir.Block | None:
+@statement_pass
+def vectorize(s: ir.Statement) -> ir.Block | None:
     match s:
         case ir.For(kind="serial") if can_be_vector(s):
             return tuple(_backwards(w) for w in widen(s, lanes(s)))

@@ -19,19 +19,15 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Index, Tensor, apply, as_index, maximum
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory
-from ..passes import kernel_pass
+from ..passes import statement_pass
 from ..processor import processor
 
 VECTORS = 4  # vectors of integer sums, each of which waits for the one before
 FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent instructions
 
 
-@kernel_pass
-def lane_reduction(kernel: ir.Kernel) -> ir.Kernel:
-    return kernel.with_body(ir.rewrite_block(kernel.body, _by_lanes))
-
-
-def _by_lanes(s: ir.Statement) -> ir.Block | None:
+@statement_pass
+def lane_reduction(s: ir.Statement) -> ir.Block | None:
     """A loop that reduces along memory by lanes, if it may be long enough."""
     if not isinstance(s, ir.For) or s.kind == "vector" or (found := along_memory(s)) is None:
         return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None

@@ -18,18 +18,13 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
 from ..analysis.accesses import reads, stride
 from ..analysis.reduction_order import reduction_update
-from ..passes import kernel_pass
+from ..passes import statement_pass
 from ..processor import processor
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
     I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
 }  # fmt: skip  # the intermediate type, and the number of terms that cannot overflow it
 VECTORS = 4  # vectors of intermediate sums, each of which waits for the one before
-
-
-@kernel_pass
-def widen_in_steps(kernel: ir.Kernel) -> ir.Kernel:
-    return kernel.with_body(ir.rewrite_block(kernel.body, _sums))
 
 
 def narrow_sum(s: ir.Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
@@ -43,7 +38,8 @@ def narrow_sum(s: ir.Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
     return None
 
 
-def _sums(s: ir.Statement) -> ir.Block | None:
+@statement_pass
+def widen_in_steps(s: ir.Statement) -> ir.Block | None:
     match s:
         case ir.For(body=(ir.Store() as store,), kind="serial") if (found := narrow_sum(store)) is not None:
             acc, value, between, most = found
