@@ -15,7 +15,6 @@ from cvm.commands.inputs import random_arrays
 from cvm.commands.io import load, page, suffix_of, write
 from cvm.commands.read_level import bind_sizes, parsed_sizes
 from cvm.dialect.ir.diagnostics import Span
-from cvm.dialect.ir.sizes import product
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.printer import Names, kernel_texts, size_text, tensor_text
@@ -139,7 +138,7 @@ def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
             "kind": kind,
             "name": f"%{t.name}",
             "type": tensor_text(t, Names()).partition(": ")[2],
-            "bytes": size_text(product(t.shape) * t.element.bytes, Names()),
+            "bytes": size_text(t.bytes, Names()),
             "offset": size_text(plan.offsets[t], Names()) if t in plan.offsets else None,
             "used": [n for n, k in enumerate(plan.kernels) if any(plan.home[p] is t for p in k.parameters)],
         }

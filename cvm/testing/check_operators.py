@@ -1,6 +1,5 @@
 """Compare the examples of operators on all targets: where a formula and a reference differ, both are named with their lines."""
 
-import inspect
 import re
 from collections.abc import Sequence
 from textwrap import dedent
@@ -10,6 +9,7 @@ import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.commands.run import named
 from cvm.dialect.program.function import Graph
+from cvm.dialect.spec.extensions import source_place
 from cvm.dialect.spec.op import Operator
 from cvm.jit.targets import TARGETS
 from .lines import difference
@@ -59,8 +59,4 @@ def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
 
 
 def place(item: Any) -> str:
-    try:
-        item = inspect.unwrap(item)
-        return f"{inspect.getsourcefile(item)}:{inspect.getsourcelines(item)[1]}"
-    except (OSError, TypeError):
-        return "defined without source"
+    return ":".join(map(str, source_place(item)))

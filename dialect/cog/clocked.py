@@ -196,10 +196,8 @@ def warnings(graph: Graph) -> list[Diagnostic]:
             except Undecided:
                 trims = True
             if trims:
-                notes = tuple(
-                    Note(f"{what} is {t}", v.span)
-                    for what, t, v in (("the target", target, feedback.target), ("the driver", driver, feedback.driver))
-                )
+                ends = (("target", feedback.target), ("driver", feedback.driver))
+                notes = tuple(Note(f"the {what} is {v.type}", v.span) for what, v in ends)
                 message = "the driver is larger than its target and is trimmed at the origin"
                 found.append(Diagnostic(message, operation.at("driver"), "cog.feedback.trimmed", notes, "warning"))
     return found

@@ -141,7 +141,7 @@ def _stated(operation: Operation) -> str:
     return "" if None in stated else f" : {signature(stated, operation.declared)}"
 
 
-def signature(operands: Iterable[Type | None], results: Iterable[Type | None]) -> str:
+def signature(operands: Iterable[object], results: Iterable[object]) -> str:
     given = [*map(str, results)]
     return f"({', '.join(map(str, operands))}) -> " + (given[0] if len(given) == 1 else f"({', '.join(given)})")
 
@@ -176,8 +176,6 @@ def _generic_function(function: Function) -> str:
     names = Names(function.values(), generic=True)
     arguments = ", ".join(f"{names.of(a)}: {_plain(a.type)}" for a in function.arguments)
     results = [_plain(r.type) for r in function.results]
-    takes = f"({', '.join(_plain(a.type) for a in function.arguments)})"
-    gives = results[0] if len(results) == 1 else f"({', '.join(results)})"
     kind = "cog.graph" if isinstance(function, Graph) else "func.func"
     lines = [f'"{kind}"() ({{', f"^bb0({arguments}):" if arguments else "^bb0:"]
     for operation in function.operations:
@@ -185,7 +183,8 @@ def _generic_function(function: Function) -> str:
     if isinstance(function, Graph):
         return "".join(f"{line}\n" for line in [*lines, f"}}) {{sym_name = {_quoted(function.name)}}} : () -> ()"])
     lines.append(f'  "func.return"({", ".join(map(names.of, function.results))}) : ({", ".join(results)}) -> ()')
-    attributes = f"sym_name = {_quoted(function.name)}, function_type = {takes} -> {gives}"
+    type = signature([_plain(a.type) for a in function.arguments], results)
+    attributes = f"sym_name = {_quoted(function.name)}, function_type = {type}"
     given = [{f"cvm.{k}": v for k, v in a.attributes.items()} for a in function.arguments]
     if any(given):
         attributes += f", arg_attrs = [{', '.join(_generic_dictionary(g) for g in given)}]"
@@ -210,7 +209,7 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
     if isinstance(operator, Call):
         attributes["callee"] = Symbol(operator.callee)
     written = f" {_generic_dictionary(attributes)}" if attributes else ""
-    types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])  # type: ignore[arg-type]
+    types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])
     text = f"{_generic_name(operator.name)}({', '.join(n for n, _ in operands)}){written} : {types}"
     return [*lines, f"{results} = {text}" if results else text]
 

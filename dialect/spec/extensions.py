@@ -54,10 +54,10 @@ def guarded(operator: Any, what: str, function: Callable[..., Any], kind: Any = 
         except Exception as e:
             frames = traceback.extract_tb(e.__traceback__)[1:]
             own = [f for f in frames if f.filename == function.__code__.co_filename] or frames[-1:]
-            place = (own[-1].filename, own[-1].lineno or 1) if own else _place(function)
+            place = (own[-1].filename, own[-1].lineno or 1) if own else source_place(function)
             raise fault(operator, f"{what} fails: {type(e).__name__}: {e}", place) from e
         if kind is not None and not all(isinstance(m, kind[0]) for m in (made if isinstance(made, tuple) else (made,))):
-            raise fault(operator, f"{what} gives {type(made).__name__}, not {kind[1]}", _place(function))
+            raise fault(operator, f"{what} gives {type(made).__name__}, not {kind[1]}", source_place(function))
         return made
 
     return call
@@ -65,7 +65,7 @@ def guarded(operator: Any, what: str, function: Callable[..., Any], kind: Any = 
 
 def fault(operator: Any, message: str, place: tuple[str, int] | None = None) -> Error:
     """The error of an operator's definition, at a line of a Python file, by default that of its class."""
-    file, line = place or _place(operator)
+    file, line = place or source_place(operator)
     try:
         with open(file, encoding="utf-8") as opened:
             source = Source(file, opened.read())
@@ -76,7 +76,7 @@ def fault(operator: Any, message: str, place: tuple[str, int] | None = None) -> 
     return Error(Diagnostic(f"{operator.name}: {message}", span, "operator"))
 
 
-def _place(item: Any) -> tuple[str, int]:
+def source_place(item: Any) -> tuple[str, int]:
     """The file and line of a function or a class."""
     try:
         item = inspect.unwrap(item)

@@ -12,7 +12,7 @@ from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
 from ...lowering.processor import processor
 from ..llvm.emit import Emission
-from ..llvm.ir_builder import POINTER, STATUS, Declaration, Module
+from ..llvm.ir_builder import ENTRY, Module
 from ..llvm.llvm_context import options_set
 from ..llvm.native_code import fresh_object_code
 from ..runtime.gil_switch_interval import short_turns
@@ -20,7 +20,6 @@ from ..runtime.thread_pool import get_num_threads
 
 MOST = 3  # other threads
 NAME = "cvm compiling"  # the beginning of a thread's
-ENTRY = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))
 
 
 class Parts:

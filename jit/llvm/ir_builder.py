@@ -195,6 +195,7 @@ class Module(NamedTuple):
         return Module(tuple(declarations), f"{self.definitions}\n{other.definitions}")
 
 
+ENTRY = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))  # runs a plan: its arguments, sizes and workspace
 PARALLEL = Declaration(STATUS, "parallel", (POINTER, POINTER, WORD, WORD))  # runs a loop on the thread pool
 
 

@@ -31,8 +31,7 @@ def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: 
         within = ll.Declaration(ll.BIT, f"{'all_' * (k in many)}within_{k}", (ll.POINTER, ll.WORD))
         b.do(ll.branch_if(b.add(ll.call(within, array, size)), following, beyond))
         b.start(following)
-    entry = ll.Declaration(ll.STATUS, "entry", (ll.POINTER, ll.POINTER, ll.POINTER))
-    b.do(ll.returned(b.add(ll.call(entry, pointers, given_sizes, workspace)._replace(opcode="tail call"))))
+    b.do(ll.returned(b.add(ll.call(ll.ENTRY, pointers, given_sizes, workspace)._replace(opcode="tail call"))))
     b.start(beyond)
     b.do(ll.returned(ll.Constant(str(BEYOND), ll.STATUS)))
     functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]

@@ -10,7 +10,6 @@ are checked when the program is called, may stay unproved: `check_kernel` return
 from dataclasses import dataclass, field, replace as copy
 
 from ...dialect.ir.linear_form import Key
-from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
@@ -114,9 +113,9 @@ class _Checker:
     def allocation(self, tensor: ex.Tensor, scope: Scope) -> Scope:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
         if tensor.space in ("register", "stack", "shared", "pack"):
-            if not isinstance(size := product(tensor.shape), int):
+            if not isinstance(size := tensor.bytes, int):
                 raise LoweringError(f"kernel @{self.kernel.name}: %{tensor.name} has an unknown size", self.at)
-            self.stack += size * tensor.element.bytes
+            self.stack += size
             self.hold(self.stack <= MAX_STACK, f"{self.stack} bytes on the stack, but the limit is {MAX_STACK}")
             if scope.lane is not None:
                 scope = copy(scope, varying=scope.varying | {tensor})
