@@ -38,6 +38,30 @@ static __device__ __forceinline__ Pack<int, 4> load_matrices(const int* row) {
   return words;
 }
 
+//> MULTIPLY_PIECES
+// 16 x 8 sums of a warp's threads, with the products of 64 terms: four matrices of rows for 32 of them each, and of columns
+#define MULTIPLY_PIECES(NAME, TYPES) \
+static __device__ __forceinline__ void NAME(int* sums, Pack<int, 4> first, Pack<int, 4> second, Pack<int, 4> column) { \
+  _Pragma("unroll") for (int n = 0; n < 4; n += 2) { \
+    const Pack<int, 4>& rows = n ? second : first; \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." TYPES ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]) \
+        : "r"(rows.at[0]), "r"(rows.at[1]), "r"(rows.at[2]), "r"(rows.at[3]), "r"(column.at[n]), "r"(column.at[n + 1])); \
+  } \
+}
+
+//> multiply_pieces
+MULTIPLY_PIECES(multiply_pieces, "s8.s8")
+
+//> multiply_pieces_uu
+MULTIPLY_PIECES(multiply_pieces_uu, "u8.u8")
+
+//> multiply_pieces_us
+MULTIPLY_PIECES(multiply_pieces_us, "u8.s8")
+
+//> multiply_pieces_su
+MULTIPLY_PIECES(multiply_pieces_su, "s8.u8")
+
 //> mixed_products
 // the sum of the products of unsigned bytes with signed ones
 static __device__ __forceinline__ int mixed_products(int positive, int any) {
@@ -134,3 +158,20 @@ static __device__ __forceinline__ float fma_half(float a, float b, float c) {
   asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(bits) : "h"(to_half(a)), "h"(to_half(b)), "h"(to_half(c)));
   return from_half(bits);
 }
+
+//> to_int
+// the integer toward zero, the nearest one that the type has; 0 for NaN
+static __device__ __forceinline__ int to_int(float value) { return value != value ? 0 : __float2int_rz(value); }
+static __device__ __forceinline__ int to_int(double value) { return value != value ? 0 : __double2int_rz(value); }
+
+//> to_unsigned
+static __device__ __forceinline__ unsigned to_unsigned(float value) { return value != value ? 0 : __float2uint_rz(value); }
+static __device__ __forceinline__ unsigned to_unsigned(double value) { return value != value ? 0 : __double2uint_rz(value); }
+
+//> to_long
+static __device__ __forceinline__ long long to_long(float value) { return value != value ? 0 : __float2ll_rz(value); }
+static __device__ __forceinline__ long long to_long(double value) { return value != value ? 0 : __double2ll_rz(value); }
+
+//> to_unsigned_long
+static __device__ __forceinline__ unsigned long long to_unsigned_long(float value) { return value != value ? 0 : __float2ull_rz(value); }
+static __device__ __forceinline__ unsigned long long to_unsigned_long(double value) { return value != value ? 0 : __double2ull_rz(value); }

@@ -8,7 +8,6 @@ from ...dialect.notation.loops import For
 from ...dialect.notation.simplify import linear_index
 from ...lowering.gpu.mma import product_of, word
 from .expressions import Expressions
-from .scalar_functions import PIECES
 
 PACK = "Pack<int, 4>"
 
@@ -37,4 +36,4 @@ def emit_matrix(f: Expressions, s: For) -> None:
         f.line(f"const {PACK} {column} = {load(product.right, 8, lane // 8)};")
         with f.unrolled(u) as n:
             sums = f"{f.arrays[product.sums]} + ({n} * {v.extent} + {m}) * 4"
-            f.line(f"{PIECES[product.function][0]}({sums}, {rows}[2 * {n}], {rows}[2 * {n} + 1], {column});")
+            f.line(f"{product.function.replace('quaddot', 'multiply_pieces')}({sums}, {rows}[2 * {n}], {rows}[2 * {n} + 1], {column});")

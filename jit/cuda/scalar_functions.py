@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -134,55 +133,11 @@ ROWS: dict[tuple[str, str], Row] = {
     ("fma", "float"): _call("fma{s}", "abc", "rounded"),
 }  # fmt: skip
 
-_INLINE = "static __device__ __forceinline__"
-
-_TO_INTEGER = (
-    ("to_int", "int", "int"), ("to_unsigned", "unsigned", "uint"), ("to_long", "long long", "ll"),
-    ("to_unsigned_long", "unsigned long long", "ull"),
-)  # fmt: skip
-
-
-def _to_integer(name: str, ctype: str, code: str) -> str:
-    """The integer toward zero, the nearest one that the type has; 0 for NaN."""
-    return "\n".join(
-        f"{_INLINE} {ctype} {name}({t} value) {{ return value != value ? 0 : __{t}2{code}_rz(value); }}"
-        for t in ("float", "double")
-    )
-
-
-# what multiplies pieces of words by tensor cores: its name and the bytes that it takes
-PIECES = {
-    "quaddot": ("multiply_pieces", "s8.s8"), "quaddot_uu": ("multiply_pieces_uu", "u8.u8"),
-    "quaddot_us": ("multiply_pieces_us", "u8.s8"), "quaddot_su": ("multiply_pieces_su", "s8.u8"),
-}  # fmt: skip
-
-
-def _pieces(name: str, types: str) -> str:
-    return f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: four matrices of rows for 32 of them each, and of columns
-{_INLINE} void {name}(int* sums, Pack<int, 4> first, Pack<int, 4> second, Pack<int, 4> column) {{
-#pragma unroll
-  for (int n = 0; n < 4; n += 2) {{
-    const Pack<int, 4>& rows = n ? second : first;
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(rows.at[0]), "r"(rows.at[1]), "r"(rows.at[2]), "r"(rows.at[3]), "r"(column.at[n]), "r"(column.at[n + 1]));
-  }}
-}}"""
-
-
-def _written() -> Iterator[tuple[str, str]]:
-    """The functions of `helpers.cu` by their names."""
-    _, *parts = re.split(r"(?m)^//> (\w+)\n", Path(__file__).with_name("helpers.cu").read_text("utf-8"))
-    return zip(parts[::2], map(str.strip, parts[1::2]), strict=True)
-
-
 @cache
 def helpers() -> dict[str, str]:
-    """Functions that a source defines if it calls them, by name; each may call those above it."""
-    pack, loaded, *others = _written()
-    pieces = ((name, _pieces(name, types)) for name, types in PIECES.values())
-    to_integer = ((name, _to_integer(name, ctype, code)) for name, ctype, code in _TO_INTEGER)
-    return dict([pack, loaded, *pieces, *others, *to_integer])
+    """Functions that a source defines if it calls them, by name; each may call those above it (`helpers.cu`)."""
+    _, *parts = re.split(r"(?m)^//> (\w+)\n", Path(__file__).with_name("helpers.cu").read_text("utf-8"))
+    return dict(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
 
 
 _ROUNDS = {"i32": "to_int", "ui32": "to_unsigned", "i64": "to_long", "ui64": "to_unsigned_long"}
