@@ -28,6 +28,7 @@ from .gpu.number_kernels import number_kernels
 from .gpu.ordered_reduction import ordered_reduction
 from .gpu.shared_memory_transpose import shared_memory_transpose
 from .gpu.tiled_product import tiled_product
+from .gpu.tiled_window import tiled_window
 from .gpu.vectorize_accesses import vectorize_accesses
 from .gpu.warp_reduce import warp_reduce
 from .graph.cse import cse
@@ -113,7 +114,7 @@ GPU_VERSIONS = (
     split_reduction.with_options(grid=True),
 )
 GPU_NESTS = (
-    *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, loop_fission, tiled_product),
+    *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, loop_fission, tiled_product, tiled_window),
     *(shared_memory_transpose, warp_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
 )
 GPU_SCHEDULE = (*GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)

@@ -439,6 +439,51 @@ def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
     assert on_tensor_cores(f) and len(f.plan.kernels) == 1
 
 
+WINDOWS = {  # channels, height and width, the side of the window, stride and padding, and the type
+    "padded": ((6, 60, 62), 3, 1, 1, "f32"),
+    "integers": ((6, 60, 62), 3, 1, 1, "i32"),
+    "not padded": ((3, 34, 66), 3, 1, 0, "f64"),
+    "small images": ((40, 7, 7), 3, 1, 1, "f32"),
+    "small images of integers": ((21, 14, 14), 3, 1, 1, "i32"),
+    "strided": ((5, 41, 43), 5, 2, 2, "f32"),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_of_channels_by_tiles(name: str, compile_for: Callable[..., None]) -> None:
+    """What windows share is loaded once; beyond the edge nothing is added, not even to infinity or -0.0."""
+    (channels, height, width), side, stride, padding, element = WINDOWS[name]
+    x = RANDOM.normal(0, 99, (2, channels, height, width)).astype(WIDTHS[element])
+    w = RANDOM.normal(0, 99, (channels, 1, side, side)).astype(WIDTHS[element])
+    if element != "i32":
+        x[0, 0, 0, :2], w[-1] = (np.inf, -0.0), np.inf
+    given = f"%x: tensor<2x{channels}x{height}x{width}x{element}>, %w: tensor<{channels}x1x{side}x{side}x{element}>"
+    options = f"padding = [{padding}, {padding}], stride = [{stride}, {stride}], groups = {channels}"
+    text, memories = program(given, f"%y = cvm.conv2d %x, %w {{{options}}}"), []
+    for multiprocessors in (1, 1000):
+        compile_for(gpu=Gpu(multiprocessors=multiprocessors))
+        f, memory = counted(text, x, w)
+        assert ("%window" in kernels_text(f.plan.kernels)) == (multiprocessors == 1)
+        memories.append(memory.statistics)
+    tiled, plain = memories
+    assert tiled["load sectors"] < plain["load sectors"] / 2 and tiled["load requests"] < plain["load requests"] / 2
+    assert stride > 1 or tiled["bank conflicts"] == 0
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_windows_with_channels_last(zero: int, compile_for: Callable[..., None]) -> None:
+    compile_for(gpu=Gpu(multiprocessors=1))
+    x, bias = RANDOM.integers(-128, 128, (1, 9, 17, 40), np.int8), np.arange(40, dtype=np.int32)
+    lines = [
+        f"%w = const dense<{RANDOM.integers(-128, 128, (3, 3, 40, 1)).tolist()}> : tensor<3x3x40x1xi8>",
+        f"%zero = const dense<{zero}> : tensor<i32>",
+        "%none = const dense<0> : tensor<i32>",
+        "%y = quant.depthwise_conv2d %x, %w, %zero, %none, %b",
+    ]
+    f, memory = counted(program("%x: tensor<1x9x17x40xi8>, %b: tensor<40xi32>", "\n  ".join(lines)), x, bias)
+    assert "%window" in kernels_text(f.plan.kernels) and conflicts(memory) == 0
+
+
 def test_large_tiles_of_tensor_cores(compile_for: Callable[..., None]) -> None:
     compile_for(gpu=Gpu(multiprocessors=1))
     given = f"%x: tensor<250x128xi32> {SMALL}, %w: tensor<230x128xi32> {SMALL}"
