@@ -34,7 +34,6 @@ import numpy as np
 from ...dialect.ir.sizes import larger, product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Block, For, Kernel, Statement, Store, nested, vector_loop
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import accesses, depends
@@ -61,7 +60,7 @@ QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us",
 def mma(kernel: Kernel, context: Context) -> Kernels | None:
     """The kernels that pack the factors and multiply them, if the factors are known to fit 8 bits."""
     c = match_contraction(kernel)
-    if c is None or c.unknown & {*c.reduction_axes[1:]} or c.accumulator.element is not I32:
+    if c is None or c.accumulator.element is not I32:
         return None
     values = [interval(e, context.ranges) for e in (c.a, c.b)]
     a, b = (next((t for t in (I8, UI8) if v.within(t)), None) for v in values)
@@ -179,8 +178,7 @@ class _Words(Tiles):
         quarter = self.thread % 4
         extents = [i.extent for i in self.taps]
         extents.insert(len(extents) if isinstance(self.packs, int) else 0, self.packs)  # an unknown size comes first
-        tap = digits(step * 4 + quarter, extents)
-        inner = inside(tap[0], extents[0])
+        tap, inner = digits(step * 4 + quarter, extents)
         pack = tap.pop(-1 if isinstance(self.packs, int) else 0)
         taps: dict[ex.Expr, ex.Expr] = dict(zip(self.taps, tap, strict=True))
         copies: list[Statement] = []

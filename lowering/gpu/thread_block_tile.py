@@ -29,13 +29,15 @@ def may_reach(size: Dim, least: int) -> bool:
     return not isinstance(size, int) or size >= least
 
 
-def digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
-    """Delinearize a row-major position: one division of the position per index."""
+def digits(position: Expr, extents: Sequence[Dim]) -> tuple[list[Expr], Expr | bool]:
+    """Delinearize a row-major position, by one division per index; and whether it is inside. There may be no elements: by
+    the extent of 0 that only a call tells, nothing is divided then."""
     values: list[Expr] = []
     for n, extent in enumerate(extents):
         digit = position // product(tuple(extents[n + 1 :]))
         values.append(digit % extent if n else digit)
-    return values
+    known = all(isinstance(n, int) for n in extents[1:])
+    return values, inside(values[0], extents[0]) if known else inside(position, product(tuple(extents)))
 
 
 def within(places: dict[Expr, Expr]) -> Expr | bool:

@@ -43,7 +43,7 @@ SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use
 @scheduled_gpu_pass
 def tiled_product(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of sufficient size."""
-    if (c := match_contraction(kernel)) is None or c.unknown & {*c.reduction_axes[1:]}:
+    if (c := match_contraction(kernel)) is None:
         return None
     if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
         return None
@@ -96,7 +96,8 @@ class _Scalars(Tiles):
             beside, each = rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER, self.together(s)
             wide = s // each * (ROW * each) + beside % each * ROW + s % each * (ROW // each) + beside // each
             slot = s * ROW + beside
-        terms: dict[Expr, Expr] = dict(zip(axes, digits(step * DEPTH + deep, [i.extent for i in axes]), strict=True))
+        term, there = digits(step * DEPTH + deep, [i.extent for i in axes])
+        terms: dict[Expr, Expr] = dict(zip(axes, term, strict=True))
         element = self.row_at(wide) if rows else self.column_at(wide)
         load: Block = (Store(loaded, (s,), self.placed(value, terms, element)),)
         zero: Block = (Store(loaded, (s,), self.zero()),)
@@ -109,7 +110,7 @@ class _Scalars(Tiles):
             zero = (*zero, Store(flags, (s,), constant(False, I1)))
             keep = (*keep, Store(self.inside, (stage, deep, wide % ROW, wide // ROW), flags[s]))
         guards = () if rows else tuple(self.placed(g, terms, element) for g in self.c.guard)
-        load = guarded(load, both(*guards), both(within(terms), within(element)), otherwise=zero)
+        load = guarded(load, both(*guards), both(there, within(element)), otherwise=zero)
         return (*buffers, *nested((s,), load, "unrolled")), nested((s,), keep, "unrolled")
 
     def products(self, stage: Expr, last: bool) -> Block:

@@ -587,6 +587,30 @@ def test_products_of_unknown_depth(element: str, count: int) -> None:
     assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == (element == "i8")
 
 
+@pytest.mark.parametrize("element", ["i32", "i8", "f32"])
+@pytest.mark.parametrize("counts", [(5, 17), (1, 40), (16, 16), (0, 3), (3, 0)])
+def test_products_over_several_axes_of_unknown_size(element: str, counts: tuple[int, int]) -> None:
+    declared, kind = (SMALL, "i32") if element == "i8" else ("", element)
+    order = ("[0, 'x', 1, 2]", "['x', 2, 1, 0]")
+    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
+    lines += ['%c = theano.elemwise %a, %b {scalar_op = "mul"}']
+    lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2, 3]}']
+    x, w = small(40, *counts), small(*counts[::-1], 36)
+    if element == "f32":
+        x, w = (RANDOM.normal(size=a.shape).astype("f4") for a in (x, w))
+    given = f"%x: tensor<40x?Ax?Bx{kind}> {declared}, %w: tensor<?Bx?Ax36x{kind}> {declared}"
+    f, memory = counted(program(given, "\n  ".join(lines).replace("'", '"')), x, w)
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == (element == "i8")
+    assert memory.statistics["load sectors"] <= x.size + w.size  # without tiles four times as many
+
+
+def test_windows_of_unknown_size() -> None:
+    x, w = RANDOM.normal(size=(2, 3, 12, 13)).astype("f4"), RANDOM.normal(size=(17, 3, 4, 2)).astype("f4")
+    given = "%x: tensor<2x?Cx12x13xf32>, %w: tensor<17x?Cx?Kx?Lxf32>"
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w"), x, w)
+    assert "__shared__" in f.lower("cuda")
+
+
 @pytest.mark.parametrize("declared", [SMALL, ""])
 def test_convolutions_of_unknown_channels(declared: str) -> None:
     given = f"%x: tensor<2x?Cx9x8xi32> {declared}, %w: tensor<16x?Cx3x3xi32> {declared}"
