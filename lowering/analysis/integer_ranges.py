@@ -12,7 +12,7 @@ from math import inf, prod
 from types import MappingProxyType
 
 import numpy as np
-from ...dialect.ir.sizes import Size
+from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I16, I64, ElementType
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.formulas import Formulas, Nest, View
@@ -181,12 +181,12 @@ class _Evaluation:
         if array is not None and 0 < array.size <= MAX_ELEMENTS and array.dtype.itemsize <= 4:
             indices = [i for i in at if isinstance(i, ex.Index)]
             plain = all(
-                isinstance(i, ex.Const) or (isinstance(i, ex.Index) and isinstance(i.extent, int) and i.extent == n)
-                for i, n in zip(at, array.shape, strict=True)
+                isinstance(n, int) and (isinstance(i, ex.Const) or (isinstance(i, ex.Index) and same_size(i.extent, n)))
+                for i, n in zip(at, tensor.shape, strict=True)
             )
             if plain and len(set(indices)) == len(indices) > 0:
-                chosen = array[tuple(i.value if isinstance(i, ex.Const) else slice(None) for i in at)]
-                return self.elements(chosen, indices)
+                at_all = tuple(i.value if isinstance(i, ex.Const) else slice(None) for i in at)
+                return self.elements(np.reshape(array, tensor.shape)[at_all], indices)  # type: ignore[arg-type]
         found = self.ranges.get(tensor)
         return (found.low, found.high) if found is not None else tensor.element.limits
 

@@ -111,6 +111,18 @@ def test_sizes_are_equal_only_where_the_result_of_an_earlier_operation_is_as_lar
     np.testing.assert_array_equal(y, np.minimum(a, b))
 
 
+@pytest.mark.parametrize("weights", ["tensor<?x?x?x?xui8>", "tensor<2x1x2x2xui8>"])
+def test_a_constant_that_grouped_convolutions_read_by_two_axes(weights: str) -> None:
+    program = f"""func @main(%x: tensor<1x2x3x3xi8>, %w: {weights}, %z: tensor<i8>) {{
+      %m = const dense<[77, 194]> : tensor<2xi32>
+      %y = quant.conv2d %x, %w, %z, %m, %m {{padding = [1, 1, 1, 1], layout = "NCHW", groups = 2}}
+      return %y
+    }}"""
+    x, w = np.arange(-9, 9, dtype=np.int8).reshape(1, 2, 3, 3), np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2)
+    found, wanted = (cvm.compile(program, target=t)(x, w, np.int8(3)) for t in ("cpu", "reference"))
+    np.testing.assert_array_equal(found, wanted)
+
+
 TWO_LOOPS = """
 import numpy as np
 import cvm
