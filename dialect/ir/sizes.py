@@ -160,7 +160,7 @@ class Size:
                 same_size(self, p) for p in parts
             ):
                 return self  # by 1, or nothing at all
-        return _opaque("//", self, other)
+        return 0 if same_size(other, 0) else _opaque("//", self, other)
 
     @_of_sizes
     def __rfloordiv__(self, other: Dim) -> Dim:

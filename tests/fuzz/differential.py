@@ -191,7 +191,7 @@ def same(cases: list[Case], target: str, number: int) -> None:
             rounded.append(c)
             for f, w in zip(found[c], wanted, strict=True):
                 tolerance = 64 * np.finfo(w.dtype).eps * max(1, w.size) if np.asarray(w).dtype.kind in "fc" else 0
-                np.testing.assert_allclose(f, w, tolerance, tolerance, err_msg=f"{processor}\n{c.module}")
+                np.testing.assert_allclose(f, w, tolerance, tolerance * largest(c), err_msg=f"{processor}\n{c.module}")
         for c, wanted in zip(rounded, outcomes(rounded, "cpu", 2, other) if rounded else [], strict=True):
             assert_same(found[c], wanted, f"{processor}, {other}\n{c.module}")
 
@@ -219,6 +219,14 @@ def reached_by_floats(case: Case) -> list[bool]:
             floats.update(o.results)
     found = [v in floats for v in function.results]
     return found + [any(found)] * len(case.arrays)
+
+
+def largest(case: Case) -> float:
+    """The largest magnitude among 1 and the numbers that a program is given: where such cancel in a sum, its rounding is as large."""
+    operators = [o.operator for f in case.module.functions.values() for o in f.operations]
+    given = [*case.arrays, *(operator.data.array for operator in operators if hasattr(operator, "data"))]
+    found = [np.abs(known_to_numpy(a).astype(complex)) for a in given]
+    return max((float(a[np.isfinite(a)].max(initial=1)) for a in found), default=1)
 
 
 def identical(one: object, other: object) -> bool:

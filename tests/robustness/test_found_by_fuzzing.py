@@ -123,6 +123,22 @@ def test_a_constant_that_grouped_convolutions_read_by_two_axes(weights: str) -> 
     np.testing.assert_array_equal(found, wanted)
 
 
+NO_ELEMENTS = """
+import sys
+import numpy as np
+import cvm
+f = cvm.compile("func @main(%x: tensor<?x?x?xi64>) {"
+    " %c = const dense<> : tensor<1x0x0xi1> %y = builtin.sum_like %x, %c return %y }", target=sys.argv[1])
+print(f(np.zeros((2, 0, 0), np.int64)).shape)
+"""
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_sums_of_no_elements_of_unknown_size_end(target: str) -> None:
+    """A size that was divided by 0 was any."""
+    assert run_script(NO_ELEMENTS, target, timeout=60) == "(1, 0, 0)"
+
+
 TWO_LOOPS = """
 import numpy as np
 import cvm
