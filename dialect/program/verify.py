@@ -124,7 +124,12 @@ def called(module: Module, operator: Calling[Value]) -> Function:
     """The function that a verified operator calls, over values of the types that it is called with."""
     callee = module.functions[operator.callee]
     passed: Calling[Any] = typing.cast(Any, operator.map(lambda v: v.known_type))
-    return _typed(callee, instantiate(module, callee, passed.passed(len(callee.arguments))))
+    return instantiated(module, callee, passed.passed(len(callee.arguments)))
+
+
+def instantiated(module: Module, function: Function, arguments: Sequence[Type]) -> Function:
+    """The function over values of the types that `instantiate` gives."""
+    return _typed(function, instantiate(module, function, arguments))
 
 
 def type_operation(operation: Operation) -> tuple[Type, ...]:

@@ -20,10 +20,10 @@ from ...dialect.ir.diagnostics import Diagnostic, Note, Span, TargetError
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.unify import with_sizes
 from ...dialect.notation.plan import Plan
-from ...dialect.program.function import Function, Graph, Value
+from ...dialect.program.function import Function, Graph
 from ...dialect.program.module import Module
 from ...dialect.program.overwritten_arguments import contents_after
-from ...dialect.program.verify import verify
+from ...dialect.program.verify import instantiated
 from ...lowering.pipeline import lower
 from ...lowering.processor import Processor, compiling_for, freestanding, processor
 from ...lowering.storage.place_buffers import ALIGNMENT
@@ -121,17 +121,9 @@ def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Fun
     if isinstance(function, Graph) or all(a.known_type.is_static for a in function.arguments):
         return function
     bound: dict[Any, Dim] = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
-    new = {a: Value(a.name, with_sizes(a.known_type, bound), a.span, a.attributes) for a in function.arguments}
-    known: dict[Value, Value] = dict(new)
-    operations = []
-    for operation in function.operations:
-        results = tuple(Value(r.name, None, r.span) for r in operation.results)
-        known.update(zip(operation.results, results, strict=True))
-        operator = operation.operator.map(lambda v: known.get(v, v))
-        operations.append(replace(operation, operator=operator, results=results, declared=None, declared_operands=None))
-    arguments, results = tuple(new.values()), tuple(known.get(r, r) for r in function.results)
-    again = replace(function, arguments=arguments, operations=tuple(operations), results=results, declared=None)
-    return verify(module.with_functions({**module.functions, function.name: again})).functions[function.name]
+    found = instantiated(module, function, [with_sizes(t, bound) for t in function.argument_types])
+    operations = tuple(replace(o, declared=None, declared_operands=None) for o in found.operations)
+    return replace(found, operations=operations, declared=None)
 
 
 def _callable(module: Module, function: Function) -> None:
