@@ -22,9 +22,10 @@ from cvm.dialect.ir.literal_types import literal_type
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType, Type
+from cvm.dialect.program.builder import Builder
 from cvm.dialect.program.function import Function, Literal, Operation, Value
 from cvm.dialect.program.module import Module
-from cvm.dialect.program.verify import type_operation, verify
+from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
@@ -94,12 +95,7 @@ class Tracer:
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
         """Record an operation; raises VerifyError at the caller's line if it breaks a constraint."""
-        types = type_operation(Operation(operator, (), span, spans={"op": span}))
-        first = len(self.operations)
-        names = [f"{first}"] if len(types) == 1 else [f"{first}_{n}" for n in range(len(types))]
-        results = tuple(Value(n, t, span) for n, t in zip(names, types, strict=True))
-        self.operations.append(Operation(operator, results, span, spans={"op": span}))
-        return tuple(TracedArray(self, r) for r in results)
+        return tuple(TracedArray(self, r) for r in Builder(self.operations, span, prefix="").add(operator))
 
     def constant(self, array: np.ndarray, span: Span | None = None) -> TracedArray:
         type = TensorType(array.shape, element_of(array.dtype, span))
