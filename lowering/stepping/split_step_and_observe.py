@@ -11,6 +11,7 @@ import numpy as np
 from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
 from ...dialect.cog.slice_shift_stack import Subfield
 from ...dialect.ir.types import FieldType
+from ...dialect.program.builder import Builder
 from ...dialect.program.function import Function, Graph, Operation, Value
 from ...dialect.program.module import Module
 from ...dialect.program.verify import verify
@@ -64,13 +65,8 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
                 pass
             case _:
                 computed.append(operation)
-    next_values: list[Value] = []
-    trims: list[Operation] = []
-    for state in states:
-        if state.driver is not None:
-            value, trim = _trimmed(state, state.driver)
-            next_values.append(value)
-            trims += trim
+    trims = Builder()
+    next_values = [_trimmed(trims, s, s.driver) for s in states if s.driver is not None]
 
     def function(does: str, operations: list[Operation], results: list[Value]) -> Function:
         """A verified function of the states, under a name that no function of the module has."""
@@ -81,17 +77,16 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
         functions = {name: f for name, f in module.functions.items() if not isinstance(f, Graph)}
         return verify(module.with_functions({**functions, name: new})).functions[name]
 
-    advance = function("advance", [*computed, *trims], next_values)
+    advance = function("advance", [*computed, *trims.operations], next_values)
     observe = function("observe", computed, [v for _, v in probes])
     return StepAndObserve(tuple(states), advance, observe, tuple(n for n, _ in probes))
 
 
-def _trimmed(state: State, driver: Value) -> tuple[Value, list[Operation]]:
+def _trimmed(builder: Builder, state: State, driver: Value) -> Value:
     """The driver, sliced at the origin to the state's field shape if it is larger."""
     type, driven = state.value.known_type, driver.known_type
     assert isinstance(type, FieldType) and isinstance(driven, FieldType)
     if type.shape == driven.shape:
-        return driver, []
+        return driver
     begin, end = (0,) * type.rank, tuple(n for n in type.shape if isinstance(n, int))
-    cut = Value(f"{state.name}.trimmed", type, driver.span)
-    return cut, [Operation(Subfield(driver, begin, end), (cut,), driver.span)]
+    return builder.add(Subfield(driver, begin, end), driver.span, [f"{state.name}.trimmed"])[0]
