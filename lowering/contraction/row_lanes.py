@@ -20,7 +20,7 @@ from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.traverse import substitute
 from ..processor import processor
-from .direct_convolution import DirectConvolution, PackedWeights, Pixels, Tile
+from .direct_convolution import SINGLE_TAP, DirectConvolution, PackedWeights, Pixels, Tile
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import INT8_DOT_PRODUCT, MicroKernel
@@ -185,7 +185,8 @@ def _why_not_row_lanes(problem: Problem) -> str:
 def _cost(problem: Problem) -> float:
     c = problem.contraction
     step = extent_of(c.window) * _micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
-    return step * problem.terms / INT8_DOT_PRODUCT.terms * unproved(problem)
+    is_far = len(c.reduction_axes) == 1 and problem.terms * extent_of(c.column) > processor().l1_bytes
+    return step * problem.terms / INT8_DOT_PRODUCT.terms * unproved(problem) * (SINGLE_TAP if is_far else 1)
 
 
 def lower_row_lanes(problem: Problem) -> LoweredContraction | None:
