@@ -24,7 +24,7 @@ from ..analysis.accesses import depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
-from ..reductions.lane_reduction import lane_reduction
+from .ordered_reduction import by_lanes_of_a_warp
 from .thread_block_tile import guarded
 
 WIDTHS = (8, 16, 32)
@@ -39,7 +39,7 @@ def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
     """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no order, get lanes first."""
     if is_mapped(kernel):
         return None
-    kernel = kernel if reduces_floats(kernel) else lane_reduction(kernel)
+    kernel = kernel if reduces_floats(kernel) else by_lanes_of_a_warp(kernel)
     indices, block = independent_loops(kernel)
     buffers = {s.tensor for s in ir.statements(block) if isinstance(s, ir.Alloc) and len(s.tensor.shape) == 1}
     widths = {t.shape[0] for t in buffers}

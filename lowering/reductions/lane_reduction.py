@@ -28,12 +28,18 @@ FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent 
 
 @statement_pass
 def lane_reduction(s: ir.Statement) -> ir.Block | None:
-    """A loop that reduces along memory by lanes, if it may be long enough."""
+    return by_lanes(s)
+
+
+def by_lanes(s: ir.Statement, most: int | None = None) -> ir.Block | None:
+    """A loop that reduces along memory by lanes, if it may be long enough; all of it by at most so many lanes, if said."""
     if not isinstance(s, ir.For) or s.kind == "vector" or (found := along_memory(s)) is None:
         return (s,) if isinstance(s, ir.For) and s.kind == "vector" else None
     store, function, value = found
     acc, extent = store.tensor, s.index.extent
-    if not (widths := [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]):
+    widths = _widths(acc.element, function)
+    widths = widths if most is None else (min(widths[-1], most),)
+    if not (widths := [w for w in widths if not isinstance(extent, int) or w <= extent]):
         return None
     sums = Tensor("sums", (widths[0],), acc.element, "register")
     lane = Index("l", widths[0])

@@ -79,6 +79,18 @@ def test_rows_that_are_broadcast_are_coalesced() -> None:
     assert excess(memory) == (1, 1)
 
 
+@pytest.mark.parametrize("columns", [256, 203])
+@pytest.mark.parametrize("element", ["f32", "f64", "ui8", "i16"])
+def test_maxima_of_rows(element: str, columns: int) -> None:
+    """Neighbouring threads read neighbouring elements; NaN and the sign of 0.0 are those of a CPU."""
+    x = RANDOM.normal(50, 9, (64, columns)).astype(WIDTHS[element])
+    if element[0] == "f":
+        x[3, 5], x[4], x[4, 3] = np.nan, -0.0, 0.0
+    line = '%y = theano.careduce %x {scalar_op = "maximum", axis = [1]}'
+    f, memory = counted(program(f"%x: tensor<64x{columns}x{element}>", line), x)
+    assert excess(memory)[0] < 2 and f.plan.kernels[0].body[0].kind == "block"
+
+
 FOLDS = [("?x?", "[0, 1]", (600, 701), 1.01), ("?x3x?", "[0, 2]", (300, 3, 900), 1.3), ("?x?x5", "[0, 1]", (301, 900, 5), 9)]
 
 
