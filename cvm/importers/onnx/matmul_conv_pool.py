@@ -217,7 +217,7 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     """A convolution of the value, moved apart by the strides, with the kernels turned round."""
     rank, groups = w.rank - 2, at["group"]
     kernel, sizes = kernel_sizes(at, w), static(x, "what is transposed", range(2, x.rank))
-    strides, dilations = list(at["strides"] or [1] * rank), list(at["dilations"] or [1] * rank)
+    strides, dilations, before, after = spatial(at, x, kernel)
     more = list(at["output_padding"] or [0] * rank)
     spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     full = [s * (n - 1) + m + e for s, n, m, e in zip(strides, sizes, more, spans, strict=True)]
@@ -225,9 +225,6 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     if at["output_shape"] is not None or kind.startswith("SAME"):
         output_sizes = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
         before, after = halves([f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind)
-    else:
-        pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
-        before, after = pads[:rank], pads[rank:]
     apart = at.apply("builtin.strided_scatter_like", x, at.like((1, 1, *((n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)))),
                      axes=tuple(range(2, x.rank)), strides=tuple(strides)) if max(strides) > 1 else x  # fmt: skip
     edges = [(e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)]
