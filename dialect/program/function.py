@@ -53,6 +53,17 @@ class Literal(Value):
             return converted(np.array(self.value), self.type.element)
 
 
+def unique_name(name: str, used: dict[str, int], mark: str) -> str:
+    """The name itself, or with a number after the mark; `used` maps each name to its last number."""
+    unique, n = name, used.get(name, 0)
+    while unique in used:
+        n += 1
+        unique = f"{name}{mark}{n}"
+    used[name] = n
+    used.setdefault(unique, 0)
+    return unique
+
+
 @dataclass(frozen=True, eq=False)
 class Operation:
     """An operator applied to values. `declared` are the result types in the text, `declared_operands` those of operands.

@@ -11,7 +11,7 @@ from ..ir.attributes import Symbol, attribute_text, quoted
 from ..ir.literal_types import literal_text, literal_type
 from ..ir.types import Type
 from ..spec.op import Operator
-from .function import Function, Graph, Literal, Operation, Value
+from .function import Function, Graph, Literal, Operation, Value, unique_name
 
 if TYPE_CHECKING:
     from .module import Module
@@ -43,7 +43,7 @@ class Names:
     def __init__(self, taken: Iterable[Value] = (), generic: bool = False) -> None:
         self.generic = generic  # there, a name that begins with a digit is a number
         self.given: dict[Value, str] = {}
-        self.used: dict[str, int] = {}  # the number of values with each name
+        self.used: dict[str, int] = {}  # the last number of each name
         for value in taken:
             self.of(value)
 
@@ -56,13 +56,7 @@ class Names:
         wanted = re.sub(r"[^A-Za-z0-9_.$]", "_", wanted) or "0"
         if self.generic and wanted[0].isdigit() and (not wanted.isdigit() or wanted in self.used):
             wanted = f"_{wanted}"
-        name, n = wanted, self.used.get(wanted, 0)
-        while name in self.used:
-            n += 1
-            name = f"{wanted}_{n}"
-        self.used[wanted] = n
-        self.used.setdefault(name, 0)
-        return f"%{name}"
+        return f"%{unique_name(wanted, self.used, '_')}"
 
 
 # The short form

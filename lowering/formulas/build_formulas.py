@@ -19,7 +19,7 @@ from ...dialect.notation.expressions import Check, Const as Number, Expr, Index,
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
 from ...dialect.notation.loops import Assert, Steps, is_aligned, located, map_expressions, nodes, statements
 from ...dialect.notation.traverse import children, walk
-from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value, unique_name
 from ...dialect.program.module import Module
 from ...dialect.program.verify import called
 from ..math import in_primitives
@@ -44,7 +44,7 @@ def build_formulas(
     def tensor(value: Value, space: str) -> Tensor:
         type = with_sizes(value.known_type, equal)
         space = "slice" if value in sliced and not is_aligned(type.array_shape, type.element) else space
-        tensors[value] = Tensor(_unique(value.name, used), type.array_shape, type.element, space)
+        tensors[value] = Tensor(unique_name(value.name, used, "."), type.array_shape, type.element, space)
         return tensors[value]
 
     def operand(value: Value) -> Tensor:
@@ -120,17 +120,6 @@ def requirements_of(step: Step) -> Sequence[tuple[str, Span]]:
         case Nest(body=body):
             return [(s.message, s.span) for s in statements(body) if isinstance(s, Assert)]
     return ()
-
-
-def _unique(name: str, used: dict[str, int]) -> str:
-    """A unique name: the name itself, or with a number appended; `used` maps each name to its last number."""
-    unique, n = name, used.get(name, 0)
-    while unique in used:
-        n += 1
-        unique = f"{name}.{n}"
-    used[name] = n
-    used.setdefault(unique, 0)
-    return unique
 
 
 def reads(value: Expr) -> set[Tensor]:
