@@ -29,13 +29,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-case", action="store_true", help="with --all, every recorded case on every forced path too"
     )
-    help = "give arrays of conformance cases as memory that ends, or begins, at a page whose access ends the process"
+    help = "leave the sizes of every conformance case open, too, beside pages whose access ends the process"
     parser.addoption("--guard-pages", action="store_true", help=help)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.everything = config.getoption("--all")
     guard_pages.enabled = config.getoption("--guard-pages")
+    guard_pages.open_every = 1 if guard_pages.enabled else 2 * tiers.everything
     if not config.getoption("--hypothesis-profile"):
         hypothesis.settings.load_profile("repeated" if tiers.everything else "quick")
 

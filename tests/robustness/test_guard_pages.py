@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import conformance_cases
+import guard_pages
 import numpy as np
 import pytest
 from guard_pages import PAGE, guarded, guarded_empty
@@ -64,10 +66,18 @@ def test_a_touched_page_ends_the_process(script: str, tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("made\n", -11), done.stderr
 
 
-@pytest.mark.slow
-def test_conformance_cases_beside_guard_pages() -> None:
-    """Some of each operator, in a process of its own, which tells the test that was at work if it ends."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", "--guard-pages"]
-    command += ["tests/end_to_end/test_conformance.py", "-k", "cpu"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+@pytest.mark.parametrize("open_every", [0, 1, 2])
+def test_arrays_of_conformance_cases_lie_beside_pages(monkeypatch: pytest.MonkeyPatch, open_every: int) -> None:
+    made, opened = [], []
+    monkeypatch.setattr(guard_pages, "open_every", open_every)
+    monkeypatch.setattr(guard_pages, "guarded_empty", lambda *given: made.append(given) or guarded_empty(*given))
+    monkeypatch.setattr(conformance_cases, "with_open_sizes", lambda text: opened.append(text))
+    chosen = [c for c in conformance_cases.cases()["dali.add"] if c["valid"]][:8]
+    with guard_pages.beside(True):
+        for case in chosen:
+            function = conformance_cases.compiled(case, "cpu")
+            assert conformance_cases.failure(case, conformance_cases.arrays("dali"), function) is None
+    assert len(made) == sum(3 * len(c["inputs"]) + len(c["outputs"]) for c in chosen)
+    assert (
+        len(opened) == len(chosen) if open_every == 1 else 0 < len(opened) < len(chosen) if open_every else not opened
+    )
