@@ -181,6 +181,39 @@ def test_mistakes_in_a_text_are_shown(old: str, new: str, marked: str, said: str
     assert str(d).splitlines()[-1].strip().startswith("^")
 
 
+def window(pad: int) -> str:
+    """A graph of a window of 2 x 2 that moves by two."""
+    pool = f'tosa.max_pool2d"(%x) <{{kernel = array<i64: 2, 2>, pad = array<i64: {pad}, 0, 0, 0>, stride = array<i64: 2, 2>}}>'
+    return f"""func.func @main(%x: tensor<1x4x4x1xi8>) -> tensor<1x2x2x1xi8> {{
+      %0 = "{pool} : (tensor<1x4x4x1xi8>) -> tensor<1x2x2x1xi8>
+      return %0 : tensor<1x2x2x1xi8>
+    }}"""
+
+
+def difference(a: str, b: str) -> str:
+    return f"""func.func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) -> tensor<{a}xi32> {{
+      %0 = tosa.sub %a, %b : (tensor<{a}xi32>, tensor<{b}xi32>) -> tensor<{a}xi32>
+      return %0 : tensor<{a}xi32>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        (window(0), window(1), "a stride that leaves a rest"),
+        (CONVOLUTION, CONVOLUTION.replace("stride = array<i64: 1, 1>", "stride = array<i64: 2, 2>"), "a stride that leaves a rest"),
+        (difference("3x3", "1x3"), difference("3x3", "3"), "ranks [1, 2]"),
+        (difference("1x1x1x1x1x2", "1x1x1x1x1x2"), difference("1x1x1x1x1x1x2", "1x1x1x1x1x1x2"), "at most 6"),
+    ],
+)  # fmt: skip
+def test_ranks_and_rests_are_refused(good: str, bad: str, said: str) -> None:
+    cvm.from_tosa(good.encode())
+    assert good != bad
+    with pytest.raises(cvm.ParseError, match="cannot be imported") as refused:
+        cvm.from_tosa(bad.encode())
+    assert said in refused.value.diagnostics[0].notes[0].message
+
+
 def test_refusals_of_a_text_are_said_at_once_with_their_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,17 +31,12 @@ def qlinear_add(
     zeros = np.float64(of_a) * np.float64(scalar(a_zero)) + np.float64(of_b * np.float32(scalar(b_zero)))
     fixed = np.float32(np.float64(scalar(c_zero)) - np.float64(np.float32(zeros)))
     inner = fused(at, b, of_b, at.node(np.array(fixed, np.float64)))
-    return rounded(fused(at, a, of_a, inner.cast(F64)), c_zero)
+    to, y = BY_DTYPE[c_zero.dtype], fused(at, a, of_a, inner.cast(F64))
+    return clipped(y.scalar("round_half_to_even"), *map(float, to.limits)).cast(to)
 
 
 def fused(at: At, x: Node, factor: np.float32, added: Node) -> Node:
     return (x.cast(F64) * at.node(np.array(factor, np.float64)) + added).cast(F32)
-
-
-def rounded(y: Node, zero: Array) -> Node:
-    """The nearest number of the zero point's type, halves to even."""
-    to = BY_DTYPE[zero.dtype]
-    return clipped(y.scalar("round_half_to_even"), *map(float, to.limits)).cast(to)
 
 
 @rule("com.microsoft.QLinearMul")

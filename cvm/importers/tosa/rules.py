@@ -18,7 +18,7 @@ from .schema import ELEMENTS, Graph, Tensor
 UNSIGNED = {e: ELEMENT_TYPES[f"u{e.name}"] for e in (I8, I16, I32, I64)}
 UNSIGNED_DTYPE = {e.dtype: u.dtype for e, u in UNSIGNED.items()}
 DOUBLE = 3  # of the enumeration RoundingMode; the others round once
-
+MAX_RANK = 6  # of the specification's level 8K
 
 RULES: dict[str, Rule] = {}
 rule = table(RULES)
@@ -53,6 +53,9 @@ class At(OperatorAt):
         types = {self.model.tensors[n].type for n in names}
         if refused := types - ELEMENTS.keys() | types & {"FP32"}:
             raise Unsupported(f"a tensor of type {min(refused)}")
+        ranks = {len(self.model.tensors[n].shape) for n in names}
+        if max(ranks, default=0) > MAX_RANK or (len(ranks) > 1 and (self.op in UFUNCS or self.op.endswith("_SHIFT"))):
+            raise ValueError(f"ranks {sorted(ranks)}, which are to be the same and at most {MAX_RANK}")
         result = super().run()
         if isinstance(result, Node) and result.array_type.key != TensorType(self.tensor(-1).shape, self.result).key:
             raise Because(f"its result is {result.array_type}, the model says otherwise")
@@ -69,9 +72,12 @@ class At(OperatorAt):
     def result(self) -> ElementType:
         return ELEMENTS[self.tensor(-1).type]
 
-    def pads(self, name: str) -> tuple[int, int, int, int]:
-        """PT, PL, PB, PR of TOSA's top, bottom, left and right."""
+    def pads(self, name: str, kernel: Any = (), dilation: Any = (1, 1)) -> tuple[int, int, int, int]:
+        """PT, PL, PB, PR of TOSA's top, bottom, left and right; a window of this kernel is to end where the padded input does."""
         top, bottom, left, right = self[name]
+        sizes = (n + m for n, m in zip(self.tensor(0).shape[1:], (top + bottom, left + right), strict=False))
+        if any((n - 1 - (k - 1) * d) % s for n, k, d, s in zip(sizes, kernel, dilation, self["stride"], strict=False)):
+            raise ValueError("a stride that leaves a rest of the input")
         return top, left, bottom, right
 
 
@@ -197,13 +203,18 @@ def convolution(at: At, x: Node, w: Node, bias: Node, x_zero: Known, w_zero: Kno
     if at.op == "TRANSPOSE_CONV2D":
         attributes = {"padding": tuple(-n for n in at.pads("out_pad"))}
     else:
-        attributes = {"padding": at.pads("pad"), "dilation": at["dilation"]}
+        kernel = w.shape[:2] if at.op == "DEPTHWISE_CONV2D" else w.shape[1:3]
+        attributes = {"padding": at.pads("pad", kernel, at["dilation"]), "dilation": at["dilation"]}
     return at.apply(f"quant.{at.op.lower()}", x, w, *zeros, bias, stride=at["stride"], **attributes)
+
+
+def pooling(at: At) -> dict[str, Any]:
+    return {"pool_size": at["kernel"], "padding": at.pads("pad", at["kernel"]), "stride": at["stride"]}
 
 
 @rule("AVG_POOL2D")
 def avg_pool2d(at: At, x: Node, x_zero: Array, y_zero: Array) -> Node:
-    attributes = {"pool_size": at["kernel"], "padding": at.pads("pad"), "stride": at["stride"], "rounding": "tosa"}
+    attributes = {**pooling(at), "rounding": "tosa"}
     return at.apply("quant.avg_pool2d", x, input_zero_point=zero(x_zero), zero_point=zero(y_zero), **attributes)
 
 
@@ -257,9 +268,7 @@ SINGLE: dict[str, Callable[..., Any]] = {
     "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
     "IDENTITY": lambda at, x: x,
     "MATMUL": lambda at, a, b, *known: at.apply("quant.batch_matmul", a, b, *zero_points(at, *known)),
-    "MAX_POOL2D": lambda at, x: at.apply(
-        "quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"]
-    ),
+    "MAX_POOL2D": lambda at, x: at.apply("quant.max_pool2d", x, **pooling(at)),
     "PAD": lambda at, x, pads, value: at.apply("quant.pad", x, alone(value), before=pads[::2], after=pads[1::2]),
     "REDUCE_SUM": lambda at, x: x.sum((at["axis"],), dtype=x.element, acc_dtype=x.element).with_ones((at["axis"],)),
     "RESHAPE": lambda at, x, shape: at.apply("cvm.reshape", x, target_shape=shape),
