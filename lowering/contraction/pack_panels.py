@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import TRUE, Expr, Index, Read, Tensor, Var, as_index, both, constant, minimum
+from ...dialect.notation.expressions import TRUE, Expr, Index, Read, Tensor, as_index, both, constant, minimum
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
@@ -232,25 +232,12 @@ class PanelPacking:
         lanes, placed = self.into_panels(to, (m,), terms, last)
         if self.is_transposed(self.c.b) and len(terms.reduction_axes) == 1:
             body = ir.nested((m,), self.squares(terms.reduction_axes[0], lanes(self.c.b), placed))
-        else:
-            body = self.along_rows(terms, m, panel, lanes(self.c.b))
+        elif all(vnni.is_plain(r) for r in walk(self.c.b) if isinstance(r, Read)):
+            body = ir.nested((*terms.reduction_axes, m), placed(lanes(self.c.b)))
+        else:  # where a block begins is found once for all of its terms
+            body = ir.nested((m,), placed(ir.nested(terms.reduction_axes, lanes(self.c.b))))
         at = tiling.panel - tiling.turn * tiling.several if tiling.several > 1 else as_index(0)
         return (ir.Alloc(to), *body), to[at, terms.step, tiling.place]
-
-    def along_rows(self, terms: vnni.Terms, m: Index, panel: Expr, lanes: ir.Block) -> ir.Block:
-        """Loops over the terms around the vectors of all blocks of some panels, with names for where these begin."""
-        lets: list[ir.Let] = []
-        body: list[ir.Statement] = []
-        for n, v in np.ndindex(self.tiling.several, self.tiling.together):
-            number = as_index(n)
-            begin = substitute(panel, {m: number})
-            at: dict[Expr, Expr] = {self.tiling.panel: begin, self.tiling.v: as_index(v), m: number}
-            names: dict[Expr, Expr] = {}
-            for let in self.tiling.begins():
-                names[let.var] = var = Var(f"{let.var.name}{n}_{v}", let.var.type)
-                lets.append(ir.Let(var, substitute(let.value, at)))
-            body += ir.substitute_block(lanes, {**at, **names})
-        return *lets, *ir.nested(terms.reduction_axes, tuple(body))
 
 
 def _all(conditions: Sequence[Expr]) -> Expr:
