@@ -41,16 +41,12 @@ def cached_as(source: str, architecture: str = "compute_80") -> str:
 
 def missing() -> str:
     """The missing requirements of compiling CUDA C, with the remedy; empty if there are none."""
-    return "" if available() else f"NVRTC, which compiles CUDA C, is not installed: {HOW}"
+    return "" if _library_path() else f"NVRTC, which compiles CUDA C, is not installed: {HOW}"
 
 
 def ptx(source: "Source", _options: object = None) -> str:
     """The kernels in NVIDIA's assembly language."""
     return compile_source(source.text).decode()
-
-
-def available() -> bool:
-    return _library_path() is not None
 
 
 def named() -> str:

@@ -20,7 +20,7 @@ PAGES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mar
 def test_a_tutorial_shows_what_happens(page: Path, tmp_path: Path) -> None:
     if page.stem == "onnx_model":
         pytest.importorskip("onnx")
-    if page.stem == "gpu" and not nvrtc.available():
+    if page.stem == "gpu" and nvrtc.missing():
         pytest.skip("needs nvidia-cuda-nvrtc")
     _, wrong = run_page(page.read_text("utf-8"), tmp_path)
     assert not wrong, f"python tests/support/pages.py {page} brings it up to date:\n" + "\n".join(wrong)

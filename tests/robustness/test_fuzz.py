@@ -44,7 +44,7 @@ sys.exit(main())
 def test_an_attack_finds_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not ATTACKS[name].corpus():
         pytest.skip("a package is not installed")
-    if name == "cuda" and not pytest.importorskip("cvm.jit.cuda.nvrtc").available():
+    if name == "cuda" and pytest.importorskip("cvm.jit.cuda.nvrtc").missing():
         pytest.skip("needs nvidia-cuda-nvrtc")
     command = [
         sys.executable,

@@ -14,7 +14,7 @@ from cvm.jit.cuda.emulator.ptx import parse
 from cvm.jit.cuda.emulator.run_grid import launch
 from cvm.lowering.pipeline import schedule_for_gpu
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason=f"NVRTC is not installed: {nvrtc.HOW}")
+needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=f"NVRTC is not installed: {nvrtc.HOW}")
 
 
 def plan_of(kernel: Kernel) -> Plan:

@@ -22,15 +22,11 @@ def _same(compute: Compute) -> Callable[[Instruction], Operation]:
     return lambda i: Operation((dtype(i.type),) * (len(i.operands) - 1), dtype(i.type), compute)
 
 
-def _wider(kind: np.dtype) -> np.dtype:
-    return np.dtype(f"{kind.kind}{2 * kind.itemsize}")
-
-
 def _high(a: Array, b: Array) -> Array:
     """The upper half of a product."""
     kind = a.dtype
     if kind.itemsize < 8:
-        wide = _wider(kind)
+        wide = np.dtype(f"{kind.kind}{2 * kind.itemsize}")
         return (a.astype(wide) * b.astype(wide) >> (8 * kind.itemsize)).astype(kind)
     mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
     x, y = a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64), np.asarray(b).astype(np.uint64)
@@ -46,7 +42,7 @@ def _high(a: Array, b: Array) -> Array:
 def _mul(i: Instruction) -> Operation:
     kind = dtype(i.type)
     if "wide" in i.modifiers:
-        wide = _wider(kind)
+        wide = np.dtype(f"{kind.kind}{2 * kind.itemsize}")
         return Operation((kind, kind), wide, lambda a, b: a.astype(wide) * b.astype(wide))
     if "hi" in i.modifiers:
         return Operation((kind, kind), kind, _high)
@@ -77,11 +73,9 @@ def _plain(function: Compute) -> Callable[[Instruction], Operation]:
 
     def row(i: Instruction) -> Operation:
         rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
-        if rounding and i.type == "f32" and i.name in ("add", "sub", "mul"):
-            one, sign = np.float32(1), np.float32(-1 if i.name == "sub" else 1)
-            if i.name == "mul":
-                return _same(lambda a, b: float_operations.fma_toward(a, b, np.zeros_like(a), rounding))(i)
-            return _same(lambda a, b: float_operations.fma_toward(a, np.full_like(a, one), sign * b, rounding))(i)
+        if rounding and i.type == "f32" and i.name in ("add", "sub"):
+            sign = np.float32(-1 if i.name == "sub" else 1)
+            return _same(lambda a, b: float_operations.fma_toward(a, np.ones_like(a), sign * b, rounding))(i)
         _directed(i)
         return _same(function)(i)
 
@@ -93,11 +87,6 @@ def _quotient(a: Array, b: Array) -> Array:
         return a / b
     quotient = a // b
     return quotient + ((a - quotient * b != 0) & ((a < 0) != (b < 0))) if a.dtype.kind == "i" else quotient
-
-
-def _div(i: Instruction) -> Operation:
-    _directed(i)
-    return _same(lambda a, b: _quotient(a, b).astype(a.dtype))(i)
 
 
 _COMPARE: dict[str, Compute] = {
@@ -185,7 +174,7 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "mul": _mul,
     "mad": _mad,
     "fma": _fma,
-    "div": _div,
+    "div": _plain(lambda a, b: _quotient(a, b).astype(a.dtype)),
     **{name: _same(function) for name, function in _SAME.items()},
     "shl": lambda i: bit_operations.shift(np.left_shift, i),
     "shr": lambda i: bit_operations.shift(np.right_shift, i),

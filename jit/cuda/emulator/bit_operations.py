@@ -55,14 +55,9 @@ def lop3(i: Instruction) -> Operation:
 
 def permute(i: Instruction) -> Operation:
     def compute(a: Array, b: Array, selector: Array) -> Array:
-        both = b.astype(np.uint64) << np.uint64(32) | a
-        found = np.zeros(a.shape, np.uint32)
-        for n in range(4):
-            pick = selector >> np.uint32(4 * n)
-            byte = (both >> ((pick & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
-            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
-            found |= np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * n)
-        return found
+        pick = selector[:, None] >> np.arange(0, 16, 4, dtype=np.uint32)
+        byte = np.take_along_axis(np.stack([a, b], -1).view(np.uint8), (pick & 7).astype(np.int64), 1)
+        return np.where(pick & 8, byte // 128 * np.uint8(255), byte).view(np.uint32)[:, 0]
 
     return Operation((WORD,) * 3, WORD, compute)
 
@@ -102,9 +97,7 @@ def bits_reversed(i: Instruction) -> Operation:
     kind = dtype(i.type)
 
     def compute(a: Array) -> Array:
-        found = np.zeros(a.shape, kind)
-        for n in range(8 * kind.itemsize):
-            found |= (a >> kind.type(n) & kind.type(1)) << kind.type(8 * kind.itemsize - 1 - n)
-        return found
+        bits = np.unpackbits(a[:, None].view(np.uint8), axis=1, bitorder="little")
+        return np.packbits(bits[:, ::-1], axis=1, bitorder="little").view(kind)[:, 0]
 
     return Operation((kind,), kind, compute)

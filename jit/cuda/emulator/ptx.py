@@ -63,6 +63,7 @@ _LABEL = re.compile(r"([\w$]+):\s*")
 _GUARD = re.compile(r"@(!?)(%\w+)\s+(.*)", re.S)
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 _BRACE = re.compile("[{}]")
+_GROUP = "{} "  # braces of inline assembly only group
 
 
 def parse(text: str) -> dict[str, Entry]:
@@ -113,12 +114,12 @@ def _fill(entry: Entry, body: str, line: int) -> None:
     _variables(body, "shared", entry.shared)
     _variables(body, "local", entry.local)
     for piece in body.split(";"):
-        statement, last = _without_braces(" ".join(piece.split())), line + piece.rstrip().count("\n")
+        statement, last = " ".join(piece.split()).lstrip(_GROUP), line + piece.rstrip().count("\n")
         line += piece.count("\n")
         while label := _LABEL.match(statement):
             entry.blocks += [[]] if entry.blocks[-1] else []
             entry.labels[label[1]] = len(entry.blocks) - 1
-            statement = _without_braces(statement[label.end() :])
+            statement = statement[label.end() :].lstrip(_GROUP)
         if declared := _REGISTERS.match(statement):
             for name in declared[2].split(","):
                 entry.registers[re.sub(r"<\d+>", "", name.strip())] = declared[1]
@@ -126,11 +127,6 @@ def _fill(entry: Entry, body: str, line: int) -> None:
             entry.blocks[-1].append(instruction := _instruction(statement, last))
             entry.blocks += [[]] if instruction.ends else []
     entry.blocks.append([Instruction("ret", (), ())])
-
-
-def _without_braces(statement: str) -> str:
-    """A statement without the braces of inline assembly, which only group."""
-    return statement.lstrip("{} ")
 
 
 def _instruction(statement: str, line: int) -> Instruction:

@@ -15,12 +15,9 @@ TYPES = {
     "pred": "?",
     **{
         f"{letter}{bits}": f"{kind}{bits // 8}"
-        for letter, kind in (("u", "u"), ("s", "i"), ("b", "u"))
-        for bits in (8, 16, 32, 64)
+        for letter, kind in (("u", "u"), ("s", "i"), ("b", "u"), ("f", "f"))
+        for bits in (8, 16, 32, 64)[letter == "f" :]
     },
-    "f16": "f2",
-    "f32": "f4",
-    "f64": "f8",
 }
 
 

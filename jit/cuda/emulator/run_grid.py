@@ -111,13 +111,7 @@ class _Batch:
         if end.guard is None:
             return active, None
         name, negated = end.guard
-        truth = self.registers.register(name)[active]
-        if negated:
-            truth = ~truth
-        if truth.all():
-            return active, None
-        if not truth.any():
-            return None, active
+        truth = self.registers.register(name)[active] ^ negated
         lanes = self.registers.lanes[active]
         return self.registers.active(lanes[truth]), self.registers.active(lanes[~truth])
 
