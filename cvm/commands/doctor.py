@@ -11,6 +11,8 @@ from importlib import metadata
 
 import cvm
 from cvm.jit.cache import disk_cache
+from cvm.jit.cuda import nvrtc
+from cvm.jit.cuda.device import described
 from cvm.jit.host_processor import host_name, host_processor, llvm_version
 from cvm.jit.targets import TARGETS
 
@@ -68,6 +70,10 @@ def processor() -> Iterator[str]:
 def targets() -> Iterator[str]:
     for name, target in TARGETS.items():
         yield f"{name}: {target.missing() or 'ready'}"
+    if not nvrtc.missing():
+        yield f"kernels for GPUs by {nvrtc.named()}"
+    if not TARGETS["cuda"].missing():
+        yield from described()
 
 
 def extras() -> Iterator[str]:

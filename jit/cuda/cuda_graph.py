@@ -13,6 +13,7 @@ from ...dialect.ir.diagnostics import TargetError
 
 _LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 _ORDINAL = 9  # which of a pointer's attributes is its device
+_NO_TIMING = 2  # of an event
 _THREAD_LOCAL = 1  # what other threads do meanwhile is not recorded, and may be anything
 
 
@@ -34,11 +35,24 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL(_LIBRARY)
 
 
-def wait(stream: int) -> None:
-    """Until the work of a stream, of whoever's, is done."""
-    if status := _driver().cuStreamSynchronize(ctypes.c_void_p(stream)):
-        which = f"the stream {stream:#x}, which an array names"
+def order(first: int, second: int) -> None:
+    """What comes on the second stream, of whoever's, starts after what is on the first; 0 is that of the launches."""
+    driver, event = _driver(), ctypes.c_void_p()
+    if not (status := driver.cuEventCreate(ctypes.byref(event), _NO_TIMING)):
+        status = driver.cuEventRecord(event, ctypes.c_void_p(first))
+        status = status or driver.cuStreamWaitEvent(ctypes.c_void_p(second), event, 0)
+        driver.cuEventDestroy_v2(event)  # once it has happened
+    if status:
+        which = f"the stream {first or second:#x}, which an array names"
         raise TargetError(f"target cuda: the driver does not wait for {which}: error {status}")
+
+
+def current() -> tuple[int, int] | None:
+    """The number of the device and the handle of the thread's current context, of whoever's; None where there is none."""
+    number, handle = ctypes.c_int(), ctypes.c_void_p()
+    if _driver().cuCtxGetCurrent(ctypes.byref(handle)) or _driver().cuCtxGetDevice(ctypes.byref(number)):
+        return None
+    return number.value, handle.value or 0
 
 
 def device_of(address: int) -> int | None:

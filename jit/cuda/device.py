@@ -5,14 +5,14 @@
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from ...dialect.ir.diagnostics import TargetError
 from . import nvrtc
-from .cuda_graph import Recorded, device_of, record, wait
+from .cuda_graph import Recorded, current, device_of, record
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
 Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments
@@ -37,83 +37,98 @@ def missing() -> str:
     return "" if count else "there is no CUDA device"
 
 
-_devices: "dict[bool, Device]" = {}
+_devices: "dict[int, Device]" = {}  # by the handle of the context
 _lock = threading.Lock()
 
 
 def device() -> "Device":
-    """The device of the thread's current context, else the first one, by its primary context."""
+    """The device of the thread's current context, else the first one; in its primary context, which CuPy and torch share,
+    unless the caller's is another."""
     if lacking := missing():
         raise TargetError(f"target cuda: {lacking}")
-    with _lock:
-        if (current := _has_context()) not in _devices:
-            _devices[current] = Device(own_context=not current)
-        return _devices[current]
+    with _lock, explained():
+        number, handle = current() or (0, 0)
+        primary = _primary_context(number)
+        handle = handle or primary.handle
+        if handle not in _devices:
+            _devices[handle] = Device(number, handle, primary if handle == primary.handle else None)
+        return _devices[handle]
 
 
-def _has_context() -> bool:
+@lru_cache
+def _primary_context(number: int) -> Any:
+    """The primary context of a device; it is kept, since PyCUDA leaves one current that it gives back."""
+    import pycuda.driver as driver
+
+    return driver.Device(number).retain_primary_context()
+
+
+def described() -> Iterator[str]:
+    """The driver's version, and the devices."""
+    import pycuda.driver as driver
+
+    yield f"a driver of CUDA {driver_version()}"
+    for n in range(driver.Device.count()):
+        one = driver.Device(n)
+        yield f"device {n}: {one.name()}, sm_%d%d, {one.total_memory() >> 20} MiB" % one.compute_capability()
+
+
+def driver_version() -> str:
+    import pycuda.driver as driver
+
+    number = driver.get_driver_version()
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Convert errors of the driver to a TargetError with a remedy."""
     import pycuda.driver as driver
 
     try:
-        driver.Context.get_device()
-    except driver.Error:
-        return False
-    return True
+        yield
+    except driver.MemoryError as e:
+        left = ""
+        with suppress(driver.Error):  # where no context is current
+            left = ", of {1} bytes {0} are free".format(*driver.mem_get_info())
+        text = f"target cuda: the device's memory does not suffice{left}: {e}"
+        raise TargetError(f"{text}; drop arrays and compiled functions, or call with less at once") from None
+    except driver.Error as e:
+        text = f"target cuda: the driver fails: {e}"
+        raise TargetError(f"{text}; where a kernel failed, the device can be used again by a new process") from None
 
 
 class Device:
     """One device. Methods run in its context, which is the caller's where the caller has one."""
 
-    def __init__(self, own_context: bool) -> None:
+    def __init__(self, number: int, handle: int, context: Any) -> None:
         import pycuda.driver as driver
         from pycuda.tools import DeviceMemoryPool
 
-        self.driver = driver
-        with self.explained():
-            self.context = driver.Device(0).retain_primary_context() if own_context else None
+        self.driver, self.handle = driver, driver.Device(number)
+        self.name = str(self.handle.name())
+        self.number, self.place, self.context = number, (number, handle), context
         with self.active():
-            self.handle = driver.Context.get_device()
-            self.number = next(n for n in range(driver.Device.count()) if driver.Device(n) == self.handle)
             self.pool = DeviceMemoryPool()
             self._hold()
         self._modules: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    @property
-    def name(self) -> str:
-        return str(self.handle.name())
-
     @contextmanager
     def active(self) -> Iterator[None]:
         """The context made current, where it is not the caller's own."""
-        with self.explained():
-            if self.context is None:
+        if self.context is None and current() != self.place:
+            where = f"compiled in a context of device {self.number} that is not current"
+            raise TargetError(f"target cuda: {where}: make it current, or compile again")
+        with explained():
+            if self.context is not None:
+                self.context.push()
+        try:
+            with explained():
                 yield
-                return
-            self.context.push()
-            try:
-                yield
-            finally:
+        finally:
+            if self.context is not None:
                 self.context.pop()
-
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Convert errors of the driver to a TargetError with a remedy."""
-        try:
-            yield
-        except self.driver.MemoryError as e:
-            text = f"target cuda: the device's memory does not suffice{self._left()}: {e}"
-            raise TargetError(f"{text}; drop arrays and compiled functions, or call with less at once") from None
-        except self.driver.Error as e:
-            text = f"target cuda: the driver fails: {e}"
-            raise TargetError(f"{text}; where a kernel failed, the device can be used again by a new process") from None
-
-    def _left(self) -> str:
-        try:
-            free, total = self.driver.mem_get_info()
-        except self.driver.Error:
-            return ""
-        return f", of {total} bytes {free} are free"
 
     # code
 
@@ -135,8 +150,7 @@ class Device:
         except self.driver.MemoryError:
             raise
         except self.driver.Error as e:
-            number = self.driver.get_driver_version()
-            has = f"{number // 1000}.{number % 1000 // 10}"
+            has = driver_version()
             text = f"target cuda: the driver, of CUDA {has}, does not take the code that {nvrtc.named()} makes: {e}"
             fitting = f"pip install 'nvidia-cuda-nvrtc=={has}.*'"
             raise TargetError(f"{text}; update the driver, or {fitting}") from None
@@ -150,12 +164,6 @@ class Device:
     def launch(calls: Iterable[Call]) -> None:
         for kernel, blocks, threads, arguments in calls:
             kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
-
-    @staticmethod
-    def wait(streams: Iterable[int]) -> None:
-        """Until the work of some streams is done."""
-        for stream in streams:
-            wait(stream)
 
     def record(self, calls: Iterable[Call], kept: Any) -> Recorded | None:
         """The launches as one graph, which keeps some objects alive; None where the driver has no graphs."""
@@ -172,9 +180,9 @@ class Device:
         """Memory that is given back with the object; `int` of it is its address."""
         try:
             return self.pool.allocate(max(size, LEAST))
-        except self.driver.MemoryError:  # all that the pool held was given back
+        except self.driver.MemoryError as e:  # all that the pool held was given back
             self._hold()
-            raise
+            raise self.driver.MemoryError(f"{size} bytes were asked for ({e})") from None
 
     def _hold(self) -> None:
         """While the pool holds something, memory may come back where no context is current."""

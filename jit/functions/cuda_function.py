@@ -3,7 +3,7 @@
 Repeated sequences of launches over the same arrays are captured as a CUDA graph."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
-from ..calls.arguments import beyond_range, in_order
-from ..cuda.cuda_graph import Recorded
+from ..calls.arguments import in_order
+from ..cuda.cuda_graph import Recorded, order
 from ..cuda.device import Call, device
 from ..cuda.device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
 from ..options import DEFAULT, CompileOptions
@@ -51,65 +51,59 @@ class CudaFunction(GpuFunction):
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. If an argument or `out` lies on the device, so do the results."""
         arguments = in_order(self.function, arguments, named)
-        given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
-        if not any(map(is_on_device, (*arguments, *given))):
+        if not any(map(is_on_device, (*arguments, *(out if isinstance(out, (tuple, list)) else [out])))):
             return super().__call__(*arguments, out=out)
-        with self.device.active():
-            results = self._on_device(take_device_arguments(self.function, arguments), given)
-        if out is not None:
-            return out
-        return results[0] if len(results) == 1 else tuple(results)
+        return self.cuda_graph(*arguments, out=out)()
 
-    def _on_device(self, arguments: list[Any], given: list[Any]) -> list[Any]:
-        kept: list[Any] = []
-        own: list[DeviceArray] = []
-        for argument, array in zip(self.function.arguments, arguments, strict=True):
-            if not isinstance(array, DeviceArray):
-                kept.append(self.device.upload(array))
-                array = DeviceArray(int(kept[-1]), array.shape, array.dtype, True, array)
-            elif "range" in argument.attributes:
-                host = np.empty(array.shape, array.dtype)
-                self.device.download(array.address, host)
-                if said := beyond_range(host, argument):
-                    raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
-            own.append(array)
-        types = self._result_types(own)  # type: ignore[arg-type]  # their shapes are asked
-        results = self._outputs(given, types[: self.returned])
-        results = [*results, *self._outputs([], types[self.returned :])]
-        wanted = [device_array(r) for r in results]
-        for argument, array in zip(self.function.arguments, own, strict=True):
-            if said := self.device.elsewhere(array.address, array.nbytes):
-                raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
-        for array in wanted[: self.returned] if given else ():
-            if said := self.device.elsewhere(array.address, array.nbytes):
-                raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
-        self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
-        arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
-        plan = self.plan
-        for n, k in self.overwritten.items():
-            if plan.results[n] is plan.arguments[k]:  # computed in the argument's place
-                outputs[n] = arrays[k]
-        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes_of(own))  # type: ignore[arg-type]
-        for n, k in self.overwritten.items():
-            self._move(outputs[n], own[k])
-            if not given and n < self.returned:
-                results[n] = own[k].owner
-        for n, (output, array) in enumerate(zip(outputs, wanted, strict=True)):
-            if (given and n < self.returned) or n not in self.overwritten:
-                self._move(output, array)
-        return results[: self.returned]
+    def cuda_graph(self, /, *arguments: Any, out: Any = None, **named: Any) -> Callable[[], Any]:
+        """What calls the function over these arrays, whatever those of the device hold then, and gives the same results each
+        time: from the second call on by one recorded CUDA graph, where there are several launches. The arrays are checked
+        now, and those of the host copied."""
+        given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
+        with self.device.active():
+            own = take_device_arguments(self.function, in_order(self.function, arguments, named), self.device)
+            types = self._result_types(own)  # type: ignore[arg-type]  # their shapes are asked
+            results = [*self._outputs(given, types[: self.returned]), *self._outputs([], types[self.returned :])]
+            wanted = [device_array(r) for r in results]
+        if not given:
+            results = [own[self.overwritten[n]].owner if n in self.overwritten else r for n, r in enumerate(results)]
+        returned = tuple(results[: self.returned]) if self.returned != 1 else results[0]
+
+        streams = {a.stream or 0 for a in (*own, *wanted)} - {0, *DEFAULT_STREAMS}
+
+        def call() -> Any:
+            with self.device.active():
+                for stream in streams:  # the launches come after what they hold, and before what they get later
+                    order(stream, 0)
+                arrays, outputs = (list(map(self._aligned, side)) for side in (own, wanted))
+                for n, k in self.overwritten.items():
+                    if self.plan.results[n] is self.plan.arguments[k]:  # computed in the argument's place
+                        outputs[n] = arrays[k]
+                self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes_of(own))  # type: ignore[arg-type]
+                for n, k in self.overwritten.items():
+                    self._move(outputs[n], own[k])
+                    if isinstance(own[k].owner, np.ndarray):
+                        self.device.download(own[k].address, own[k].owner)
+                for n, (output, array) in enumerate(zip(outputs, wanted, strict=True)):
+                    if n < len(given) or n not in self.overwritten:
+                        self._move(output, array)
+                for stream in streams:
+                    order(0, stream)
+            return returned if out is None else out
+
+        return call
 
     def _move(self, of: DeviceArray, to: DeviceArray) -> None:
         if of.address != to.address:
             self.device.copy(to.address, of.address, of.nbytes)
 
-    def _aligned(self, array: DeviceArray, kept: list[Any]) -> DeviceArray:
+    def _aligned(self, array: DeviceArray) -> DeviceArray:
         """The array, or a copy of it where it does not begin at a multiple of 16 bytes: kernels access that many at once."""
         if array.address % ALIGNMENT == 0:
             return array
-        kept.append(self.device.allocate(array.nbytes))
-        self.device.copy(int(kept[-1]), array.address, array.nbytes)
-        return replace(array, address=int(kept[-1]))
+        memory = self.device.allocate(array.nbytes)
+        self.device.copy(int(memory), array.address, array.nbytes)
+        return replace(array, address=int(memory), kept=memory)
 
     def _outputs(self, given: list[Any], types: list[Type]) -> list[Any]:
         if not given:
@@ -118,8 +112,12 @@ class CudaFunction(GpuFunction):
             text = f"@{self.function.name} has {len(types)} results, got {len(given)} arrays in out"
             raise CallError(Diagnostic(text, self.function.span, "call.out"))
         for array, type in zip(given, types, strict=True):
-            said = disagreement(device_array(array), type) if is_on_device(array) else "expected an array on the device"
-            if said:
+            here = is_on_device(array)
+            if (
+                said := disagreement(device_array(array), type, self.device)
+                if here
+                else "expected an array on the device"
+            ):
                 raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
         return given
 

@@ -18,6 +18,7 @@ import samples
 from cvm.dialect.notation.expressions import Read
 from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.spec.op import OPERATORS
+from cvm.jit.cuda import nvrtc
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.pipeline import PIPELINES, to_formulas
 from cvm.lowering.processor import GENERIC
@@ -230,6 +231,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/exactness.md", "sh"): "test_exactness.py::test_the_commands_of_the_page",
     ("docs/extending.md", "python"): "test_docs.py::test_the_pass_of_the_extending_page",
     ("docs/extending.md", "toml"): "test_extensions.py::test_by_entry_points",
+    ("docs/gpu.md", "sh"): "test_docs.py::test_files_of_commands_exist",
     ("docs/language.md", "python"): "../unit/cvm/test_array_methods.py::test_the_example_of_the_language_page",
     ("docs/lowering.md", "formulas"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "loops"): "test_docs.py::test_stages_of_a_convolution",
@@ -259,7 +261,7 @@ def test_every_block_is_run() -> None:
         for _, language, title, _ in BLOCK.findall(page.read_text("utf-8")):
             if language not in by_all and not (sessions and (title or language in ("console", "pycon"))):
                 found.add((str(page.relative_to(ROOT)), language))
-    assert found - {("editors/README.md", "lua"), ("editors/README.md", "toml")} == set(BY_OTHERS)
+    assert found - {("editors/README.md", "lua"), ("editors/README.md", "toml"), ("docs/gpu.md", "yaml")} == set(BY_OTHERS)
     for test in BY_OTHERS.values():
         file, _, name = test.partition("::")
         assert f"def {name}(" in (Path(__file__).parent / file).read_text("utf-8"), test
@@ -270,6 +272,8 @@ def test_every_block_is_run() -> None:
 def test_sessions_in_pages(page: Path, tmp_path: Path) -> None:
     for module in ("dask.array", "zarr", "tqdm", "joblib") if page.stem == "scale" else ():
         pytest.importorskip(module)
+    if page.stem == "gpu" and nvrtc.missing():
+        pytest.skip("NVRTC is not installed")
     _, wrong = run_page(page.read_text("utf-8"), tmp_path)
     assert not wrong, f"python tests/support/pages.py {page} brings it up to date:\n" + "\n".join(wrong)
 
@@ -286,7 +290,7 @@ def test_filetests_in_pages(tmp_path: Path) -> None:
 
 def test_files_of_commands_exist() -> None:
     """Commands that install, need a GPU or take an hour name files that are there."""
-    for page in ("docs/performance.md", "docs/testing.md", "editors/README.md"):
+    for page in ("docs/gpu.md", "docs/performance.md", "docs/testing.md", "editors/README.md"):
         for block in blocks((ROOT / page).read_text("utf-8"), "sh"):
             named = re.findall(r"(?<=\s)[\w.]+/[\w./]+", block)
             assert all((ROOT / name).exists() for name in named), block

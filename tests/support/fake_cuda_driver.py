@@ -34,7 +34,7 @@ ERRORS = {
     700: b"an illegal memory access was encountered",
     701: b"too many resources requested for launch",
 }
-CONTEXT, STREAM = 0xC0FFEE, 0xCAFE
+CONTEXT, OTHER, STREAM = 0xC0FFE0, 0xFACAD0, 0xCAFE  # a context's last digit is its device
 BESIDE = {
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",
@@ -43,6 +43,10 @@ BESIDE = {
     "cuGraphDestroy",
     "cuGraphExecDestroy",
     "cuPointerGetAttribute",
+    "cuCtxGetCurrent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
 }  # what is called beside PyCUDA
 
 
@@ -94,12 +98,14 @@ class Driver:
         self.modules: dict[int, dict[str, Entry]] = {}
         self.functions: dict[int, Entry] = {}
         self.launched: list[str] = []
-        self.waited: list[int] = []
+        self.marked = 0  # the stream that an event was recorded on
+        self.ordered: list[tuple[int, int]] = []  # streams, of which the second waits for the first
+        self.devices = 1  # how many there are
+        self.contexts: list[int] = []  # the thread's, the last being current; primary ones are CONTEXT + device
         self.copied = 0  # bytes between host and device
         self.capturing: list[Callable[[], None]] | None = None
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.replayed = 0
-        self.current = 0
         self.failing: dict[str, int] = {}  # what functions are to answer in place of what they do
         self.largest = 1 << 32  # bytes of an allocation
         self.elsewhere: set[int] = set()  # memory that lies on another device
@@ -134,10 +140,10 @@ class Driver:
         _put(out, ctypes.c_int, 13000)
 
     def cuDeviceGetCount(self, out: int, *_: int) -> None:
-        _put(out, ctypes.c_int, 1)
+        _put(out, ctypes.c_int, self.devices)
 
-    def cuDeviceGet(self, out: int, *_: int) -> None:
-        _put(out, ctypes.c_int, 0)
+    def cuDeviceGet(self, out: int, number: int, *_: int) -> None:
+        _put(out, ctypes.c_int, number & 0xFFFFFFFF)
 
     def cuDeviceGetName(self, out: int, *_: int) -> None:
         ctypes.memmove(out, b"emulated\0", 9)
@@ -152,29 +158,32 @@ class Driver:
     def cuDeviceTotalMem(self, out: int, *_: int) -> None:
         _put(out, ctypes.c_size_t, 1 << 32)
 
-    def cuDevicePrimaryCtxRetain(self, out: int, *_: int) -> None:
-        _put(out, ctypes.c_void_p, CONTEXT)
+    def cuDevicePrimaryCtxRetain(self, out: int, device: int, *_: int) -> None:
+        _put(out, ctypes.c_void_p, CONTEXT + (device & 0xFFFFFFFF))
 
-    def cuCtxPushCurrent(self, *_: int) -> None:
-        self.current += 1
+    def cuCtxPushCurrent(self, handle: int, *_: int) -> None:
+        self.contexts.append(handle)
 
     def cuCtxPopCurrent(self, out: int, *_: int) -> None:
-        self.current -= 1
+        handle = self.contexts.pop()
         if out:
-            _put(out, ctypes.c_void_p, CONTEXT)
+            _put(out, ctypes.c_void_p, handle)
 
     def cuCtxCreate(self, out: int, *_: int) -> None:
-        self.current += 1
-        _put(out, ctypes.c_void_p, CONTEXT)
+        self.contexts.append(OTHER)
+        _put(out, ctypes.c_void_p, OTHER)
 
     def cuCtxGetDevice(self, out: int, *_: int) -> int:
-        if not self.current:
+        if not self.contexts:
             return 201  # no context
-        _put(out, ctypes.c_int, 0)
+        _put(out, ctypes.c_int, self.contexts[-1] & 0xF)
         return 0
 
+    def cuCtxGetCurrent(self, out: int, *_: int) -> None:
+        _put(out, ctypes.c_void_p, self.contexts[-1] if self.contexts else None)
+
     def cuCtxAttach(self, out: int, *_: int) -> None:
-        _put(out, ctypes.c_void_p, CONTEXT)
+        _put(out, ctypes.c_void_p, self.contexts[-1])
 
     def cuGetErrorString(self, error: int, out: int, *_: int) -> None:
         if error in ERRORS:
@@ -189,9 +198,12 @@ class Driver:
 
     # memory
 
-    def cuMemGetInfo(self, free: int, total: int, *_: int) -> None:
+    def cuMemGetInfo(self, free: int, total: int, *_: int) -> int:
+        if not self.contexts:
+            return 201  # no context
         _put(free, ctypes.c_size_t, 1 << 32)
         _put(total, ctypes.c_size_t, 1 << 32)
+        return 0
 
     def cuMemAlloc(self, out: int, size: int, *_: int) -> int:
         if size > self.largest:
@@ -262,8 +274,11 @@ class Driver:
         else:
             run()
 
-    def cuStreamSynchronize(self, stream: int, *_: int) -> None:
-        self.waited.append(stream)
+    def cuEventRecord(self, _event: int, stream: int, *_: int) -> None:
+        self.marked = stream
+
+    def cuStreamWaitEvent(self, stream: int, *_: int) -> None:
+        self.ordered.append((self.marked, stream))
 
     # graphs: a stream records what is launched on it
 

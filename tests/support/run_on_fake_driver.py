@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -64,6 +65,12 @@ INPLACE = """
 func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
   %y = theano.elemwise %x {scalar_op = "sqr", inplace_pattern = {0 = 0}}
   return %y
+}
+"""
+INPLACE_PAIR = """
+func @main(%x: tensor<5xf64> {inplace}, %y: tensor<5xf64>) -> tensor<5xf64> {
+  %z = theano.elemwise %x, %y {scalar_op = "add", inplace_pattern = {0 = 0}}
+  return %z
 }
 """
 PAIR = """
@@ -141,19 +148,163 @@ def arrays_of_the_device() -> None:
 
 
 def streams() -> None:
-    """The work of an array's stream is waited for; that of the default ones comes first anyway."""
+    """The launches come after the work of an array's stream, and before what it gets later, without the host's waiting;
+    that of the default ones comes first anyway."""
     from pycuda.gpuarray import to_gpu
 
     f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
     x, w = np.ones((70, 3), "f4"), np.array([1, 2, 3], "f4")
     with f.device.active():
-        for stream, waited in ((None, []), (1, []), (2, []), (0xBEEF0, [0xBEEF0])):
+        for stream, ordered in ((None, []), (1, []), (2, []), (0xBEEF0, [(0xBEEF0, 0), (0, 0xBEEF0)])):
             array = to_gpu(x)
             interface = {**array.__cuda_array_interface__, "stream": stream, "version": 3}
-            driver.waited.clear()
+            driver.ordered.clear()
             results = f(SimpleNamespace(__cuda_array_interface__=interface), w)
-            assert driver.waited == waited, driver.waited
+            assert driver.ordered == ordered, driver.ordered
             np.testing.assert_array_equal(results[0].get(), g(x, w)[0], strict=True)
+
+
+def arrays_of_torch_and_dlpack() -> None:
+    """torch's interface names no stream: it is asked for its current one. A producer of DLPack is told ours, so that it
+    orders the streams; neither is copied."""
+    from pycuda.gpuarray import to_gpu
+
+    f = cvm.compile(INPLACE, target="cuda")
+    asked: list[object] = []
+
+    class Tensor:
+        def __init__(self, array: Any) -> None:
+            self.device, self.array = "cuda:0", array
+            interface = {**array.__cuda_array_interface__, "version": 2}
+            self.__cuda_array_interface__ = {k: v for k, v in interface.items() if k != "stream"}
+
+    class Exported:
+        def __init__(self, array: Any) -> None:
+            self.host, self.array = np.empty(array.shape, array.dtype), array
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+        def __dlpack__(self, stream: int | None = None) -> Any:
+            asked.append(stream)
+            capsule = self.host.__dlpack__()
+            pointer = ctypes.pythonapi.PyCapsule_GetPointer
+            pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            ctypes.c_void_p.from_address(pointer(capsule, b"dltensor")).value = int(self.array.gpudata)
+            return capsule
+
+    Tensor.__module__ = "torch"
+
+    def current_stream(device: str) -> SimpleNamespace:
+        asked.append(device)
+        return SimpleNamespace(cuda_stream=0xBEEF0)
+
+    sys.modules["torch"] = SimpleNamespace(cuda=SimpleNamespace(current_stream=current_stream))  # type: ignore[assignment]
+    try:
+        with f.device.active():
+            for kind, ordered, said in ((Tensor, [(0xBEEF0, 0), (0, 0xBEEF0)], "cuda:0"), (Exported, [], 1)):
+                array = to_gpu(np.arange(5.0))
+                given = kind(array)
+                driver.ordered.clear()
+                asked.clear()
+                before = driver.copied
+                result = f(given)
+                assert result is given, (kind, result)
+                assert driver.copied == before, (driver.copied, before)
+                assert driver.ordered == ordered and set(asked) == {said}, (driver.ordered, asked)
+                np.testing.assert_array_equal(array.get(), np.arange(5.0) ** 2)
+    finally:
+        del sys.modules["torch"]
+
+
+def graphs_of_calls() -> None:
+    """A call as a graph: one start by the driver, over what the arrays hold then, also where checks can fail."""
+    from pycuda.gpuarray import to_gpu
+
+    w = np.array([1, 2, 3], "f4")
+    f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
+    with f.device.active():
+        x, on_w, out = (
+            to_gpu(np.ones((70, 3), "f4")),
+            to_gpu(w),
+            (to_gpu(np.zeros((70, 3), "f4")), to_gpu(np.zeros(3, "f4"))),
+        )
+        graph = f.cuda_graph(x, on_w, out=out)
+        replayed = driver.replayed
+        for n in range(4):
+            host = np.random.default_rng(n).normal(size=(70, 3)).astype("f4")
+            x.set(host)
+            copied = driver.copied
+            assert graph() is out and driver.replayed == replayed + n, "recorded at the second call"
+            assert driver.copied == copied
+            for got, wanted in zip(out, g(host, w), strict=True):
+                np.testing.assert_array_equal(got.get(), wanted, strict=True)
+        made = f.cuda_graph(x[1:], w)  # which begins at a multiple of 4 bytes only, and one of the host
+        for n in range(2):
+            x.set(host := np.full((70, 3), n, "f4"))
+            np.testing.assert_array_equal(made()[0].get(), g(host[1:], w)[0])
+        square = cvm.compile(INPLACE, target="cuda")
+        y = to_gpu(np.arange(5.0))
+        again = square.cuda_graph(y)
+        assert again() is y and again() is y
+        np.testing.assert_array_equal(y.get(), np.arange(5.0) ** 4)
+        interface = {**y.__cuda_array_interface__, "stream": 0xBEEF0, "version": 3}
+        on_stream = square.cuda_graph(SimpleNamespace(__cuda_array_interface__=interface))
+        driver.ordered.clear()
+        on_stream()
+        on_stream()
+        assert driver.ordered == 2 * [(0xBEEF0, 0), (0, 0xBEEF0)], driver.ordered
+        lookup = cvm.compile(LOOKUP, target="cuda")
+        index = to_gpu(np.array([2, 1, 0], "i4"))
+        checked = lookup.cuda_graph(index)
+        for given in ([2, 1, 0], [0, 1, 2], [1, 1, 1]):
+            index.set(np.array(given, "i4"))
+            np.testing.assert_array_equal(checked().get(), lookup(np.array(given, "i4")))
+        fails("argument %x: expected", f.cuda_graph, x[:, :2], on_w)
+        loop = cvm.compile(WHILE, target="cuda")
+        limit = to_gpu(np.array([5], "f4"))
+        interface = {**limit.__cuda_array_interface__, "shape": (), "strides": None}
+        until = loop.cuda_graph(to_gpu(np.ones(3, "f4")), SimpleNamespace(__cuda_array_interface__=interface))
+        for most, wanted in ((100, 65), (5, 3)):
+            limit.set(np.array([most], "f4"))
+            np.testing.assert_array_equal(until().get(), np.full(3, wanted, "f4"))
+
+
+def several_devices() -> None:
+    """A function belongs to the device that was current; its primary context, which libraries share, is made current."""
+    from pycuda.gpuarray import to_gpu
+
+    driver.devices, before = 2, driver.contexts
+
+    def current(handle: int) -> None:
+        driver.contexts[:] = [handle]  # by another library, of which PyCUDA does not know
+
+    try:
+        current(stand_in.CONTEXT + 1)
+        f = cvm.compile(INPLACE, target="cuda")
+        assert f.device.number == 1 and f.device.context is not None
+        x = np.arange(5.0)
+        f(x)
+        np.testing.assert_array_equal(x, np.arange(5.0) ** 2)
+        assert driver.contexts == [stand_in.CONTEXT + 1]
+        current(stand_in.CONTEXT)
+        first = cvm.compile(INPLACE, target="cuda").device
+        assert first.number == 0 and first is not f.device
+        f(x)  # on its own device, from whichever
+        np.testing.assert_array_equal(x, np.arange(5.0) ** 4)
+        with f.device.active():
+            fails("expected an array on device 1, got one on device 0: copy it there", f, to_gpu(x))
+        with f.device.active():  # a context of the caller's, that PyCUDA knows
+            current(stand_in.OTHER + 1)
+            own = cvm.compile(INPLACE, target="cuda")
+            assert own.device.number == 1 and own.device is not f.device and own.device.context is None
+            own(x)
+            np.testing.assert_array_equal(x, np.arange(5.0) ** 8)
+            current(stand_in.CONTEXT)
+            fails("compiled in a context of device 1 that is not current: make it current", own, x)
+    finally:
+        driver.contexts[:], driver.devices = [], 1
+        assert before is driver.contexts
 
 
 def in_place() -> None:
@@ -167,6 +318,10 @@ def in_place() -> None:
         y = to_gpu(np.arange(5.0))
         assert f(y) is y
         np.testing.assert_array_equal(y.get(), np.arange(5.0) ** 2)
+        g = cvm.compile(INPLACE_PAIR, target="cuda")
+        x = np.arange(5.0)
+        assert g(x, y) is x  # one of the host among others of the device
+        np.testing.assert_array_equal(x, np.arange(5.0) + np.arange(5.0) ** 2)
 
 
 def declared_ranges() -> None:
@@ -263,6 +418,14 @@ def arrays_of_others() -> None:
         fails("was it freed?", f, SimpleNamespace(__cuda_array_interface__=interface))
 
 
+def the_doctor() -> None:
+    from cvm.commands.doctor import targets
+
+    *_, compiler, version, device = targets()
+    assert compiler.startswith("kernels for GPUs by NVRTC ") and version == "a driver of CUDA 13.0", (compiler, version)
+    assert device == "device 0: emulated, sm_80, 4096 MiB", device
+
+
 def failures_of_the_driver() -> None:
     """Each says what failed and what to do, and leaves nothing behind: the next call works."""
     from cvm.jit.cuda.device import missing
@@ -278,7 +441,8 @@ def failures_of_the_driver() -> None:
     g = cvm.compile(PROGRAM, target="cuda")
     driver.largest = 1 << 20
     for _ in range(2):
-        fails("the device's memory does not suffice, of 4294967296 bytes 4294967296 are free", g, *large)
+        text = "the device's memory does not suffice, of 4294967296 bytes 4294967296 are free: 2400000 bytes were asked for"
+        fails(text, g, *large)
     driver.largest = 1 << 32
     works()
     for status, text in ((701, "too many resources requested"), (700, "an illegal memory access")):
@@ -289,7 +453,7 @@ def failures_of_the_driver() -> None:
             works()
     with f.device.active():
         on_device = to_gpu(x)
-        driver.failing["cuStreamSynchronize"] = 700
+        driver.failing["cuStreamWaitEvent"] = 700
         interface = {**on_device.__cuda_array_interface__, "stream": 0xBEEF0, "version": 3}
         text = "the driver does not wait for the stream 0xbeef0, which an array names: error 700"
         fails(text, f, SimpleNamespace(__cuda_array_interface__=interface))
@@ -373,6 +537,10 @@ if __name__ == "__main__":
             arrays_of_the_host,
             arrays_of_the_device,
             streams,
+            arrays_of_torch_and_dlpack,
+            graphs_of_calls,
+            several_devices,
+            the_doctor,
             in_place,
             declared_ranges,
             graphs,

@@ -69,8 +69,9 @@ def test_arrays_of_a_device_are_seen_without_copies() -> None:
 )
 def test_arrays_of_a_device_are_checked(arrays: tuple[Any, ...], message: str) -> None:
     function = cvm.parse(PROGRAM).functions["main"]
+    device: Any = SimpleNamespace(elsewhere=lambda address, size: "")
     with pytest.raises(cvm.CallError) as raised:
-        take_device_arguments(function, tuple(on_device(*a) for a in arrays))
+        take_device_arguments(function, tuple(on_device(*a) for a in arrays), device)
     assert message in str(raised.value)
 
 
