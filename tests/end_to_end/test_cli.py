@@ -83,6 +83,14 @@ def test_run_takes_arrays_by_name(command: Command) -> None:
         assert out["sum"].dtype == np.int32 and out["sum"].tolist() == [[7, 8, 9], [10, 11, 12]]
 
 
+def test_a_constant_of_one_number_is_written_as_that_number(command: Command) -> None:
+    for numbers, written in (("[7, 7, 7]", "dense<7>"), ("[7, 8, 7]", "dense<[7, 8, 7]>")):
+        constant = f"%c = const dense<{numbers}> : tensor<3xi32>"
+        program = f"func @main(%x: tensor<3xi32>) {{\n{constant}\n%y = cvm.broadcast_add %x, %c\nreturn %y\n}}\n"
+        said = command("lower", "-", "--to", "linalg", stdin=program)
+        assert said.status == 0 and f"{written} : tensor<3xi32>" in said.out
+
+
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_random_inputs_are_those_of_their_seed(command: Command, target: str) -> None:
     first, again, other = (command("run", "open.cvm", "--random-inputs", seed, "--target", target) for seed in "112")

@@ -12,8 +12,20 @@ import samples_dali  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.sizes import Size
-from cvm.dialect.ir.types import BY_DTYPE, I8, I32, I64, UI8, ElementType, TensorType
-from cvm.dialect.notation.expressions import Read, apply, axes, both, constant, indices, largest, select, total, when
+from cvm.dialect.ir.types import BY_DTYPE, I1, I8, I32, I64, UI8, ElementType, TensorType
+from cvm.dialect.notation.expressions import (
+    Read,
+    apply,
+    axes,
+    both,
+    cast,
+    constant,
+    indices,
+    largest,
+    select,
+    total,
+    when,
+)
 from cvm.dialect.notation.index_bounds import inside
 from cvm.dialect.notation.interval import Interval, whole
 from cvm.dialect.notation.scalar_functions import SCALARS
@@ -51,6 +63,15 @@ def computed(function: str, element: ElementType, *operands: Interval) -> tuple[
         grid = [g[(grid[1] >= 0) & (grid[1] < element.bits)] for g in grid]
     with np.errstate(all="ignore"):
         return found, np.asarray(SCALARS[function].numpy(*grid)).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("operand", "truth"),
+    [((1, 5), (1, 1)), ((-5, -1), (1, 1)), ((0, 0), (0, 0)), ((0, 1), (0, 1)), ((-1, 0), (0, 1)), ((-1, 1), (0, 1))],
+)
+def test_truths_of_intervals(operand: tuple[int, int], truth: tuple[int, int]) -> None:
+    x = tensor("x", I32)
+    assert interval(cast(x[()], I1), {x: Interval(*operand)}) == Interval(*truth)
 
 
 def intervals(element: ElementType) -> st.SearchStrategy[Interval]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.jit.cuda import nvrtc
+from cvm.jit.cuda.emulator.float_operations import narrowed
 from cvm.jit.cuda.emulator.memory import Fault, Memory
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from cvm.jit.cuda.emulator.run_grid import launch
@@ -384,3 +385,12 @@ def test_mistakes_in_a_pipeline_are_found(old: str, new: str, fault: str) -> Non
     assert old in PRODUCT
     with pytest.raises(Fault, match=f"^work, line .*{fault}"):
         product(PRODUCT.replace(old, new))
+
+
+def test_directed_rounding_is_to_the_next_number_on_its_side() -> None:
+    x = np.concatenate([RANDOM.normal(size=99), RANDOM.normal(size=99) * 1e6, [1.5, -1.5, 2.0**-160, -(2.0**-160)]])
+    down, up = (narrowed(x, np.dtype(np.float32), r) for r in ("rm", "rp"))
+    assert (down <= x).all() and (x <= up).all()
+    exact = x == x.astype(np.float32)
+    np.testing.assert_array_equal(up, np.where(exact, down, np.nextafter(down, np.float32(np.inf))))
+    np.testing.assert_array_equal(narrowed(x, np.dtype(np.float32), "rz"), np.where(x < 0, up, down))

@@ -12,6 +12,8 @@ from cvm.dialect.ir.types import I64
 from cvm.dialect.notation.expressions import Apply, Expr, Tensor
 from cvm.dialect.notation.loops import Kernel
 from cvm.jit.functions.reference_function import evaluate
+from cvm.lowering.analysis.count_operations import kernel_cost
+from cvm.parser.kernels import read_kernels
 from loop_interpreter import Machine
 import cvm
 
@@ -89,6 +91,22 @@ func @main(%c: tensor<4xf32>, %xs: tensor<9x4xf32>) {
     g = cvm.compile('graph @g {\n %n = cog.field "n" init dense<0.0> : !cog.field<[8, 8], f32>\n %m = cog.add %n, 1\n'
                     " cog.feedback %n, %m\n}", entry="g")  # fmt: skip
     assert g.cost().operations == 64 == g.cost("operation").operations
+
+
+def test_loops_that_begin_where_others_stand() -> None:
+    plan, _ = read_kernels("""
+kernel @triangle(%x: tensor<6xf32>) -> (%y: tensor<6xf32>) {
+  for %i in 0..6 {
+    for %j in %i..6 {
+      for %k in %j..6 {
+        %y[%i] = %x[%j] * %x[%k]
+      }
+    }
+  }
+}
+""")
+    found = kernel_cost(plan.kernels[0], {})
+    assert found.functions == {"mul": 6 * 7 * 8 // 6} and found.is_exact
 
 
 def test_data_makes_an_upper_bound() -> None:
