@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-from ...dialect.ir.sizes import certainly, larger, same_size, smaller
+from ...dialect.ir.sizes import certainly, larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import affine
@@ -21,8 +21,10 @@ from .winograd_transforms import WinogradTransform
 VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
 TRANSFORM = 15  # instructions of a vector of a point of inputs or results
 WEIGHTS_READ = 3  # transformed weights, of two terms each, that are read from memory in the time of a vector instruction
-GROUPS, FEW = 16, 8  # iterations at least that threads share; as many panels are enough
+GROUPS, FEW = 16, 7  # iterations at least that threads share; as many panels are enough
 ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
+
+Target = tuple[ex.Tensor, tuple[ex.Expr, ...]]  # of a store
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +79,16 @@ class WinogradKernels:
 
     def by_panels(self) -> None:
         """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where
-        that is enough. Of fewer tiles than it has there is room for whole vectors, which hold anything in the places of others.
-        Where panels are few, threads share the rows as well, and columns are turned before."""
+        that is enough. There is room for whole vectors of a known number, which hold anything in the places of others. Where
+        panels are few, threads share the rows as well, and columns are turned before."""
         self.narrow = self.width = width = VECTORS * self.lanes
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
             self.narrow = -(-left // self.lanes) * self.lanes
         self.room, self.lines = self.count, self.high  # tiles, and rows of them, that there are places for
-        if isinstance(self.count, int) and self.count < self.narrow:
-            self.room, self.lines = self.narrow, max(int(self.high), -(-self.narrow // int(self.wide)))
+        if isinstance(self.count, int):
+            self.room = -(-self.count // self.lanes) * self.lanes
+            self.lines = max(int(self.high), -(-self.room // int(self.wide)))
         sure = prod(n for n in (*self.outer, self.panels) if isinstance(n, int))
         self.groups = min(self.tiles, -(-GROUPS // sure)) if isinstance(self.panels, int) and sure < FEW else 1
         steps = self.pairs.steps + 1  # one more, so that points do not all want the same places of a near cache
@@ -126,31 +129,44 @@ class WinogradKernels:
     # columns
 
     def image(self) -> tuple[ex.Tensor, ir.Block]:
-        """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile."""
+        """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile. An image of known
+        size is first words side by side, with its border."""
         w, pairs, size, side = self.windows, self.pairs, self.transform.size, self.transform.side
-        h, t = ex.Index("h", self.lines * size + 2), ex.Index("t", self.wide)
+        h, t = ex.Index("h", self.high * size + 2), ex.Index("t", self.wide)
         lines = (*self.beside, *pairs.reduction_axes)
-        words = ex.Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
+        image = ex.Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
         height, width = (w.read.tensor.shape[axis] for axis in w.axes)
-        assert self.c.window is not None
+        window = self.c.window
+        assert window is not None
         top, left = (affine(w.read.indices[axis]).constant for axis in w.axes)
-        body: list[ir.Statement] = []
         above, below = max(0, -top), smaller(h.extent, height - top)
         covered = above == 0 and same_size(below, h.extent) and left >= 0
-        if not covered or not certainly(lambda: size * self.wide + 2 + left <= width):
-            plane = ex.Index("s", side)
-            zero = ir.Store(words, (*lines, plane, h % size, h // size, t), ex.constant(0, I32))
-            body += ir.nested((plane, h, t), (zero,))
-        for n in range(side):
-            s, zero = ex.as_index(n), ex.as_index(0)
-            place = (*lines, s, h % size, h // size, t)
-            moved: dict[ex.Expr, ex.Expr] = {self.c.window: h, w.rows: zero, self.c.column: t * size, w.columns: s}
-            value = word([self.moved(e, moved) for e in pairs.each(self.c.b)], 2)
-            first = max(0, -((left + n) // size))
-            stop = larger(smaller(self.wide, (width - 1 - left - n) // size + 1), first)
-            inner = ir.For(t, (ir.Store(words, place, value),), ex.as_index(first), ex.as_index(stop))
-            body.append(ir.For(h, (inner,), ex.as_index(above), ex.as_index(below)))
-        return words, ir.nested(lines, tuple(body))
+        border = not covered or not certainly(lambda: size * self.wide + 2 + left <= width)
+
+        def inside(target: Target, i: ex.Index, step: int, n: int) -> ir.For:
+            """The stores of columns i * step + n that are inside of the array."""
+            at: dict[ex.Expr, ex.Expr] = {window: h, w.rows: ex.ZERO, self.c.column: i * step, w.columns: ex.as_index(n)}
+            value = word([self.moved(e, at) for e in pairs.each(self.c.b)], 2)
+            first = max(0, -((left + n) // step))
+            stop = larger(smaller(i.extent, (width - 1 - left - n) // step + 1), first)
+            inner = ir.For(i, (ir.Store(*target, value),), ex.as_index(first), ex.as_index(stop))
+            return ir.For(h, (inner,), ex.as_index(above), ex.as_index(below))
+
+        def zeros(target: Target, indices: Sequence[ex.Index]) -> ir.Block:
+            return ir.nested(indices, (ir.Store(*target, ex.constant(0, I32)),)) if border else ()
+
+        places = [(*lines, ex.as_index(n), h % size, h // size, t) for n in range(side)]
+        plane, q = ex.Index("s", side), ex.Index("q", self.wide * size + 2)
+        words = ex.Tensor("words", (h.extent, q.extent), I32, "stack")
+        here = words, (h, q)
+        if isinstance(n := product(words.shape), int) and n * I32.bytes <= processor().l2_bytes // 4:
+            body: ir.Block = (ir.Alloc(words), *zeros(here, (h, q)), inside(here, q, 1, 0))
+            moves = (ir.Store(image, place, words[h, t * size + n]) for n, place in enumerate(places))
+            body += tuple(s for move in moves for s in ir.nested((h, t), (move,)))
+        else:
+            body = zeros((image, (*lines, plane, *places[0][-3:])), (plane, h, t))
+            body += tuple(inside((image, place), t, size, n) for n, place in enumerate(places))
+        return image, ir.nested(lines, body)
 
     def moved(self, e: ex.Expr, values: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         read = only_read(e)
