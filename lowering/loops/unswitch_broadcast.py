@@ -36,12 +36,14 @@ def unswitch_broadcast(s: ir.Statement) -> ir.Block | None:
         return rewrite(e, lambda n: place if repeated(n) is not None and unrepeated(n) is index else None)
 
     def read(e: Expr) -> Expr | None:
-        operands = [r for n in walk(e) if (r := repeated(n)) is not None and unrepeated(r[0]) is index]
-        if not isinstance(e, Read) or not operands:
+        selected = ((n, repeated(n)) for n in walk(e))
+        chosen = {key(n): r for n, r in selected if r is not None and unrepeated(r[0]) is index}
+        places = chosen.keys() - {key(place) for place, _ in chosen.values()}
+        if not isinstance(e, Read) or len(places) != 1:  # several places, as in a table of two operands, may differ
             return None
         if key(e) not in parts:
             part = parts[key(e)] = ir.accumulator(f"part{len(parts)}", e.type)
-            whole = reduce(and_, (as_index(n) >= extent for n in {n.key: n for _, n in operands}.values()))
+            whole = reduce(and_, (as_index(n) >= extent for n in {n.key: n for _, n in chosen.values()}.values()))
             sides = [(ir.assign(part, at(e, place)),) for place in (index, ZERO)]
             body.extend((ir.Alloc(part), ir.If(whole, *sides)))
         return parts[key(e)][()]

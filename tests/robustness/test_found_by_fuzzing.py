@@ -163,3 +163,21 @@ print(np.array_equal(graph.read("p"), expected))
 def test_llvm_ends_numbering_values_of_loops_one_after_the_other(target: str) -> None:
     """Its NewGVN goes back and forth between the counters of such loops, and a check of its own aborts the process."""
     assert run_script("import sys" + TWO_LOOPS, target, CVM_CACHE_DIR="") == "True"
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_a_table_of_operands_of_which_one_is_repeated(target: str) -> None:
+    """Its read was taken for that of one operand, whole or repeated, and the other operand's first element was read for all."""
+    f = cvm.compile(
+        """func @main(%x: tensor<?x?xui8>, %y: tensor<?x?xui8>, %t: tensor<256xi8>) {
+  %n = dali.xor %x, %y
+  %z = quant.table %n, %t
+  return %z
+}""",
+        target=target,
+    )
+    random = np.random.default_rng(0)
+    table = random.integers(-128, 128, 256).astype(np.int8)
+    for x, y in (((2, 40), (2, 1)), ((2, 1), (2, 40)), ((1, 3), (2, 1)), ((2, 3), (2, 3)), ((2, 1), (1, 1))):
+        arrays = [random.integers(0, 256, s).astype(np.uint8) for s in (x, y)]
+        np.testing.assert_array_equal(f(*arrays, table), table[np.bitwise_xor(*arrays)], f"{x} and {y}")
