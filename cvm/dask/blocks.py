@@ -13,6 +13,7 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
+from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.notation import expressions as ex, loops as ir
 from cvm.dialect.notation.affine import Affine, affine
 from cvm.dialect.notation.index_bounds import index_bounds
@@ -142,7 +143,7 @@ def _restricted(body: ir.Block, index: ex.Index, own: ex.Index, start: int) -> i
     return ir.rewrite_block(body, change)
 
 
-def from_zero(s: ir.Statement, extent: int | None = None) -> ir.Block | None:
+def from_zero(s: ir.Statement, extent: Dim | None = None) -> ir.Block | None:
     """A loop over a part of its iterations as one from 0 on, of at most so many; of the number that it has where that is known."""
     if not isinstance(s, ir.For) or s.is_whole or s.kind != "serial" or (extent is None and s.length.terms):
         return None
