@@ -133,11 +133,11 @@ class Expressions(Addresses):
         return Val(text, c.value_type(tensor.element))
 
     def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:
-        """A shuffle: the register of another thread of the warp."""
+        """A shuffle: the register of another thread of the warp. It is a statement, since no thread may skip it, as by `&&`."""
         assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, "a thread of the warp"
         wide = "int" if element.is_discrete and element.bits < 32 else c.value_type(element)
         found = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"
-        return Val(f"{found} != 0" if element is I1 else found, wide, c.EQUALITY if element is I1 else c.ATOM)
+        return self.named(Val(f"{found} != 0" if element is I1 else found, wide), wide)
 
     def store(self, tensor: Tensor, at: tuple[Expr, ...], value: Expr) -> None:
         text = self.exact(value).text
