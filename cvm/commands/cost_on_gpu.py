@@ -35,7 +35,7 @@ def cost_on_gpu(program: Level, options: Namespace) -> int:
 
 
 def predictions(f: Any, sizes: dict[str, int]) -> list[dict[str, Any]]:
-    """Of each kernel of a call with random arguments: its launches, counts, and of each device the seconds of a launch,
+    """The launches and counts of each kernel of a call with random arguments, and of each device the seconds of a launch,
     and those that each resource is busy."""
     f.cost(**sizes)  # which refuses sizes that no argument has
     known = {d.name: 1 for t in f.head.argument_types for d in t.array_shape if not isinstance(d, int)}

@@ -36,7 +36,7 @@ def _driver() -> ctypes.CDLL:
 
 
 def order(first: int, second: int) -> None:
-    """What comes on the second stream, of whoever's, starts after what is on the first; 0 is that of the launches."""
+    """Let the second stream, of whoever's, go on after what is on the first; 0 is that of the launches."""
     driver, event = _driver(), ctypes.c_void_p()
     if not (status := driver.cuEventCreate(ctypes.byref(event), _NO_TIMING)):
         status = driver.cuEventRecord(event, ctypes.c_void_p(first))

@@ -56,9 +56,9 @@ class CudaFunction(GpuFunction):
         return self.cuda_graph(*arguments, out=out)()
 
     def cuda_graph(self, /, *arguments: Any, out: Any = None, **named: Any) -> Callable[[], Any]:
-        """What calls the function over these arrays, whatever those of the device hold then, and gives the same results each
-        time: from the second call on by one recorded CUDA graph, where there are several launches. The arrays are checked
-        now, and those of the host copied."""
+        """A callable that calls the function over these arrays, whatever those of the device hold then, and gives the same
+        results each time: from the second call on by one recorded CUDA graph, where there are several launches. The
+        arrays are checked now, and those of the host copied."""
         given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
         with self.device.active():
             own = take_device_arguments(self.function, in_order(self.function, arguments, named), self.device)

@@ -143,7 +143,7 @@ class SimulatedFunction(GpuFunction):
             memory.take(addresses[tensor], output)
 
     def counted(self, arrays: list[np.ndarray]) -> list[dict[str, Any]]:
-        """Of each kernel of a call: `name`, `launches`, `blocks`, `threads`, the bytes of its arrays that it accesses, and
+        """For each kernel of a call `name`, `launches`, `blocks`, `threads`, the bytes of its arrays that it accesses, and
         `counts`, those of the memory's statistics, of a launch: of blocks from the middle of its grid, for all of them;
         really of all where launches depend on what others compute."""
         kernels = {s.name: k for k, s in zip(self.plan.all_kernels, self.source.launches, strict=True)}

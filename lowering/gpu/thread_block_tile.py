@@ -82,7 +82,7 @@ class Tiles:
 
     @abstractmethod
     def fetch(self, step: Expr, stage: Expr) -> tuple[Block, Block]:
-        """What a thread does before the products of a step, and after them, for a later step's factors to be in a stage."""
+        """The statements of a thread before the products of a step, and after them, for a later step's factors to be in a stage."""
 
     @abstractmethod
     def products(self, stage: Expr, last: bool) -> Block:

@@ -137,7 +137,7 @@ class _Scalars(Tiles):
         return self.acc[self.thread, u, v], u * ROW + self.thread // ROW, v * ROW + self.thread % ROW
 
     def together(self, n: Index) -> int:
-        """How many of a thread's rows or columns, numbered by this index, lie side by side."""
+        """The number of a thread's rows or columns, numbered by this index, that lie side by side."""
         assert isinstance(n.extent, int)
         return min(TOGETHER, processor().gpu.access_bytes // self.c.accumulator.element.bytes, n.extent)
 

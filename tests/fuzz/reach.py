@@ -1,4 +1,4 @@
-"""Which tests reach a token: the expression around it notes the running test, in one run of the tier with all such probes planted."""
+"""Find the tests that reach a token: the expression around it notes the running test, in one run of the tier with all such probes planted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def reaching(notes: Iterable[str]) -> dict[int, set[str]]:
 
 
 def seconds(printed: str) -> dict[str, float]:
-    """How long the tests took that a run lists with `--durations=0`."""
+    """The seconds of the tests that a run lists with `--durations=0`."""
     times: dict[str, float] = defaultdict(float)
     for took, test in re.findall(r"(?m)^([\d.]+)s (?:setup|call|teardown) +(.*)$", printed):
         times[test] += float(took)

@@ -43,7 +43,7 @@ def matrix_product(
     """mma.m16n8k32 of 8-bit integers: the fragments of A (4 words a thread), B (2) and C (4) to those of A B + C."""
 
     def matrices(words: Sequence[Array], kind: Any, parts: tuple[int, ...], axes: Sequence[int]) -> Array:
-        """What threads hold, by groups of 4 threads, threads and parts, in another order of these axes."""
+        """The elements that threads hold, by groups of 4 threads, threads and parts, in another order of these axes."""
         return np.stack(words, -1).view(kind).reshape(-1, 8, 4, *parts).transpose(0, *axes).astype(np.int32)
 
     left = matrices(a, kinds[0], (2, 2, 4), (4, 1, 3, 2, 5)).reshape(-1, 16, 32)

@@ -463,7 +463,7 @@ WINDOWS = {  # channels, height and width, the side of the window, stride and pa
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_of_channels_by_tiles(name: str, compile_for: Callable[..., None]) -> None:
-    """What windows share is loaded once; beyond the edge nothing is added, not even to infinity or -0.0."""
+    """Elements that windows share are loaded once; beyond the edge nothing is added, not even to infinity or -0.0."""
     (channels, height, width), side, stride, padding, element = WINDOWS[name]
     x = RANDOM.normal(0, 99, (2, channels, height, width)).astype(WIDTHS[element])
     w = RANDOM.normal(0, 99, (channels, 1, side, side)).astype(WIDTHS[element])
