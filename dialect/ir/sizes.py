@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, wraps
 from typing import Any, TypeAlias
 
 from .linear_form import Bounds, LinearForm
@@ -313,7 +313,6 @@ def product(shape: Shape) -> Dim:
     return math.prod(shape)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=1024)
 def strides(shape: Shape) -> tuple[Dim, ...]:
     """The elements between neighbours along each axis of a row-major array."""
     steps = itertools.accumulate(reversed(shape), lambda step, d: d * step, initial=1)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from cvm.dialect.ir.sizes import strides
 from legal_and_equal import legal
 import cvm
 
@@ -186,3 +187,11 @@ def test_sizes_that_meet_a_known_one(sizes: tuple[str, ...], rows: int) -> None:
         shapes = [(2 if s == "2" else next(picks), rows) for s in sizes]
         arrays = [np.arange(s[0] * rows, dtype=np.int32).reshape(s) + 10 * n for n, s in enumerate(shapes)]
         np.testing.assert_array_equal(unknown(*arrays), reference(*arrays), strict=True)
+
+
+def test_steps_of_shapes_whose_sizes_cannot_be_compared() -> None:
+    """-1 and -2 have one hash, and with them such shapes: nothing may look one up by another."""
+    h = cvm.parse("func @main(%x: tensor<?xi32>) {\n return %x\n}\n").functions["main"].arguments[0].known_type.array_shape[0]
+    shapes = [(3, (h + less) // 2 + 1) for less in (-1, -2)]
+    assert len({hash(shape) for shape in shapes}) == 1
+    assert [[str(step) for step in strides(shape)] for shape in shapes] == [[str(n), "1"] for _, n in shapes]
