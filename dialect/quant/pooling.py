@@ -200,6 +200,8 @@ class Resize2d(QuantOperator[T]):
         C(4, "-YN <= OY < 16 * YN, OX likewise", lambda o: all(-n <= f < 16 * n for n, f in zip(o.scale[::2], o.offset, strict=True))),
         C(5, "-16 * YN <= BY < YN, BX likewise", lambda o: all(-16 * n <= b < n for n, b in zip(o.scale[::2], o.border, strict=True))),
         C(6, "(H - 1) * YN - OY + BY is a multiple of YD that is not negative, columns likewise", lambda o: o.fits()),
+        C(7, "YD < 16 * YN, XD likewise", lambda o: all(d < 16 * n for n, d in zip(o.scale[::2], o.scale[1::2], strict=True)), at="scale"),
+        C(8, "the rows and columns of x and of the result are fewer than 16384", lambda o: all(n < 1 << 14 for n in (*o.x.shape[1:3], *o.size()))),
     )  # fmt: skip
     example = '%x {scale = [2, 1, 1, 1], mode = "bilinear"}', "%x: 1x4x4x3xi8", "1x7x4x3xi32"
 
@@ -209,21 +211,21 @@ class Resize2d(QuantOperator[T]):
     def fits(self: Any) -> bool:
         return all(self.reach(a) >= 0 and self.reach(a) % self.scale[2 * a + 1] == 0 for a in (0, 1))
 
+    def size(self: Any) -> tuple[Any, Any]:
+        return self.reach(0) // self.scale[1] + 1, self.reach(1) // self.scale[3] + 1
+
     def infer(self: "Resize2d[TensorType]") -> TensorType:
         n, _, _, c = self.x.shape
-        size = (self.reach(a) // self.scale[2 * a + 1] + 1 for a in (0, 1))
         wide = I64 if self.x.element.bits == 16 else I32
-        return TensorType((n, *size, c), wide if self.mode == "bilinear" else self.x.element)
+        return TensorType((n, *self.size(), c), wide if self.mode == "bilinear" else self.x.element)
 
     def reference(self: "Resize2d[np.ndarray]") -> np.ndarray:
-        y = self.x
         bilinear = self.mode == "bilinear"
         wide = np.int64 if self.x.dtype.itemsize == 2 else np.int32
-        y = y.astype(np.int64) if bilinear else y
+        y = self.x.astype(np.int64) if bilinear else self.x
         for axis in (0, 1):
             unit, step = self.scale[2 * axis : 2 * axis + 2]
-            count: Any = self.reach(axis) // step + 1
-            at = np.arange(count) * step + self.offset[axis]
+            at = np.arange(self.size()[axis]) * step + self.offset[axis]
             low, part = at // unit, (at % unit).reshape(-1, *(1,) * (2 - axis))
             ends = [np.take(y, np.clip(i, 0, self.x.shape[1 + axis] - 1), axis=1 + axis) for i in (low, low + 1)]
             y = ends[0] * (unit - part) + ends[1] * part if bilinear else np.where(2 * part >= unit, ends[1], ends[0])

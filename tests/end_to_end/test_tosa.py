@@ -197,16 +197,24 @@ def difference(a: str, b: str) -> str:
     }}"""
 
 
+def reordered(axes: str) -> str:
+    return f"""func.func @main(%a: tensor<4x1x2xi32>) -> tensor<4x1x2xi32> {{
+      %0 = tosa.transpose %a {{perms = array<i32: {axes}>}} : (tensor<4x1x2xi32>) -> tensor<4x1x2xi32>
+      return %0 : tensor<4x1x2xi32>
+    }}"""
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
+        (reordered("0, 1, 2"), reordered("0, 1, -1"), "perms (0, 1, -1) of 3 dimensions"),
         (window(0), window(1), "a stride that leaves a rest"),
         (CONVOLUTION, CONVOLUTION.replace("stride = array<i64: 1, 1>", "stride = array<i64: 2, 2>"), "a stride that leaves a rest"),
         (difference("3x3", "1x3"), difference("3x3", "3"), "ranks [1, 2]"),
         (difference("1x1x1x1x1x2", "1x1x1x1x1x2"), difference("1x1x1x1x1x1x2", "1x1x1x1x1x1x2"), "at most 6"),
     ],
 )  # fmt: skip
-def test_ranks_and_rests_are_refused(good: str, bad: str, said: str) -> None:
+def test_ranks_axes_and_rests_are_refused(good: str, bad: str, said: str) -> None:
     cvm.from_tosa(good.encode())
     assert good != bad
     with pytest.raises(cvm.ParseError, match="cannot be imported") as refused:

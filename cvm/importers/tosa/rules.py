@@ -44,8 +44,8 @@ class At(OperatorAt):
     def __getitem__(self, name: str) -> Any:
         value = self.attributes[name]
         rank = len(self.tensor(0).shape)
-        if name == "axis" and not 0 <= value < rank:
-            raise ValueError(f"axis {value} of {rank} dimensions")
+        if name in ("axis", "perms") and not all(0 <= n < rank for n in np.ravel(value)):
+            raise ValueError(f"{name} {value} of {rank} dimensions")
         return tuple(map(int, value)) if isinstance(value, (np.ndarray, tuple, list)) else value
 
     def run(self) -> Any:
