@@ -28,7 +28,7 @@ from ..analysis.reduction_order import reduction_update
 from ..loops.collapse import flatten
 from ..math.primitives import SIGNED, as_float, bits
 from ..processor import processor
-from .direct_convolution import MOST_PIXELS, MOST_PLACES, DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
+from .direct_convolution import MOST_PIXELS, DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
 from .match import Contraction, Reduction, factors_of_update, match_reduction, stores_columns
 from .pack_panels import SQUARE
 from .problem import Constants, matched_strategy
@@ -130,10 +130,7 @@ def why_not_channel_lanes(windows: ChannelLanes | None) -> str:
         return "too few channels or pixels for a vector"
     if _cost_along_lines(windows) < channel_lanes_cost(windows):
         return "vectors along lines take less time"
-    form = _ChannelLanes(windows, {})
-    if len(form.places) > MOST_PLACES:
-        return "tiles have too many edges"
-    return "lines are too long" if form.image_bytes > processor().l2_bytes // 2 else ""
+    return "lines are too long" if _ChannelLanes(windows, {}).image_bytes > processor().l2_bytes // 2 else ""
 
 
 def _vectors(windows: ChannelLanes, pixels: int) -> float:

@@ -12,14 +12,15 @@
 
 Each sum goes in the order of its terms, and where a window reaches beyond the edge nothing is added: a product with zero would
 be no substitute, since zero times an infinite weight is NaN. The rows of a window are bounds of a loop. Tiles at the left and
-the right edge have loops of their own, in which the columns of a window are unrolled, each for the pixels that it is inside of.
+the right edge have a loop of their own, which adds each column of a window to the pixels that it is inside of.
 Constant weights are packed at compile time, others by a kernel. The last blocks and tiles move back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import groupby, product as combinations
 from math import inf, prod
+from operator import and_
 
 import numpy as np
 from ...dialect.ir.types import F32, F64, I64
@@ -40,8 +41,6 @@ SINGLE_TAP = 1.15  # cost factor of windows of one pixel, each line of whose inp
 LATENCY = 10  # products that are begun until the first is done
 MOST_PIXELS = 15  # of a tile
 MIN_K = 8  # terms for which a tile pays
-MOST_PLACES = 5  # of tiles, from edge to edge
-MOST_UNROLLED = 16  # columns of a window that are unrolled
 
 PackedWeights = tuple[ex.Tensor, LoweredContraction]  # the weights, and the kernels that pack them
 
@@ -100,11 +99,7 @@ def why_not_direct(problem: Problem) -> str:
     terms = prod(map(extent_of, c.reduction_axes))
     if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
         return "too few terms or products for packing to pay"
-    if (across := _across(c)) is not None and extent_of(across) > MOST_UNROLLED:
-        return "windows are too wide"
-    if across is None and any(depends(g, {c.column}) for g in c.guard):
-        return "edges are no loop's"
-    return "tiles have too many edges" if len(DirectConvolution(pixels, {}).places) > MOST_PLACES else ""
+    return "edges are no loop's" if _edge(c) is None and any(depends(g, {c.column}) for g in c.guard) else ""
 
 
 def lanes_of(c: Contraction) -> int:
@@ -123,16 +118,40 @@ def _choose(c: Contraction) -> tuple[float, Tile]:
     return best
 
 
-def _across(c: Contraction) -> ex.Index | None:
-    """The index of windows that the guard of columns depends on."""
-    axes = {i for g in c.guard if depends(g, {c.column}) for i in c.reduction_axes if depends(g, {i})}
-    return axes.pop() if len(axes) == 1 else None
+@dataclass(frozen=True)
+class _Edge:
+    """The columns that are inside: those of which sums of a constant and a column's place, times a sign, are not negative."""
+
+    axis: ex.Index  # of a window
+    step: int  # with which columns go along it
+    stride: int  # from pixel to pixel
+    sums: set[tuple[int, int]]  # signs and constants
+
+    def inside(self, place: int, count: int) -> range:
+        """Those of so many pixels for which a column is inside whose place is this for the first one."""
+        places = enumerate(range(place, place + self.stride * count, self.stride))
+        some = [r for r, at in places if all(sign * at + constant >= 0 for sign, constant in self.sums)]
+        return range(some[0], some[-1] + 1) if some else range(0)
 
 
-def _changes(taps: Sequence[range]) -> list[tuple[int, range]]:
-    """The columns of a window from which other pixels are inside; at the end none."""
-    runs = [(some, [k for k, _ in group]) for some, group in groupby(enumerate(taps), key=lambda tap: tap[1]) if some]
-    return [*((columns[0], some) for some, columns in runs), (runs[-1][1][-1] + 1, range(0))] if runs else []
+def _edge(c: Contraction) -> _Edge | None:
+    """The edges that the guard of columns states; None if there are none, or they are others."""
+    sums = [s for g in c.guard if depends(g, {c.column}) for s in affine_conditions(g) or [Affine({})]]
+    signs = [1 if s.factor(c.column) > 0 else -1 for s in sums]
+    forms = {frozenset((s * sign).terms.values()) for s, sign in zip(sums, signs, strict=True)}
+    factors = dict(forms.pop()) if len(forms) == 1 else {}
+    stride, axes = factors.pop(c.column, 0), [i for i in c.reduction_axes if i in factors]
+    if not stride or len(axes) != 1 or len(factors) != 1:
+        return None
+    return _Edge(axes[0], factors[axes[0]], stride, {(sign, s.constant) for s, sign in zip(sums, signs, strict=True)})
+
+
+def _by_runs(place: ex.Expr, parts: Sequence[tuple[int, ir.Block]]) -> ir.Block:
+    """The part that begins at a place or before it, found by halving."""
+    if len(parts) <= 1:
+        return parts[0][1] if parts else ()
+    half = len(parts) // 2
+    return (ir.If(place < parts[half][0], *(_by_runs(place, some) for some in (parts[:half], parts[half:]))),)
 
 
 class DirectConvolution:
@@ -142,7 +161,7 @@ class DirectConvolution:
         self.pixels, self.known = pixels, constants
         self.c, self.last = c, _ = pixels.c, pixels.last
         tile = tile or _choose(c)[1]
-        self.element = c.accumulator.element
+        self.element, self.edge = c.accumulator.element, _edge(c)
         self.start: ex.Expr = ex.constant(0, self.element)
         self.lanes = lanes_of(c)
         self.tall, self.vectors, self.wide = tile.pixels, tile.vectors, tile.vectors * self.lanes
@@ -283,70 +302,49 @@ class DirectConvolution:
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The steps of a tile, by its place: at the left or right edge, or between."""
         edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
-        body: ir.Block = ()
-        for n, (taps, last) in enumerate(reversed(self.places)):
-            steps = narrowed(self.steps(self.c.reduction_axes, add, edges, taps))
-            body = (ir.If(self.q <= last, steps, body),) if n else steps
-        return body
+        between, runs = self.places
+        inside, at_edge = (narrowed(self.steps(self.c.reduction_axes, add, edges, some)) for some in ([], runs))
+        if not runs or not between:
+            return at_edge if runs else inside
+        return (ir.If((self.q >= between[0]) & (self.q <= between[-1]), inside, at_edge),)
 
     def steps(
         self,
         reduction_axes: Sequence[ex.Index],
         add: ir.Store,
         edges: Sequence[ex.Expr],
-        taps: Sequence[range] | None,
+        runs: Sequence[tuple[int, range]],
         some: range | None = None,
     ) -> ir.Block:
-        """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
+        """The loops over a window, with bounds where its rows may be outside; its columns are added to pixels by runs."""
         if not reduction_axes:
             return (self.each(add, some),)
         axis, *inner = reduction_axes
-        if axis is self.across and taps is not None:
-            changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]
-            return self.columns(axis, changes) if changes else ()
+        if runs and self.edge is not None and axis is self.edge.axis:
+            place = axis * self.edge.step + self.q * self.edge.stride
+            parts = [(first, self.steps(inner, add, edges, (), some)) for first, some in runs if some]
+            inside = *(place >= first for first, _ in parts[:1]), *(place < end for end, some in runs[-1:] if not some)
+            return (ir.For(axis, (ir.If(reduce(and_, inside), _by_runs(place, parts)),)),) if parts else ()
         of_axis = [e for e in edges if depends(e, {axis})]
-        body = self.steps(inner, add, [e for e in edges if e not in of_axis], taps, some)
+        body = self.steps(inner, add, [e for e in edges if e not in of_axis], runs, some)
         guard = ex.both(*of_axis)
         body = (*self.prefetches(reduction_axes), *body) if axis is self.c.reduction_axes[0] else body
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
-    def columns(self, axis: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:
-        """The loop over a window's columns, branching where its body changes: unrolled, it would spill registers."""
-        *starts, (end, _) = changes
-        *before, (_, body) = starts
-        for (_, some), (k, _) in reversed([*zip(before, starts[1:], strict=True)]):
-            body = (ir.If(axis < k, some, body),)
-        return (ir.For(axis, body, ex.as_index(starts[0][0]), ex.as_index(end)),)
-
     @cached_property
-    def across(self) -> ex.Index | None:
-        return _across(self.c)
-
-    @cached_property
-    def places(self) -> list[tuple[tuple[range, ...] | None, int]]:
-        """The pixels of a tile that are inside for each column of a window, by where tiles begin, and the last of these."""
+    def places(self) -> tuple[list[int], list[tuple[int, range]]]:
+        """The pixels where tiles begin all of whose windows are inside; for the others, the places of a column from which
+        on it is inside for these pixels."""
         strips = range(self.strips if self.c.window is None else 1)
         first = [min(n * self.line, self.length - self.line) for n in strips]
         begins = {f + min(n, self.line - self.tall) for f in first for n in range(0, self.line, self.tall)}
-        return [(taps, max(some)) for taps, some in groupby(sorted(begins), key=self.taps)]
-
-    def taps(self, q: int) -> tuple[range, ...] | None:
-        """The pixels of a tile there that are inside, for each column of a window; nothing where all of them are."""
-        if self.across is None:
-            return None
-        sums = [s for g in self.c.guard if depends(g, {self.c.column}) for s in affine_conditions(g) or []]
-        ranges = self.pixels_inside(sums, self.across, q)
-        return None if all(len(some) == self.tall for some in ranges) else tuple(ranges)
-
-    def pixels_inside(self, sums: Sequence[Affine], axis: ex.Index, q: int) -> list[range]:
-        """The pixels of a tile at a column where these sums are not negative, for each step along an axis of a window."""
-        ranges: list[range] = []
-        for k in range(extent_of(axis)):
-            starts = [s.constant + s.factor(axis) * k + s.factor(self.c.column) * q for s in sums]
-            steps = [s.factor(self.c.column) for s in sums]
-            some = [r for r in range(self.tall) if all(n + m * r >= 0 for n, m in zip(starts, steps, strict=True))]
-            ranges.append(range(some[0], some[-1] + 1) if some else range(0))
-        return ranges
+        if (edge := self.edge) is None:
+            return [], []
+        places = {q: [edge.step * k + edge.stride * q for k in range(extent_of(edge.axis))] for q in begins}
+        some = {p: edge.inside(p, self.tall) for row in places.values() for p in row}
+        between = [q for q in sorted(begins) if all(len(some[p]) == self.tall for p in places[q])]
+        others = sorted({p for q in begins.difference(between) for p in places[q]})
+        return between, [(next(run), pixels) for pixels, run in groupby(others, key=some.__getitem__)]
 
     # results
 

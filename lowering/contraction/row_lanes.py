@@ -157,7 +157,12 @@ class _RowLanes(DirectConvolution):
         read = (self.tall + 1) * self.vectors + self.tall + extent_of(axis)
         if self.c.window is None or self.tall < self.line or read >= processor().vector_registers:
             return None
-        return self.pixels_inside(self.sums_of(axis, self.c.column), axis, 0)
+        sums, ranges = self.sums_of(axis, self.c.column), []
+        for k in range(extent_of(axis)):
+            starts = [(s.constant + s.factor(axis) * k, s.factor(self.c.column)) for s in sums]
+            some = [r for r in range(self.tall) if all(n + m * r >= 0 for n, m in starts)]
+            ranges.append(range(some[0], some[-1] + 1) if some else range(0))
+        return ranges
 
     def sums_of(self, axis: ex.Index, along: ex.Index) -> list[Affine]:
         """The affine forms of the guard over these indices only, without repetition."""

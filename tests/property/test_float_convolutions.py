@@ -141,3 +141,29 @@ def test_fewer_pixels_than_lanes(
     with np.errstate(all="ignore"):
         same_bits(cvm.compile(program)(given, weights, b), cvm.compile(program, optimize=0)(given, weights, b))
         same_bits(cvm.compile(known)(given, b), cvm.compile(known, optimize=0)(given, b))
+
+
+@pytest.mark.sample(10)
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ("1x3x3x70", "24x3x3x39", "padding = [1, 19]"),
+        ("1x2x1x130", "40x2x1x64", "padding = [0, 63]"),
+        ("2x2x1x9", "33x2x1x31", "padding = [0, 15]"),
+        ("1x2x1x65", "24x2x1x19", "padding = [0, 30], stride = [1, 3], dilation = [1, 2]"),
+        ("1x24x1x65", "24x1x1x31", "padding = [0, 15], groups = 24"),
+    ],
+)
+def test_windows_wider_than_tiles(
+    x: str, w: str, attributes: str, processor: str, compile_for: Callable[..., None]
+) -> None:
+    """Tiles at an edge take each column of a window for the pixels that it is inside of, however many columns there are."""
+    compile_for(**PROCESSORS[processor], packing_products=0)
+    random = np.random.default_rng(0)
+    given, weights = (values(random, tuple(map(int, s.split("x"))), "float32", 0.01) for s in (x, w))
+    b, program = values(random, weights.shape[:1], "float32", 0), text(x, w, attributes, "f32")
+    legal(program)
+    assert "groups" in attributes or re.search("taken +direct", cvm.compile(program).lower("strategies"))
+    with np.errstate(all="ignore"):
+        same_bits(cvm.compile(program)(given, weights, b), cvm.compile(program, optimize=0)(given, weights, b))
