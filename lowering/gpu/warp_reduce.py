@@ -20,7 +20,7 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.traverse import rewrite, walk
-from ..analysis.accesses import depends, reads, reduces_floats
+from ..analysis.accesses import accumulators, depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..passes import scheduled_gpu_pass
 from ..processor import processor
@@ -110,14 +110,15 @@ class _Team:
 
     def stores(self, block: ir.Block) -> ir.Block:
         """The block with stores to per-thread registers, and array stores by the group's first thread only."""
+        own = accumulators(ir.statements(block))  # every thread has them to itself
 
         def change(s: ir.Statement) -> ir.Block | None:
             match s:
                 case ir.Store(tensor, _, value) if tensor in self.registers:
                     return (ir.Store(self.registers[tensor], (self.thread,), value),)
-                case ir.Store():
+                case ir.Store() if s.tensor not in own:
                     return (ir.If(self.lane.eq(0), (s,)),)
-                case ir.Alloc():
+                case ir.Alloc() if s.tensor not in own:
                     raise _Unfit
                 case ir.For() if s.kind != "serial":
                     raise _Unfit

@@ -216,6 +216,16 @@ def test_reductions_of_rows_are_coalesced() -> None:
     assert excess(memory)[0] == 1
 
 
+@pytest.mark.parametrize("columns", [16, 100])
+def test_exponentials_are_summed_by_warps(columns: int) -> None:
+    """Terms with steps of their own, and rare branches: each thread of a group has its own scalars."""
+    x = RANDOM.normal(scale=40, size=(300, columns)).astype("f4")  # some overflow
+    lines = "%e = dali.exp %x\n  %y = theano.sum %e {axis = [1]}"
+    f, _ = counted(program(f"%x: tensor<300x{columns}xf32>", lines), x)
+    text = f.lower("cuda")
+    assert text.count("__shfl_xor_sync") == 4 and text.count("__global__") == 1
+
+
 @pytest.mark.parametrize(("line", "threads"), [("", 65536), (" {axis = [1]}", 65536), (" {axis = [0]}", 4096)])
 def test_reductions_keep_memory_busy(line: str, threads: int) -> None:
     """Many threads, on all processors, each with many loads under way."""
