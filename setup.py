@@ -2,7 +2,6 @@
 
 import runpy
 from pathlib import Path
-
 from setuptools import setup
 from setuptools.command.build_py import build_py
 

@@ -5,7 +5,6 @@ time.
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from side_by_side import Case, Contender, installed
 import cvm

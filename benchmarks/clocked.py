@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from side_by_side import Case, installed
 import cvm

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
 import gradients
 import numpy as np
 from side_by_side import Case, installed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
 import llvmlite.binding as llvm
 import numpy as np
 from side_by_side import Contender, installed

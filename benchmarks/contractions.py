@@ -10,7 +10,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from onnx_models import MIDDLE, Graph, integer_product, on_onnxruntime, on_openvino
 from side_by_side import Case, installed, strategies

@@ -14,7 +14,6 @@ import resource
 import time
 from collections.abc import Callable
 from typing import Any
-
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from contenders import numba_loop, on_halide, on_jax, on_numexpr, on_torch
 from side_by_side import Case

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 from onnx_models import on_onnxruntime, on_openvino
 from side_by_side import Case, installed, strategies

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from typing import Any
-
 import numpy as np
 from contenders import numba_loop, on_jax, on_torch
 from libmvec import ULPS, on_libmvec

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from contenders import Found
 from cvm.jit.llvm.native_code import Library

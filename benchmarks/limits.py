@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-
 import numpy as np
 from cvm.jit.host_processor import host_processor
 from cvm.jit.llvm.native_code import Library

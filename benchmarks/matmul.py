@@ -4,7 +4,6 @@ as they like."""
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from contenders import on_jax, on_torch
 from limits import READ

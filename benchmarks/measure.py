@@ -20,7 +20,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-
 from groups import RESULTS, is_ours
 from limits import COPY, PEAKS, READ, WRITE, Limits
 from report import best_peer

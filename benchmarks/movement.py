@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, program
 from onnx_models import largest_of_windows, on_onnxruntime

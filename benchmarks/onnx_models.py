@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 from contenders import Found
 from side_by_side import installed

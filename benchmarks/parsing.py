@@ -8,7 +8,6 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-
 from cvm.dialect.program import verify
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module

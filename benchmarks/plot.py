@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
 import matplotlib
 from groups import GROUPS
 from matplotlib.figure import Figure

@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
 from goals import table
 from groups import GROUPS, is_ours, load
 

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-
 from cvm.jit.host_processor import host_processor
 from groups import GROUPS, SETS
 from report import write

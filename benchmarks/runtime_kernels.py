@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 import runtime_loops as loops
 from contenders import Found, program, type_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from contenders import Found, numba_loop, on_halide, on_jax, on_torch, program
 from side_by_side import Case

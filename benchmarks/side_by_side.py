@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
 import numpy as np
 from groups import is_ours
 

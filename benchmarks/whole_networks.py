@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
 import numpy as np
 import onnx_models
 from onnx_models import on_onnxruntime, on_openvino

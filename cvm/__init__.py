@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable as _Callable, Sequence as _Sequence
     from contextlib import AbstractContextManager as _AbstractContextManager
     from typing import Any as _Any, Literal as _Literal, ParamSpec as _ParamSpec, TypeVar as _TypeVar
-
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction

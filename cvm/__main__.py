@@ -1,7 +1,6 @@
 """`python -m cvm` is the command `cvm`."""
 
 import sys
-
 from cvm.cli import main
 
 if __name__ == "__main__":

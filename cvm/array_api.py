@@ -8,7 +8,6 @@ from functools import cache, partial, wraps
 from inspect import Parameter, Signature, signature
 from operator import attrgetter
 from typing import Any, NamedTuple
-
 import numpy as np
 from cvm.dialect.ir.diagnostics import Error
 from cvm.dialect.ir.types import BF16, F16, F32, F64, compute_type

@@ -6,7 +6,6 @@ those that move elements get a further first axis; any other runs once for each 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-
 import numpy as np
 from cvm.dialect.builtin import Calling
 from cvm.dialect.builtin.control_flow import Scan

@@ -5,7 +5,6 @@ arguments are the carried values, slices of what is scanned, and the arrays of t
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.builtin.control_flow import Loop, Scan, While
 from cvm.dialect.ir.attributes import Symbol

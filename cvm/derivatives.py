@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
-
 from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Undecided

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Sequence
 from typing import Any
-
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Span, counted
 

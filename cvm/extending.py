@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
-
 from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, TargetError
 from cvm.dialect.ir.extensions import PLACED
 from cvm.dialect.ir.suggest import did_you_mean

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from typing import Any
-
 from pygments.lexer import Lexer
 from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Text, _TokenType
 from cvm.parser.recovery import scanner

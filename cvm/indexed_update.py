@@ -5,7 +5,6 @@ one element `set` keeps the last, the others combine all."""
 
 from functools import partial, partialmethod
 from typing import Any
-
 import numpy as np
 from .array_api import ravel, reshape, subscript, where
 from .numpy_or_dali_ufuncs import converted

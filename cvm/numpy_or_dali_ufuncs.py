@@ -6,7 +6,6 @@ the element type that the other operands give, and an integer that does not fit 
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from cvm.dialect.ir.literal_types import literal_type
 from cvm.dialect.ir.types import F32, F64, I32, TensorType

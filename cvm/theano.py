@@ -4,7 +4,6 @@ Scalar operations have Theano's names; operands broadcast along dimensions that 
 
 from functools import partial
 from typing import Any
-
 from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from .operator_functions import OperatorFunction, names

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partialmethod
 from typing import Any, NoReturn
-
 import numpy as np
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.attributes import conform

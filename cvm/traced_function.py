@@ -14,7 +14,6 @@ from functools import lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
-
 import numpy as np
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import CallError, Error, TraceError, VerifyError

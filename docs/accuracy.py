@@ -14,7 +14,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 
 ROOT = Path(__file__).parent.parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.notation import expressions as ex
 from cvm.dialect.notation.formulas import Formula, Formulas

@@ -9,7 +9,6 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 
 ROOT = Path(__file__).parent.parent

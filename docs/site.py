@@ -11,7 +11,6 @@ from html import escape, unescape
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from pygments.lexers.shell import BashSessionLexer

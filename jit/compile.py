@@ -1,7 +1,6 @@
 """Compile a function or a clocked program of a verified module for a target."""
 
 from typing import TYPE_CHECKING
-
 from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.diagnostics import Diagnostic, TargetError
 from ..dialect.program.function import Function, Graph

@@ -4,7 +4,6 @@ import platform
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-
 import llvmlite.binding as llvm
 from ..dialect.ir.diagnostics import TargetError
 from ..lowering.processor import LEVELS, NAMED, Processor, named, with_features

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from typing import Literal
-
 from ..dialect.ir.diagnostics import TargetError
 from ..lowering.processor import Processor, requested
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.constant_files import FileConstantError, Files
 from ..dialect.ir.diagnostics import Source

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
 from ..dialect.ir.diagnostics import TargetError
 
 if TYPE_CHECKING:

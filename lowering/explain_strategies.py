@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
-
 from ..dialect.notation.expressions import ZERO, Const, Expr, Extent, Index, Read, as_index
 from ..dialect.notation.loops import Block, For, If, Kernel, Store, expressions, reshaped_parameters, statements
 from ..dialect.notation.plan import Plan

@@ -5,7 +5,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
 from ..dialect.builtin import Const
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module

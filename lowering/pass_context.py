@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
 import numpy as np
 from ..dialect.notation.expressions import Tensor
 from ..dialect.notation.interval import Interval

@@ -10,7 +10,6 @@ from functools import wraps
 from inspect import signature, unwrap
 from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
-
 from ..dialect.ir.compilation_context import check_time
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
 from ..dialect.notation.loops import Block, Kernel, Loop, Statement, reshaped_parameters, rewrite_block

@@ -4,7 +4,6 @@ reduction is computed, and why) and schedule (the nests after the loop passes)."
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from ..dialect.notation.formulas import Formulas, LoopNest
 from ..dialect.notation.plan import Plan, hoist_constants

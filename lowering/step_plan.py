@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-
 from ..dialect.notation.expressions import Tensor
 from ..dialect.notation.loops import Kernel
 from ..dialect.notation.plan import Plan

@@ -1,7 +1,6 @@
 """Parse text to programs: `parse` and `read` return a verified module or raise with every mistake of the text."""
 
 from pathlib import Path
-
 from ..dialect.ir.compilation_context import abridged, compiling, too_many
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes

@@ -4,7 +4,6 @@ import math
 import struct
 from collections.abc import Callable
 from typing import Any
-
 from ..dialect.ir.attributes import Symbol
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES

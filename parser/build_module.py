@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Any
-
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source
 from ..dialect.ir.suggest import did_you_mean

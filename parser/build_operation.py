@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
-
 from ..dialect.builtin import Const, Data, Elements
 from ..dialect.ir.attributes import Symbol, conform
 from ..dialect.ir.constant_files import FileConstantError

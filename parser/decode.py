@@ -2,7 +2,6 @@
 
 import codecs
 import re
-
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"

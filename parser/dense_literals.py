@@ -5,7 +5,6 @@ place of a mistake."""
 
 import re
 from typing import Any
-
 import numpy as np
 from ..dialect.builtin import Data
 from ..dialect.ir.cast_arrays import array_of

@@ -4,7 +4,6 @@ Line breaks inside a statement stay and are indented again. Names, order and the
 
 import re
 from collections.abc import Iterator
-
 from ..dialect.ir.diagnostics import ParseError
 from .build_module import first_token
 from .decode import decode, untokened

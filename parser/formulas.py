@@ -7,7 +7,6 @@ A constant without values in the text is a further argument. Types of literals f
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from typing import Any
-
 import numpy as np
 from lark import Tree
 from lark.exceptions import UnexpectedInput

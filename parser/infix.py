@@ -7,7 +7,6 @@ evaluated from left to right."""
 
 from functools import cache
 from typing import Any
-
 from ..dialect.ir.diagnostics import Span
 from ..dialect.program.function import Operation, Value
 from ..dialect.spec.op import OPERATORS, Operator

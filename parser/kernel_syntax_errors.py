@@ -2,7 +2,6 @@
 
 import re
 from typing import Any
-
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean

@@ -11,7 +11,6 @@ from functools import cache
 from itertools import pairwise
 from operator import add, mul, sub
 from typing import Any, TypeAlias, TypeVar
-
 from lark.exceptions import LarkError, UnexpectedInput
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
 from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size

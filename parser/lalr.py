@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import cache
 from typing import Any
-
 from .actions import Tree
 from .lalr_tables import END, Part, Rule, tables
 from .syntax_tree import Token

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-
 from ..grammar import read
 
 END = "$END"

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from functools import cached_property
-
 from .lalr_tables import Tables
 from .syntax_tree import Token
 

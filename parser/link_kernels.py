@@ -6,7 +6,6 @@ An array is an argument if a kernel reads it before any writes it, and a result 
 declares what is. One that is both is updated in place."""
 
 from collections.abc import Mapping, Sequence
-
 from ..dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, VerifyError
 from ..dialect.ir.sizes import atoms_of, in_order, may_be_same, product
 from ..dialect.notation.expressions import Extent, Tensor

@@ -5,7 +5,6 @@ the next one can begin, and shifts a BROKEN_* token for the skipped text (panic 
 
 from collections.abc import Iterator
 from functools import cache
-
 from ..dialect.ir.compilation_context import too_many
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from .error_examples import Known, by_state

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
-
 from ..dialect.ir.diagnostics import Source
 from .lalr_tables import END
 from .syntax_tree import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
-
 from ..dialect.builtin import Elements
 from ..dialect.ir.compilation_context import too_many
 from ..dialect.ir.constant_files import Files

@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.spec.op import OPERATORS

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
-
 import guard_pages
 import hypothesis
 import pytest

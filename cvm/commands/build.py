@@ -6,7 +6,6 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-
 import cvm
 from cvm.cli import Usage, named_processor
 from cvm.commands.io import load, write

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.cli import Usage

@@ -4,7 +4,6 @@ says that it takes at least. The model was not checked on a device."""
 import json
 from argparse import Namespace
 from typing import Any
-
 from cvm.commands.display import columns
 from cvm.commands.inputs import random_arrays
 from cvm.commands.read_level import Level, compiled, parsed_sizes

@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.cli import Usage

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.cast_arrays import is_float
 from cvm.dialect.ir.types import kind_of

@@ -8,7 +8,6 @@ import platform
 from argparse import Namespace
 from collections.abc import Iterator
 from importlib import metadata
-
 import cvm
 from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc

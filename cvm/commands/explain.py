@@ -6,7 +6,6 @@ from functools import cache
 from importlib.resources import files
 from textwrap import dedent, indent
 from typing import NamedTuple
-
 from cvm.cli import Usage
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.spec.op import OPERATORS

@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-
 import numpy as np
 from numpy.lib.format import write_array
 import cvm

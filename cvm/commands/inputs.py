@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 from cvm.cli import Usage
 from cvm.commands.io import write

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-
 import cvm
 from cvm.cli import Usage
 from cvm.dialect.ir.diagnostics import read_bytes

@@ -1,7 +1,6 @@
 """`cvm lower`: a program, or kernels, at one stage of its compilation, as text."""
 
 from argparse import Namespace
-
 from cvm.cli import Usage
 from cvm.commands.inputs import write_arrays
 from cvm.commands.io import write

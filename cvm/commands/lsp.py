@@ -1,7 +1,6 @@
 """`cvm lsp`: the language server, on standard input and output."""
 
 from argparse import Namespace
-
 from cvm.cli import Usage
 
 

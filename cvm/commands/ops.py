@@ -7,7 +7,6 @@ from contextlib import suppress
 from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any
-
 from cvm.cli import Usage
 from cvm.commands.display import columns
 from cvm.dialect.ir.attributes import attribute_text, describe

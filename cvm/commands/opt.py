@@ -6,7 +6,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
 import cvm
 from cvm.cli import Usage, for_cpu
 from cvm.commands.io import read, write

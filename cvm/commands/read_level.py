@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import load, read, shown

@@ -12,7 +12,6 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import read, write

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
-
 import cvm
 from cvm.commands.cost import Point, as_json, roofline, svg
 from cvm.commands.display import timed

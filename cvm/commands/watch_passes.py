@@ -8,7 +8,6 @@ from difflib import unified_diff
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration, timed

@@ -5,7 +5,6 @@ y.compute()"""
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol

@@ -12,7 +12,6 @@ from hashlib import sha256
 from itertools import accumulate
 from math import prod
 from typing import Any
-
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.notation import expressions as ex, loops as ir
 from cvm.dialect.notation.affine import Affine, affine

@@ -11,7 +11,6 @@ from math import prod
 from operator import getitem
 from threading import Lock
 from typing import Any, TypeAlias
-
 import numpy as np
 from dask import config  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
 from dask._task_spec import DataNode, Task, TaskRef  # pyright: ignore[reportMissingImports]

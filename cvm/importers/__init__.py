@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from typing import NoReturn
-
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 

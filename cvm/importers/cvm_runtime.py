@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.attributes import quoted
 from cvm.importers import refuse

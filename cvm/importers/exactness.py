@@ -5,7 +5,6 @@ importing, shown by integer ranges, or checked in calls; where sums overflow, th
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
 import numpy as np
 import cvm
 from cvm.dialect.builtin import Calling

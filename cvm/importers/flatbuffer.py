@@ -10,7 +10,6 @@ from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.importers import unreadable

@@ -16,7 +16,6 @@ from importlib import import_module
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any, TypeAlias
-
 import numpy as np
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK

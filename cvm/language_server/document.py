@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-
 from cvm.commands.ops import page, summary
 from cvm.commands.read_level import reader_of, warnings_of
 from cvm.dialect.builtin import Const

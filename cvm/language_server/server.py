@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
-
 import lsprotocol.types as lsp  # pyright: ignore[reportMissingImports]
 from pygls.lsp.server import LanguageServer  # pyright: ignore[reportMissingImports]
 import cvm

@@ -4,7 +4,6 @@ that have an operator of their own."""
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
-
 import numpy as np
 from ..array_api import along, astype, concatenate, where, whole_axes, whole_axis
 from ..indexed_update import update_in_place

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
-
 import numpy as np
 from ..array_api import astype, concatenate, of_shape, subscript, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common, converted

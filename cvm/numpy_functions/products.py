@@ -4,7 +4,6 @@ from functools import partial, reduce
 from operator import mul
 from string import ascii_letters, ascii_uppercase
 from typing import Any
-
 import numpy as np
 from ..array_api import REDUCTIONS, Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common

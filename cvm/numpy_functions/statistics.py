@@ -2,7 +2,6 @@
 
 from functools import partial, wraps
 from typing import Any
-
 import numpy as np
 from ..array_api import Axes, along, astype, concatenate, reduced_axes, where, whole_axes, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common

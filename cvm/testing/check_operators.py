@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from textwrap import dedent
 from typing import Any
-
 import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.commands.run import named

@@ -10,7 +10,6 @@ from difflib import unified_diff
 from functools import cache
 from itertools import takewhile
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.cli import Usage

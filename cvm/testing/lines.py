@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
-
 import numpy as np
 from cvm.dialect.ir.types import kind_of
 from .filetest import Check, Failure

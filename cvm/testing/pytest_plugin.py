@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
 import pytest
 from .filetest import Failure, Filetest, bless, coloured
 

@@ -4,7 +4,6 @@ NaN is above all numbers, as in NumPy's order."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.types import BY_DTYPE, I1, I64, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum

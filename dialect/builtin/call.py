@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-
 import numpy as np
 from ..ir.attributes import Symbol
 from ..ir.types import Type

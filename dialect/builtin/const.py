@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.attributes import quoted
 from ..ir.literal_types import literal_text

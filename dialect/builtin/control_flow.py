@@ -5,7 +5,6 @@ The body is compiled once, however many steps there are."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.types import I1, TensorType, Type
 from ..notation.loops import MAX_STEPS, Steps

@@ -5,7 +5,6 @@ runs; by `mode = "clip"`, each means the element that is nearest."""
 
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, Shape
 from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType

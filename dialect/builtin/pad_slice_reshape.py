@@ -3,7 +3,6 @@
 from functools import partial
 from itertools import accumulate
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.sizes import Dim, Shape, bounded, larger, product, same_size, smaller
 from ..ir.types import TensorType

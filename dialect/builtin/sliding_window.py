@@ -1,7 +1,6 @@
 """`builtin.windows`: the windows that convolutions and pooling see, as NumPy's `sliding_window_view`."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, Shape
 from ..ir.types import MAX_SIZE, TensorType

@@ -1,7 +1,6 @@
 """Operators whose result has the bits of their operand in row-major order, under another type or shape."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
 from ..notation.expressions import Bitcast as BitcastExpr, Element, Expr, Tensor, axes, cast

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-
 import numpy as np
 from ..builtin import Elements
 from ..ir.diagnostics import Diagnostic, Note

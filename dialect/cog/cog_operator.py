@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from ..ir.types import C64, F32, FieldType, TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, apply, axes, constant

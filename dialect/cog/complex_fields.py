@@ -1,7 +1,6 @@
 """Complex fields from their parts, and their parts back."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, constant, select

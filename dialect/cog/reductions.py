@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.types import C64, FieldType, TensorType
 from ..notation.expressions import Element, Tensor, axes, reduce

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-
 import numpy as np
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import FieldType

@@ -1,7 +1,6 @@
 """Tensor fields from scalar fields, and their elements back."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import FieldType, TensorType
 from ..notation.expressions import Element, Tensor, as_index

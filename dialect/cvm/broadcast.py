@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, certainly
 from ..ir.types import I32, TensorType

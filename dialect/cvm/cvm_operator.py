@@ -5,7 +5,6 @@ trained; operators that only move elements take all types."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.types import F32, F64, I32, ElementType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.types import I32, I64
 from ..notation.expressions import Expr, apply, cast, maximum, minimum

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from operator import gt
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I32, TensorType

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Index, Tensor, axes, reduce

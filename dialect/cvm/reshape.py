@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
 import numpy as np
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import TensorType

@@ -1,7 +1,6 @@
 """The formalization's transform operators that cut a range out of every axis: given, or like another tensor's."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, Shape, bounded, larger, smaller
 from ..ir.types import TensorType

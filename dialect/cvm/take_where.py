@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import I64, TensorType

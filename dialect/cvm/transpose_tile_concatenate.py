@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from itertools import accumulate
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim, same_size
 from ..ir.types import TensorType

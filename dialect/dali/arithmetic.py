@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
 from ..notation.expressions import BY_ZERO, Expr, apply, divide_integers, integer_power, maximum, minimum, select

@@ -4,7 +4,6 @@ import operator as python
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE

@@ -1,7 +1,6 @@
 """DALI's operators that are scalar functions. Mathematical ones: f64 of f64, f32 of everything else, within 2 ulp."""
 
 from typing import Any
-
 from ..notation.expressions import Expr, apply
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, operator

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.cast_arrays import converted
 from ..ir.sizes import Shape

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-
 from ..ir.types import ELEMENT_TYPES, F32, F64, I1, ElementType
 
 _TABLE = """

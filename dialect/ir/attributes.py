@@ -3,7 +3,6 @@
 import typing
 from types import NoneType, UnionType
 from typing import Any
-
 from .types import ElementType
 
 

@@ -1,7 +1,6 @@
 """Conversions between element types in NumPy: the meaning of a `Cast` of index notation, on whole arrays."""
 
 from typing import Any
-
 import numpy as np
 from .types import BF16, BY_DTYPE, ElementType, kind_of
 

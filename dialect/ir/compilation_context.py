@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from time import monotonic
 from types import TracebackType
-
 from .diagnostics import Diagnostic, Error, TargetError
 from .fp_environment import DefaultFpEnvironment
 from .limits import DEADLINE, LIMITS, excess

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
-
 import numpy as np
 from .cast_arrays import is_float
 from .types import C64, C128, F32, F64, I1, I8, I16, I32, I64, UI64, ElementType, FieldType, TensorType, Type

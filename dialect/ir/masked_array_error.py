@@ -1,7 +1,6 @@
 """Diagnostics for NumPy's masked arrays, which are no tensors."""
 
 from typing import Any
-
 import numpy as np
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-
 from .sizes import OPERATIONS, Dim, Size, atoms_of, certainly, in_order, larger, same_size, smaller
 from .types import Type
 

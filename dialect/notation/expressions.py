@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.sizes import Dim, Shape, Size, product
 from ..ir.types import I1, I64, ElementType

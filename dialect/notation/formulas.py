@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
-
 import numpy as np
 from ..ir.diagnostics import NOWHERE, Span
 from .expressions import Expr, Index, Tensor

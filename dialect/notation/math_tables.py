@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
 from typing import Any
-
 import numpy as np
 
 # the scale of erf's and erfc's rows: near 1/128, where the first few values are near to floats

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-
 import numpy as np
 from ..ir.diagnostics import Span
 from ..ir.sizes import Dim

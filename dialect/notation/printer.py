@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-
 from ..ir.attributes import quoted
 from ..ir.sizes import Dim
 from ..ir.types import I1, I64, ElementType

@@ -2,7 +2,6 @@
 
 import math
 from typing import Any
-
 import numpy as np
 
 LANES = 16

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 
 

@@ -6,7 +6,6 @@
 Index arithmetic is that of indices and sizes alone: it does not wrap, as arithmetic on data does."""
 
 from collections.abc import Iterator
-
 from ..ir.linear_form import Bounds
 from ..ir.sizes import Shape
 from ..ir.types import I1, I64

@@ -1,7 +1,6 @@
 """Ufuncs of arithmetic whose meaning for integers, zeros and signs is NumPy's own."""
 
 from dataclasses import replace
-
 import numpy as np
 from ..ir.types import F32, F64, I32, I64, UI8, UI64
 from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select

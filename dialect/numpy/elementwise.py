@@ -1,7 +1,6 @@
 """`numpy.elementwise`: a universal function of NumPy on tensors, with NumPy's broadcasting and promotion."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
 from ..spec.op import C, T, Unmet, operator

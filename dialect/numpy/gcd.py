@@ -1,7 +1,6 @@
 """`numpy.gcd`: the greatest common divisor, by Euclid's algorithm."""
 
 import math
-
 import numpy as np
 from ..ir.types import ELEMENT_TYPES, ElementType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select

@@ -1,7 +1,6 @@
 """Functions that choose, test and convert elements: logical ufuncs, maxima that ignore NaN, `where` and `astype`."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import I1, ElementType, promoted
 from ..notation.expressions import Check, Expr, apply, cast, constant, select

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-
 import numpy as np
 from ..ir.types import BY_DTYPE, ElementType, compute_type
 from ..notation.expressions import Expr

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-
 import numpy as np
 from ..builtin import Const, Data, View
 from ..ir.diagnostics import NOWHERE, Span

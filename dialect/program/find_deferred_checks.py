@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-
 from ..builtin import Calling
 from ..ir.sizes import Size, same_size
 from ..ir.types import Type

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from ..ir.cast_arrays import converted
 from ..ir.diagnostics import NOWHERE, Span

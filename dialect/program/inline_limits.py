@@ -3,7 +3,6 @@
 Compiling expands calls, so a short program can amount to billions of operations; the limits make it an error."""
 
 from collections.abc import Sequence
-
 from ..ir.diagnostics import Diagnostic, Note
 from ..ir.limits import LIMITS, excess
 from .module import Module

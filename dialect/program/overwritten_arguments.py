@@ -6,7 +6,6 @@
 The caller copies such a result into the argument's array and does not show it."""
 
 from dataclasses import replace
-
 from ..builtin import Call, View
 from ..builtin.shape_like import ReshapeLike
 from ..ir.types import TensorType

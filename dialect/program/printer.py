@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from ..builtin import Call, Const, Elements
 from ..ir.attributes import Symbol, attribute_text, quoted

@@ -7,7 +7,6 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
 from ..builtin import Calling
 from ..ir.compilation_context import abridged, too_many
 from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError, counted

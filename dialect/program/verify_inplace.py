@@ -4,7 +4,6 @@ Operations need not run in the order of the text: one that reads a value may sta
 needs the result of that."""
 
 from collections.abc import Iterable
-
 from ..builtin import Call
 from ..ir.diagnostics import Diagnostic, Note, Span
 from .function import Function, Literal, Operation, Value

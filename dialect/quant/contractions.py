@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, ElementType, TensorType, element_of

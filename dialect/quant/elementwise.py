@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant

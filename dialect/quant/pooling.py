@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..builtin.pad_slice_reshape import Padding
 from ..ir.sizes import Dim

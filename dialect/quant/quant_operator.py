@@ -1,7 +1,6 @@
 """Common parts of the dialect's operators: element types, and parameters of a whole tensor or along an axis of it."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import I32, ElementType
 from ..notation.expressions import Expr, cast, maximum, minimum

@@ -1,7 +1,6 @@
 """`quant.requantize`: scale an accumulator, round it as declared, and clamp it to the range of the result's type."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.types import F32, I8, I16, I32, I64, UI8, UI16, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes, cast

@@ -8,7 +8,6 @@ here; `half_even_f32` is the float scale of onnxruntime."""
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.types import F32, I32, I64
 from ..notation.expressions import Expr, apply, cast, constant, maximum, minimum, select

@@ -6,7 +6,6 @@ predicate is evaluated again when the sizes are known."""
 from collections.abc import Callable, Iterable
 from functools import reduce
 from itertools import zip_longest
-
 from ..ir.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
 from ..notation.expressions import ZERO, Expr, Index, Tensor, select
 

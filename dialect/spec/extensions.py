@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from typing import Any
-
 from ..ir.diagnostics import Diagnostic, Error, Source, Span
 from ..ir.sizes import Undecided
 from ..ir.types import Type

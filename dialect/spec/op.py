@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from operator import is_not
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
-
 from ..ir.attributes import attribute_text
 from ..ir.sizes import Undecided
 from ..ir.types import Type

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Any
-
 from ..ir.sizes import Dim, product, same_size
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from .broadcasting import is_one

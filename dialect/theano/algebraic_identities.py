@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from typing import Any
-
 from ..builtin import Const
 from ..ir.types import ElementType
 from ..program.function import Literal, Value

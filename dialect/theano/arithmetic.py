@@ -3,7 +3,6 @@
 from functools import reduce
 from operator import mul
 from typing import Any
-
 import numpy as np
 from ..ir.types import I1, UI8
 from ..notation.expressions import BY_ZERO, Expr, apply, cast, constant, divide_integers, integer_power, select

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from ..notation.expressions import Expr, apply, select
 from ..notation.reference_functions import by_element

@@ -4,7 +4,6 @@ The power series where its terms decrease; asymptotic expansions far from 0; int
 
 import math
 from typing import Any
-
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
 from .formula_blocks import INF, polynomial, polynomial_sine, sine_of_pi

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from typing import Any
-
 import numpy as np
 from ..ir.types import I1, UI8, ElementType
 from ..notation.expressions import Expr, apply, cast, compare, constant, select

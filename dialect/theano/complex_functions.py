@@ -3,7 +3,6 @@
 Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow."""
 
 import math
-
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply as f, constant, select
 from .complex_arithmetic import Z, absolute, angle

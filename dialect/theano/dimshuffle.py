@@ -1,7 +1,6 @@
 """`theano.dimshuffle`: dimensions inserted, reordered and dropped."""
 
 from typing import Any, Literal
-
 import numpy as np
 from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes

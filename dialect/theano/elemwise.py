@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
-
 import numpy as np
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType

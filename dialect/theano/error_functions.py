@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from typing import Any
-
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply, select
 from ..notation.scalar_functions import SCALARS

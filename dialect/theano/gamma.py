@@ -2,7 +2,6 @@
 
 import math
 from typing import Any
-
 import numpy as np
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply, constant, select

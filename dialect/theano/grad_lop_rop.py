@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
 from ..builtin import Calling
 from ..ir.types import F64, TensorType, Type
 from ..spec.broadcasting import all_of, same_shape

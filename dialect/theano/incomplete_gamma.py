@@ -2,7 +2,6 @@
 
 import math
 from typing import Any
-
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
 from ..notation.reference_functions import by_element

@@ -1,7 +1,6 @@
 """References of the incomplete gamma functions: a series and a fraction of as many terms as they need."""
 
 import math
-
 import numpy as np
 
 # of Temme's coefficients, in powers of η, those of a^0, a^-1 and a^-2

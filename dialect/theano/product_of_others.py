@@ -2,7 +2,6 @@
 
 import math
 from typing import Any
-
 import numpy as np
 from ..ir.types import I64
 from ..notation.expressions import Expr, Index, Tensor, as_index, axes, constant

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
-
 import numpy as np
 from ..ir.types import I1, ElementType, TensorType, compute_type, element_of
 from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ..ir.types import C64, ElementType, compute_type
 from ..notation.expressions import Expr

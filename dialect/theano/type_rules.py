@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-
 import numpy as np
 from ..ir.types import C64, C128, F32, F64, I1, I8, ElementType, promoted
 

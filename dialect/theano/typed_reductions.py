@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from typing import Any
-
 from ..ir.types import BF16, C64, C128, F16, F32, F64, I64, UI64, ElementType
 from ..spec.op import C, T, declare, operator
 from .reduce import BY_ATTRIBUTE, MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible

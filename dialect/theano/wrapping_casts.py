@@ -1,7 +1,6 @@
 """Conversions as NumPy makes them: of floats to integers modulo 2^width, through i64; otherwise those of every dialect."""
 
 from typing import Any
-
 import numpy as np
 from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE, I64, UI64, ElementType

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import cvm
 

@@ -4,7 +4,6 @@ status 1 below 96 %. Needs cvm and NumPy, nothing of train.py."""
 import argparse
 import sys
 from pathlib import Path
-
 import numpy as np
 import cvm
 

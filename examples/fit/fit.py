@@ -9,7 +9,6 @@ program.
 import argparse
 import time
 from pathlib import Path
-
 import numpy as np
 import cvm
 

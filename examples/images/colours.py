@@ -6,7 +6,6 @@ import struct
 import sys
 import zlib
 from pathlib import Path
-
 import numpy as np
 import cvm
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
-
 import numpy as np
 
 Shape = tuple[int, ...]

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-
 import numpy as np
 
 SPREAD = 24  # the standard deviation that a convolution's 8-bit result has

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
-
 import llvmlite.binding as llvm
 import numpy as np
 from ...dialect.ir.compilation_context import compiling

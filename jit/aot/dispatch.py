@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
-
 from ...dialect.ir.diagnostics import TargetError
 from ...lowering.processor import LEVELS, Processor, freestanding
 

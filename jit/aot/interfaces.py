@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
-
 from ...dialect.ir.sizes import product
 from ...dialect.program.function import Function, Value
 

@@ -7,7 +7,6 @@ import os
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-
 import llvmlite
 import llvmlite.binding as llvm
 import numpy as np

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.cast_arrays import from_file
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError, counted

@@ -5,7 +5,6 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.fork_safety import held_at_fork
 from ...dialect.ir.sizes import Size

@@ -12,7 +12,6 @@ import ctypes
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-
 import numpy as np
 from . import vectorcall_ir as layout
 

@@ -11,7 +11,6 @@ makes an entry for sizes that are new."""
 
 import re
 from collections.abc import Sequence
-
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
 from .pytree_ir import FORMS
 

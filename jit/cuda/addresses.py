@@ -5,7 +5,6 @@ Indices do not overflow: they are computed in `int` if their bounds allow it, ot
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.types import I64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, Var

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
-
 from ...dialect.ir.diagnostics import TargetError
 
 _LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"

@@ -4,7 +4,6 @@ import ctypes
 import sys
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.diagnostics import CallError
 from ...dialect.ir.types import Type

@@ -8,7 +8,6 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-
 from ...dialect.ir.diagnostics import TargetError
 from ..cache import disk_cache
 

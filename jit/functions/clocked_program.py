@@ -9,7 +9,6 @@ from os import PathLike
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 from zipfile import is_zipfile
-
 import numpy as np
 from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.compilation_context import compiling

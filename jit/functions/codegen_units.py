@@ -7,7 +7,6 @@ loops there is one unit and no other thread."""
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
-
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
 from ...lowering.processor import processor

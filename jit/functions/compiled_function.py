@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from ...dialect.ir.compilation_context import USER_TRACEBACK
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Span
@@ -24,7 +23,6 @@ from ..targets import find_target, target_of_stage
 
 if TYPE_CHECKING:
     from inspect import Signature
-
     from ...dialect.notation.plan import Plan
     from ...dialect.program.deferred_size_limits import DeferredChecks
     from ...lowering.analysis.count_operations import Cost

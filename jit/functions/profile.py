@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
-
 import numpy as np
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Tensor

@@ -1,7 +1,6 @@
 """The reference: each operation's formal definition, evaluated in NumPy in program order, without optimization."""
 
 from typing import Any
-
 import numpy as np
 from ...dialect.builtin import Calling
 from ...dialect.ir.cast_arrays import with_plain_truths

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any
-
 from ...dialect.ir.diagnostics import Source, Span
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import ELEMENT_TYPES, TensorType, Type

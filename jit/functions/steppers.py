@@ -4,7 +4,6 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
-
 import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.notation.expressions import Tensor

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, get_args
-
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, atoms_of, in_order, key_of
 from ...dialect.notation import expressions as ex, loops as ir

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-
 from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
 from ...lowering.loops.nontemporal_stores import PART

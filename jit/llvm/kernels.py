@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
-
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I64

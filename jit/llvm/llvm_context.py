@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
-
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 from ...dialect.ir.fork_safety import held_at_fork, no_fork

@@ -3,7 +3,6 @@
 for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }"""
 
 from typing import NamedTuple
-
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
 from ...dialect.notation.traverse import children

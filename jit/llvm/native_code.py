@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-
 import llvmlite.binding as llvm
 from ...dialect.ir.compilation_context import check_time
 from ...lowering.processor import LEVELS, processor

@@ -12,7 +12,6 @@ Where nothing would be won all is written by usual stores."""
 from dataclasses import replace
 from math import lcm
 from typing import TYPE_CHECKING
-
 from ...dialect.notation.expressions import Const, Tensor
 from ...dialect.notation.loops import For, Store
 from ...lowering.analysis.accesses import stores

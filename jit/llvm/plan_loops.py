@@ -1,7 +1,6 @@
 """Loops over plans to LLVM IR: a loop that calls the function of the plan with pointers to the arrays of each step."""
 
 from collections.abc import Mapping
-
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Loop
 from . import ir_builder as ll

@@ -11,7 +11,6 @@
   numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page."""
 
 from collections.abc import Iterator
-
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements

@@ -5,7 +5,6 @@
 Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range."""
 
 from collections.abc import Hashable, Mapping, Sequence
-
 from ...dialect.ir.types import BF16, F32, UI16, ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor

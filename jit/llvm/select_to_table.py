@@ -6,7 +6,6 @@
 
 from collections.abc import Collection
 from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr
 from . import ir_builder as ll

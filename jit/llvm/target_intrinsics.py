@@ -3,7 +3,6 @@
 `complete` puts a definition in place of each declaration, by processor features, in plain IR where it has none."""
 
 from collections.abc import Collection, Mapping
-
 from ...lowering.processor import DOT_PRODUCTS, DotProduct
 from . import ir_builder as ll
 from .scalar_functions import HALVES, WORDS

@@ -3,7 +3,6 @@
 The distance of neighbouring lanes decides between vector load, scalar load, shuffled vectors, and a load per lane."""
 
 from typing import TYPE_CHECKING, NamedTuple
-
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor

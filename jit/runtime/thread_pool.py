@@ -23,7 +23,6 @@ import sys
 import threading
 from operator import index
 from typing import Any, SupportsIndex
-
 from ...dialect.ir.diagnostics import Error
 from ...dialect.ir.fork_safety import held_at_fork
 from .fp_environment import declarations, register_of, set_default

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd
-
 from ...dialect.ir.sizes import strides
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Apply, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, If, Let, Loop, Store, expressions, is_rare, usual

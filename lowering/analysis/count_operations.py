@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
-
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex

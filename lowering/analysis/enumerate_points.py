@@ -4,7 +4,6 @@ for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7"""
 
 from collections.abc import Iterable, Mapping
 from math import prod
-
 import numpy as np
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, conjunction
 from ...dialect.notation.traverse import walk

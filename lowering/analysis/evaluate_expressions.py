@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.cast_arrays import converted
 from ...dialect.ir.diagnostics import CallError, Diagnostic

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, prod
 from types import MappingProxyType
-
 import numpy as np
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I16, I64, ElementType

@@ -8,7 +8,6 @@ from functools import reduce
 from math import prod
 from operator import floordiv, lshift, rshift
 from typing import Any, TypeAlias
-
 import numpy as np
 from ...dialect.notation.interval import UNBOUNDED
 

@@ -8,7 +8,6 @@ loaded as whole vectors and shuffled."""
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
-
 from ...dialect.ir.sizes import strides
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor

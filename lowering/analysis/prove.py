@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from math import gcd
-
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I64

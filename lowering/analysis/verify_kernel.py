@@ -8,7 +8,6 @@ constant extents. Accesses are proved in bounds by linear reasoning. An access t
 are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other."""
 
 from dataclasses import dataclass, field, replace as copy
-
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex, loops as ir

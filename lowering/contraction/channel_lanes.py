@@ -17,7 +17,6 @@ NaN is beyond all numbers: one instruction in place of several."""
 
 from dataclasses import dataclass, replace
 from math import prod
-
 from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import affine

@@ -16,7 +16,6 @@ Where channels come last, vectors go along these, and words are made for some li
 
 from dataclasses import replace
 from math import prod
-
 import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I8, I16, I32, I64, UI8

@@ -21,7 +21,6 @@ from functools import cached_property, reduce
 from itertools import groupby, product as combinations
 from math import inf, prod
 from operator import and_
-
 import numpy as np
 from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex, loops as ir

@@ -13,7 +13,6 @@ at once into a buffer. Each sum goes in the order of its terms. The last vectors
 
 from dataclasses import dataclass, replace
 from math import prod
-
 import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64

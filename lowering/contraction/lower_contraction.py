@@ -7,7 +7,6 @@ Legal where the nest is a contraction (`match`). Pays from `processor().packing_
 
 from dataclasses import replace
 from functools import partial
-
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.plan import Kernels
 from ..loops.collapse import collapsed

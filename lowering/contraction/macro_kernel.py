@@ -6,7 +6,6 @@ go by groups, each with a buffer of its own that is as deep as it turns out to b
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex, loops as ir

@@ -12,7 +12,6 @@ b's: a is read whether it holds or not. Dense layers and convolutions are such n
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-
 import numpy as np
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir

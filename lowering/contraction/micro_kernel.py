@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-
 from ...dialect.ir.sizes import Dim
 from ..processor import Processor, processor
 from .vnni_packing import is_multiple

@@ -7,7 +7,6 @@ less than twice that; its sign is set if any number is negative."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
 import numpy as np
 from ...dialect.ir.types import I16, I32
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes

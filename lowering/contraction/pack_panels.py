@@ -4,7 +4,6 @@ Constants are packed at compile time; other factors by kernels that run before t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-
 import numpy as np
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir

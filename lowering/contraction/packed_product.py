@@ -18,7 +18,6 @@ compute elements again, so that nothing is masked; guards become zeros of the pa
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-
 import numpy as np
 from ...dialect.ir.types import F32, F64, I8, I16, I32, UI8
 from ...dialect.notation.expressions import Expr, Index, apply, both, constant

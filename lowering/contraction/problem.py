@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 from typing import TypeVar
-
 import numpy as np
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I32, ElementType

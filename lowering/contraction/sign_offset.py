@@ -7,7 +7,6 @@ Legal where w is constant: its sums are then, too. Adding 128 to a byte is turni
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
-
 import numpy as np
 from ...dialect.ir.types import I8, I32, UI8
 from ...dialect.notation.expressions import Expr, Tensor, both, constant, select

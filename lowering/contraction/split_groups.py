@@ -7,7 +7,6 @@ Legal always: arrays with an axis for such an index get two axes, with the same 
 number of rows a run-time condition tests that the groups are whole."""
 
 from dataclasses import dataclass, replace
-
 from ...dialect.ir.sizes import Dim, Size, key_of
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, as_index, both

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
-
 from ...dialect.ir.types import I32
 from ...dialect.notation.expressions import Expr, Read
 from ...dialect.notation.loops import Kernel

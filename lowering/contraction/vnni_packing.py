@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby, pairwise
 from math import gcd
-
 import numpy as np
 from ...dialect.ir.sizes import Dim, Shape, key_of, larger, product, same_size, smaller
 from ...dialect.ir.types import I32

@@ -13,7 +13,6 @@ and are transformed together."""
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-
 import numpy as np
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, both

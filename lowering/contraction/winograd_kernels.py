@@ -4,7 +4,6 @@ inverse transforms."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-
 import numpy as np
 from ...dialect.ir.sizes import certainly, larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64

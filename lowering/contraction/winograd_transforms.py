@@ -21,7 +21,6 @@ exactly, 9 by its inverse and 64 where 64 y is an i32."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.types import I16, I64
 from ...dialect.notation.expressions import Expr, apply, both, cast

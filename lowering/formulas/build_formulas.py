@@ -8,7 +8,6 @@ row-major order of its operand's elements becomes a view, which shares its stora
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
-
 import numpy as np
 from ...dialect.builtin import Calling, Const
 from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError

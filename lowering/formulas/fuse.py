@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
-
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.affine import key

@@ -6,7 +6,6 @@ Calls are analysed with their operands' ranges. Results of nests, state and floa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-
 import numpy as np
 from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked

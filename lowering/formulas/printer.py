@@ -2,7 +2,6 @@
 used twice. Of a constant with many elements the values are not part of it."""
 
 from collections.abc import Iterable, Iterator
-
 from ...dialect.builtin import Data
 from ...dialect.ir.diagnostics import Span
 from ...dialect.notation.expressions import Tensor

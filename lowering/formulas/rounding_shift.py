@@ -5,7 +5,6 @@
 Legal where the range of x shows that the sum stays within its type. Pays always: two operations in place of four."""
 
 from dataclasses import replace
-
 from ...dialect.notation.expressions import Apply, Const, Expr, Reduce
 from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.traverse import rewrite, walk

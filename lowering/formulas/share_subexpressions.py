@@ -7,7 +7,6 @@ shared node once per use. Index arithmetic, reads and constants are not named.""
 
 from collections import Counter
 from itertools import count
-
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Reduce, Var, When
 from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions, replace
 from ...dialect.notation.traverse import children, over, rebuild

@@ -5,7 +5,6 @@
 Legal where all accesses go by the same groups: the same elements in the same order, so storage stays."""
 
 from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim, Shape
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...dialect.notation.loops import Kernel, redirect

@@ -29,7 +29,6 @@ A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-
 import numpy as np
 from ...dialect.ir.sizes import larger, product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType

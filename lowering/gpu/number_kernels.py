@@ -5,7 +5,6 @@
 Kernels of a CUDA module need different names."""
 
 from dataclasses import replace
-
 from ...dialect.notation.plan import Plan
 from ..passes import declare
 

@@ -6,7 +6,6 @@ Legal always: the order is the one that CPU kernels have, so loops are partition
 that gives a reduction neither lanes nor blocks."""
 
 from dataclasses import replace
-
 from ...dialect.notation.loops import For, Kernel, rewrite_block, statements
 from ..analysis.accesses import reduces_floats
 from ..loops.collapse import collapse

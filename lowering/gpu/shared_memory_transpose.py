@@ -21,7 +21,6 @@ then coalesce, by 16 bytes or four elements if rows are aligned, otherwise by si
 padded by a pack, and elements of equal position in their packs follow each other, against bank conflicts."""
 
 from collections.abc import Callable
-
 from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten

@@ -8,7 +8,6 @@ multiprocessor: small tiles for small problems."""
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, constant, unflatten
 from ...dialect.notation.index_bounds import inside

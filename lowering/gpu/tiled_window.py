@@ -15,7 +15,6 @@ so that they share what it reads."""
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation import expressions as ex

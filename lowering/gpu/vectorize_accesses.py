@@ -13,7 +13,6 @@ Legal for straight-line code whose accesses are contiguous or uniform along its 
 other elements. The remainder of a single axis is computed by single elements."""
 
 from collections.abc import Callable
-
 from ...dialect.ir.sizes import Dim, product, same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key

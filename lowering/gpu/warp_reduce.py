@@ -14,7 +14,6 @@ says, such as one of the blocks of a sum whose size a call tells, is alone in a 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-
 from ...dialect.ir.sizes import product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten

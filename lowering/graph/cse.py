@@ -5,7 +5,6 @@
 Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand."""
 
 from dataclasses import replace
-
 from ...dialect.builtin import Const
 from ...dialect.ir.attributes import attribute_text
 from ...dialect.program.function import Function, Literal, Operation, Value

@@ -4,7 +4,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-
 from ...dialect.builtin import Calling, Const
 from ...dialect.notation.expressions import Check, Tensor
 from ...dialect.notation.loops import Assert, statements

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
-
 from ...dialect.builtin import Call, Calling
 from ...dialect.builtin.control_flow import Scan
 from ...dialect.ir.attributes import Symbol

@@ -5,7 +5,6 @@
 An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails at run time."""
 
 from dataclasses import replace
-
 import numpy as np
 from ...dialect.builtin import Calling, Const, Data
 from ...dialect.program.function import Function, Literal, Operation, Value

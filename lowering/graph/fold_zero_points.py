@@ -9,7 +9,6 @@ padded elements become zx. Pays always: products of bytes go to the byte dot pro
 from dataclasses import replace
 from itertools import chain
 from typing import Any
-
 import numpy as np
 from ...dialect.builtin import Const, Data
 from ...dialect.ir.types import BY_DTYPE, I8, I32, UI8, TensorType

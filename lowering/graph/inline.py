@@ -5,7 +5,6 @@
 Legal for every call: a verified module has no recursion, and types agree. Operations keep their source locations."""
 
 from dataclasses import replace
-
 from ...dialect.builtin import Call, Calling
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module

@@ -6,7 +6,6 @@ Each operator defines its identities. Float sums are not reordered; an identity 
 applied to integers only."""
 
 from dataclasses import replace
-
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.verify import type_operation
 from ...dialect.spec.op import Operator

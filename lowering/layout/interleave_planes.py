@@ -10,7 +10,6 @@
 Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by plane."""
 
 from dataclasses import replace
-
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Tensor
 from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block, vector_loop

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex, loops as ir

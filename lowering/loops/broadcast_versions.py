@@ -8,7 +8,6 @@ Legal since exactly one version runs. Pays always: with equal sizes accesses are
 version is for `unswitch_broadcast`."""
 
 from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim, Size, key_of, same_size
 from ...dialect.notation.expressions import Expr, as_index, both
 from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements

@@ -7,7 +7,6 @@ A reduction becomes an accumulator with its loops, a guarded value a branch, a c
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
-
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View

@@ -1,7 +1,6 @@
 """Clone a block for use in another place: over other indices, with fresh variables and buffers."""
 
 from dataclasses import replace
-
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Var
 

@@ -9,7 +9,6 @@ better than a short one inside another. Loops of one iteration are removed first
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index

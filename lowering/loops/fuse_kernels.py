@@ -10,7 +10,6 @@ always fuse. Stores come last, so that results may be stored in the place of ope
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Tensor, Var

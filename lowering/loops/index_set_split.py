@@ -9,7 +9,6 @@ left to `loop_partition`. A remainder by an unknown size, over a known number of
 
 from collections.abc import Iterator
 from itertools import pairwise
-
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir

@@ -6,7 +6,6 @@ Legal always; the last pass of each target. The branch stands inside a loop that
 is launched whether its condition holds or not. The fields of a kernel that only passes read get their defaults."""
 
 from dataclasses import replace
-
 from ...dialect.notation.loops import Block, For, If, Kernel
 from ..passes import scheduled_kernel_pass
 

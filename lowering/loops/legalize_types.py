@@ -11,7 +11,6 @@ here; dialects define the other functions by `real`, `imag` and `complex`. Arith
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
-
 import numpy as np
 from ...dialect.ir.types import BF16, BY_DTYPE, C64, F32, F64, UI16, ElementType
 from ...dialect.notation import expressions as ex, loops as ir

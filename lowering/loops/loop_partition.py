@@ -15,7 +15,6 @@ without the guards that follow from the test."""
 
 from collections.abc import Mapping
 from itertools import pairwise
-
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.expressions import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum

@@ -7,7 +7,6 @@ of a kernel's traffic, and is written once, by vectors: no cache line is read be
 of the traffic of a copy. For a result of unknown size the kernel tests the size at run time."""
 
 from math import gcd
-
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both

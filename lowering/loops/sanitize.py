@@ -7,7 +7,6 @@ check that fails. Pays where a bug in the compiler is looked for. Cf. AddressSan
 """
 
 from collections.abc import Callable
-
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir

@@ -6,7 +6,6 @@ Legal where the clamp lies within the narrow type. Pays since processors saturat
 packs), and the clamp then handles more lanes per vector."""
 
 from dataclasses import replace
-
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16
 from ...dialect.notation.expressions import Apply, Cast, Expr, cast, constant, maximum, minimum
 from ...dialect.notation.loops import Kernel, map_expressions, nodes

@@ -7,7 +7,6 @@ Legal for integers and conditions over indices and sizes; arithmetic on data wra
 always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable."""
 
 from functools import lru_cache
-
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
 from ...dialect.notation.simplify import fold_constants, simplify_index

@@ -5,7 +5,6 @@ for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x a
 from collections.abc import Callable
 from dataclasses import replace
 from operator import is_not
-
 from ...dialect.ir.sizes import Dim, same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Const, Expr, Extent, Index, as_index

@@ -8,7 +8,6 @@ loop's index is hoisted out of the loop; one that is affine in it becomes a boun
 
 from functools import reduce
 from operator import and_
-
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.expressions import Expr, Index, Read, conjunction, maximum, minimum

@@ -11,7 +11,6 @@ are the same for all lanes."""
 from dataclasses import replace
 from functools import reduce
 from operator import and_
-
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import ZERO, Expr, Read, Tensor, as_index, both

@@ -12,7 +12,6 @@ two where a long dependence chain leaves units idle. A loop that reads backwards
 
 from collections.abc import Iterator
 from math import lcm
-
 from ...dialect.ir.types import I1
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine, key

@@ -6,7 +6,6 @@ signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are comput
 
 from collections.abc import Callable
 from functools import partial
-
 from ...dialect.ir.types import BF16, compute_type
 from ...dialect.notation.expressions import Apply, Expr
 from ...dialect.notation.traverse import over, rebuild

@@ -7,7 +7,6 @@ before contribute multiples of four quadrants) are shifted into place and multip
 
 from itertools import pairwise
 from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64, I32, I64, UI64
 from ...dialect.notation.expressions import Bitcast, Expr, cast, constant, select
 from . import primitives as fp

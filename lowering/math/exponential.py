@@ -3,7 +3,6 @@
 2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing overflows early."""
 
 from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum
 from . import primitives as fp

@@ -3,7 +3,6 @@
 For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series."""
 
 from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Expr, Operand, apply, constant, select
 from ...dialect.notation.math_tables import LOG_LEAST, LOG_WIDTH

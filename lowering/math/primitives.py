@@ -4,7 +4,6 @@ A primitive has the same bits on every target, and so does every expression of p
 
 from collections.abc import Sequence
 from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64, I32, I64, UI32, UI64, ElementType
 from ...dialect.notation.expressions import Bitcast, Expr, Operand, apply, constant, select
 

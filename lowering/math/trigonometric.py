@@ -1,7 +1,6 @@
 """The trigonometric functions sin, cos and tan, after argument reduction, and their inverses."""
 
 from typing import NamedTuple
-
 from ...dialect.ir.types import F32, F64, I32
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
 from . import primitives as fp

@@ -10,7 +10,6 @@ An element that is read at plain indices becomes an input of the operation; any 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
-
 import numpy as np
 from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, TargetError
 from ...dialect.ir.sizes import Dim, Size, same_size

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from typing import TypeAlias
-
 from ...dialect.ir.types import BF16, F32, F64, I1, ElementType
 
 Emit: TypeAlias = Callable[[str], str]  # of an operation: the name of its result

@@ -14,7 +14,6 @@ is blocked, so that a block has about 4096 terms. Within a block the order is th
 over several rows and columns keep the order of their terms, however many."""
 
 from collections.abc import Callable
-
 from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both

@@ -12,7 +12,6 @@ Legal since equal pure statements give equal values. Pays for at least `cached_o
 the L1 cache; for rows of unknown length the kernel tests the length at run time."""
 
 from itertools import takewhile
-
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Extent, Index, Read, Tensor, Var, as_index

@@ -14,7 +14,6 @@ rows, and where each element is read once; elements that are read again are bett
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-
 from ...dialect.ir.types import ElementType
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum

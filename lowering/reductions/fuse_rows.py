@@ -9,7 +9,6 @@ has no cache per thread. A value per row that only the fused kernel reads become
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Index, Tensor, Var

@@ -5,7 +5,6 @@
 Legal always; pays since vectors of bits would be unpacked for each element."""
 
 from dataclasses import replace
-
 from ...dialect.ir.types import I1, UI8
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read
 from ...dialect.notation.loops import Alloc, Block, Kernel, Statement, Store, map_expressions, rewrite_block

@@ -13,7 +13,6 @@ from functools import reduce
 from itertools import combinations
 from operator import and_
 from typing import Any
-
 from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, key_of, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both

@@ -8,7 +8,6 @@ Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; 
 elements. For an unknown number of terms the original kernel computes short reductions."""
 
 from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim, key_of, product, smaller
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Index, Tensor, Var, as_index

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 from operator import and_, or_
-
 import numpy as np
 from ...dialect.ir.types import F32
 from ...dialect.notation.affine import key

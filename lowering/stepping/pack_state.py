@@ -7,7 +7,6 @@ State is updated in place if a tick reads it only at the point it writes (`in_pl
 
 from collections.abc import Sequence
 from dataclasses import replace
-
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.expressions import Const, Expr, Tensor, as_index
 from ...dialect.notation.loops import Kernel, redirect

@@ -11,7 +11,6 @@ goes back from t to s."""
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
 import numpy as np
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import key

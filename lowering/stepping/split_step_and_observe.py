@@ -6,7 +6,6 @@ All feedback is applied at once: every next state is a function of the current o
 computed when they are read."""
 
 from dataclasses import dataclass
-
 import numpy as np
 from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
 from ...dialect.cog.slice_shift_stack import Subfield

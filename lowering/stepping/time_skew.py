@@ -15,7 +15,6 @@ bits, and so run independently."""
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
-
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block

@@ -6,7 +6,6 @@ Legal always; pays by memory. Arrays of known size with disjoint lifetimes share
 them, one after the other."""
 
 from dataclasses import replace
-
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import scratch_buffers

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.jit.aot.interfaces import HEADERS

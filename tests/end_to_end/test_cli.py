@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-
 import numpy as np
 import pytest
 from cvm.lowering.pipeline import PASSES, PIPELINES, TARGETS

@@ -3,7 +3,6 @@
 import contextlib
 import pickle
 import warnings
-
 import numpy as np
 import pytest
 import cvm

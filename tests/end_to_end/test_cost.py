@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
-
 import pytest
 from cvm.jit.cuda.machine_model import CLOCK, LAUNCH, MEMORY, resources
 from emulated_kernels import needs_nvrtc

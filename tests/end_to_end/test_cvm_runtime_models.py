@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

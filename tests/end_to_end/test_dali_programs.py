@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-
 import numpy as np
 import pytest
 from available_targets import EVERY

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import ELEMENT_TYPES

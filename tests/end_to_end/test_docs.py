@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
-
 import numpy as np
 import pytest
 import samples

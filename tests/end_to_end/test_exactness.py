@@ -9,7 +9,6 @@ import runpy
 import shutil
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 from available_targets import HERE

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
 import pytest
 from example_projects import ROOT, environment, said
 import cvm.extending

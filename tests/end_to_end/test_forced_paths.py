@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
-
 import pytest
 from conformance_cases import Case, arrays, cases, compiled, failure
 from cvm.jit.functions import codegen_units, native_function

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
 import pytest
 from example_projects import ROOT, environment, said
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
 import pytest
 
 pytest.importorskip("pygls")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.jit.targets import find_target
@@ -190,7 +189,6 @@ def test_views_of_arguments_and_results_have_the_type_of_these(folder: Path, sta
 
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
-
     from cvm.commands.read_level import compiled, read_kernels
 
     text = (

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-
 import numpy as np
 import pytest
 from conformance_cases import Case, arrays, cases, differs

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.program.function import Function, Graph

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-
 import pytest
 import tiers
 
@@ -41,7 +40,6 @@ def test_small_networks(kind: str, right: int) -> None:
 
 def test_operators_are_documented() -> None:
     import runpy
-
     import onnx
 
     if f"onnx {onnx.__version__}," in PAGE.read_text("utf-8"):

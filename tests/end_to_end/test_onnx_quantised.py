@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

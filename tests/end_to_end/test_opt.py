@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
 import pytest
 from cvm.dialect.notation.loops import Kernel, statements
 from cvm.lowering import pipeline

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.lowering.processor import ARM, TRIPLES, named

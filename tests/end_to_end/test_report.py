@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-
 import pytest
 from cvm import cli
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-
 import pytest
 from spine import PAGE, ROOT, entered, entries, entry, lines_of, updated
 

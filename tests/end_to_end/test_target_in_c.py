@@ -6,7 +6,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.jit.targets import TARGETS, all_stages, register

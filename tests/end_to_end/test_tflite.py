@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 from tflite_cases import CASES, EXPECTED, FOLDER, SAMPLES, Draw, digest, inputs, models, of_litert, one

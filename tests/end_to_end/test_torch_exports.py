@@ -6,7 +6,6 @@ import io
 import warnings
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-
 import numpy as np
 import pytest
 from tosa_graphs import CASES, MODEL, TEXTS, by_reference_model, make, spoiled, text_of

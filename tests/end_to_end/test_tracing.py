@@ -1,7 +1,6 @@
 """Python functions as programs: what is traced, what it computes, and what cannot be traced."""
 
 import pickle
-
 import numpy as np
 import pytest
 import cvm

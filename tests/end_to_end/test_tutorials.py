@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-
 import pytest
 from cvm.jit.cuda import nvrtc
 from pages import run_page

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
-
 import numpy as np
 import pytest
 from cvm.dialect.program.diagram import MARGIN, html, svg

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-
 import pytest
 from cvm.lowering.pipeline import PIPELINES
 from cvm.commands.opt import all_passes

@@ -6,7 +6,6 @@ A program may have unknown sizes, and a function of the cotangents of its inputs
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 import samples_builtin  # noqa: F401  (these add to SAMPLES)
 import samples_cog  # noqa: F401

@@ -25,7 +25,6 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
 from . import reach
 
 ROOT = Path(__file__).parents[2]

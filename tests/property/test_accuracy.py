@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F16, F32, F64, ElementType

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-
 import ml_dtypes
 import numpy as np
 import pytest

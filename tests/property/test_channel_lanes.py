@@ -4,7 +4,6 @@ terms, with nothing added beyond the edges, and NaNs and zeros of both signs in 
 from __future__ import annotations
 
 from collections.abc import Callable
-
 import numpy as np
 import pytest
 from float_windows import PROCESSORS, same_bits, shaped, text, values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-
 import numpy as np
 import pytest
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import C64, F32, F64, ElementType, FieldType, TensorType

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, same_size, smaller
 from cvm.dialect.ir.types import F32, I64

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-
 import numpy as np
 import pytest
 import samples_dali  # noqa: F401  (enters its samples)

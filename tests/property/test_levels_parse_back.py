@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.notation.plan import Plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import permutations
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I32

@@ -6,7 +6,6 @@ import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
-
 import ml_dtypes
 import numpy as np
 import pytest

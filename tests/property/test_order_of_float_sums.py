@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS

@@ -6,7 +6,6 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Const

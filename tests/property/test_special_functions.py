@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

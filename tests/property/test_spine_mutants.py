@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-
 import numpy as np
 import pytest
 import cvm

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import strides

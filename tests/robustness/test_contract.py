@@ -4,7 +4,6 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
-
 import pytest
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-
 import pytest
 from child_process import run_script
 import cvm

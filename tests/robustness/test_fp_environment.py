@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-
 import llvmlite.binding as llvm
 import numpy as np
 import pytest

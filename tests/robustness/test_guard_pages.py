@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-
 import conformance_cases
 import guard_pages
 import numpy as np

@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-
 import numpy as np
 import pytest
 from available_targets import HERE

@@ -3,7 +3,6 @@
 import re
 import threading
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.limits import LIMITS, NAMES, Limits

@@ -6,7 +6,6 @@ import importlib
 import sys
 from pathlib import Path
 from typing import Any
-
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

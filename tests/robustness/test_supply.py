@@ -9,7 +9,6 @@ import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
-
 import pytest
 from example_projects import ROOT, said
 

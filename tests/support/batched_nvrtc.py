@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
 from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc
 import cvm

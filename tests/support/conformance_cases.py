@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
-
 import guard_pages
 import numpy as np
 from batched_nvrtc import MANY, compile_together

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-
 import numpy as np
 from cvm.lowering.contraction.strategies import STRATEGIES
 

@@ -6,7 +6,6 @@ those of the larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 import numpy as np
 from conformance_cases import Case
 from cvm.dialect.cvm.nn import Conv2d, Dense

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
 import pytest
 
 ROOT = Path(__file__).parents[2]

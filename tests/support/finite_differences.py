@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Size

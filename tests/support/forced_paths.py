@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
 from typing import Any
-
 import numpy as np
 import pytest
 from conformance_cases import Case

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from zlib import crc32
-
 import numpy as np
 
 enabled = False  # conformance cases have such arrays: inside of `beside`, or everywhere with --guard-pages

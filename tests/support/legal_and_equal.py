@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
 import numpy as np
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.printer import plan_text

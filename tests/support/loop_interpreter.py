@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Shape, Size, evaluate
 from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType

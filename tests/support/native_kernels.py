@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection
-
 import numpy as np
 from cvm.dialect.ir.sizes import Shape, Size, evaluate
 from cvm.dialect.ir.types import ElementType

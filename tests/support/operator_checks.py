@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-
 import numpy as np
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_dali  # noqa: F401  (enters its samples)

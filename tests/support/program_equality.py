@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
 from cvm.dialect.builtin import Data, Elements
 from cvm.dialect.ir.attributes import attribute_text
 from cvm.dialect.ir.types import Type

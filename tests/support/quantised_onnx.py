@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]

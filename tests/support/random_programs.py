@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 import samples_dali  # noqa: F401  (adds to SAMPLES)
 from cvm.dialect.builtin import Call, Const, Data

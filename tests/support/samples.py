@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from cvm.dialect.cvm import elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision
 from cvm.dialect.spec.op import OPERATORS, Operator

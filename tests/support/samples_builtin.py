@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.builtin import along_axis, gather_scatter, pad_slice_reshape, shape_like, sliding_window, view_bitcast
 from cvm.dialect.ir.types import BY_DTYPE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.cog import arithmetic, complex_fields, slice_shift_stack, vector_elements
 from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.dali.pointwise import groups
 from cvm.dialect.dali.promotion import SUPPORTED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16
 from cvm.dialect.numpy.ufunc_table import UFUNCS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I16, I32, I64, UI16
 from cvm.dialect.quant import clz_reciprocal, contractions, elementwise, pooling, requantize

@@ -6,7 +6,6 @@ Sizes are equal where they meet: a size that is not known does not stretch, and 
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16, I1, ElementType
 from cvm.dialect.spec.op import OPERATORS, Operator

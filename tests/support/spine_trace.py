@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
-
 import numpy as np
 import cvm
 

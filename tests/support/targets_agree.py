@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 from available_targets import HERE
 from cvm.dialect.program.function import Graph

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 
 FOLDER = Path(__file__).parents[1] / "models" / "tflite"

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
 import numpy as np
 from cvm.importers.flatbuffer import NUMBERS, fields
 from cvm.importers.tflite.schema import OPERATORS, SCHEMA, TYPES

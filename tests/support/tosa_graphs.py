@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]

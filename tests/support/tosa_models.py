@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from tflite_models import Writer
 from cvm.importers.tosa.schema import ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-
 import mpmath
 import numpy as np
 from cvm.dialect.ir.types import F16, F32, F64, ElementType

@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
 import pytest
 from cvm.lowering.pipeline import PASSES
 

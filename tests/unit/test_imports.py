@@ -8,7 +8,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-
 import pytest
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,6 @@
 """Element types of ONNX, and its tensors as arrays."""
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
 from .rules import Unsupported

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import F32, F64, I1, UI8, ElementType, compute_type
 from cvm.dialect.program.builder import Node

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import UI8
 from cvm.importers.exactness import EXACT, ROUNDED, SUMS, Exactness

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
 import numpy as np
 from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.diagnostics import Span

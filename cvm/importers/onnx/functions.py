@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, ClassVar
-
 import numpy as np
 import cvm
 from cvm.dialect.ir.diagnostics import Note, Span

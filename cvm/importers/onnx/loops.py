@@ -4,7 +4,6 @@ A body may read any value of the model: it becomes an operand shared by all step
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.builtin.control_flow import Loop, Scan, While
 from cvm.dialect.ir.attributes import Symbol

@@ -7,7 +7,6 @@ or parameters that are computed, is left as it is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
 import numpy as np
 
 MICROSOFT = "com.microsoft"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import BY_DTYPE, F32, I32, UI8, ElementType
 from cvm.dialect.program.builder import Node

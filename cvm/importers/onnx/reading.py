@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
 import cvm
 from cvm.importers import unreadable
 

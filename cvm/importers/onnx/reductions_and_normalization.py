@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.sizes import Size, product
 from cvm.dialect.ir.types import BF16, F16, F32, I1, compute_type

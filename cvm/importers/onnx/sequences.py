@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.program.builder import Node
 from .importer import At

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-
 import numpy as np
 from cvm.dialect.ir.types import F32, I16, I32, I64
 from cvm.dialect.program.builder import Node

@@ -3,7 +3,6 @@ computed while importing, and on values of i64 of the program."""
 
 import math
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node

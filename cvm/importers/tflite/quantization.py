@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import I32, I64, ElementType
 from cvm.dialect.program.builder import Node

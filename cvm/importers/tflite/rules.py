@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeAlias
-
 import numpy as np
 from cvm.dialect.ir.types import ElementType
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node

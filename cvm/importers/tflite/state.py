@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import I8, I16, I32, I64, ElementType
 from cvm.dialect.program.builder import Node

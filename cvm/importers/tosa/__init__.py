@@ -3,7 +3,6 @@
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
-
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.types import TensorType
 from cvm.importers import refuse, unreadable

@@ -1,7 +1,6 @@
 """TOSA graphs from flatbuffers."""
 
 from typing import Any
-
 import numpy as np
 from cvm.importers.flatbuffer import Damaged, fields, options, root
 from .schema import ATTRIBUTES, ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Operator, Tensor, unpacked

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.dialect.program.builder import Node

@@ -4,7 +4,6 @@ import json
 import re
 from functools import cache
 from typing import Any
-
 import numpy as np
 from lark import Lark
 from lark.exceptions import UnexpectedInput

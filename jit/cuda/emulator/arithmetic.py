@@ -4,7 +4,6 @@ A row has the types of its operands and of its result, since an instruction name
 
 from collections.abc import Callable
 from functools import partial
-
 import numpy as np
 from . import bit_operations, float_operations
 from .ptx import Instruction, Unsupported

@@ -4,7 +4,6 @@ import ctypes
 import ctypes.util
 from functools import lru_cache
 from typing import Any
-
 import numpy as np
 from .ptx_types import Array
 

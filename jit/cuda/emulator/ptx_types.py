@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from .ptx import Unsupported
 

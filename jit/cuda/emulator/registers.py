@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
-
 import numpy as np
 from .ptx import Entry, Unsupported
 from .ptx_types import Array, dtype

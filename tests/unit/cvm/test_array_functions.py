@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import numpy_expressions
 import numpy_forms

@@ -10,7 +10,6 @@ import pickle
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
 import pytest
 from cvm.dialect.program.unused_values import unused_values
 from cvm.dialect.spec.op import OPERATORS

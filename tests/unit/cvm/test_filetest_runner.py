@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-
 import pytest
 from cvm.testing.commands import perform
 from cvm.testing.filetest import Failure, Filetest

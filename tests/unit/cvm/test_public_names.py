@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from types import ModuleType
-
 import numpy as np
 import pytest
 import cvm

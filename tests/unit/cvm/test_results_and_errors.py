@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-
 import numpy as np
 import pytest
 import cvm

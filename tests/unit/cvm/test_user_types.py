@@ -13,7 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
-
 import numpy as np
 import pytest
 from cvm.jit.options import Stage, TargetName

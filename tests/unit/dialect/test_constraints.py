@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-
 import pytest
 from cvm.dialect.spec.op import OPERATORS
 from cvm.testing.commands import calls_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.cast_arrays import converted

@@ -3,7 +3,6 @@
 import re
 import sys
 import threading
-
 import numpy as np
 import pytest
 from cvm.jit.calls import fastcall

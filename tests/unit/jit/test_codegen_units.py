@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.process_setting import ScopedSetting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from available_targets import EVERY

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.jit.cuda.device import missing

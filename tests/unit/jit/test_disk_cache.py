@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import stat
-
 import numpy as np
 import pytest
 from cvm.dialect.spec.op import OPERATORS

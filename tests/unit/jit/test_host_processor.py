@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import platform
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.jit.host_processor import cache_sizes, host_features

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F64, I64

@@ -1,7 +1,6 @@
 """The subset of Python that the runtime's own machine code is written in."""
 
 import ctypes
-
 import numpy as np
 import pytest
 from cvm.jit.llvm.native_code import Library, Source

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.constant_files import MAX_DIGEST_BYTES

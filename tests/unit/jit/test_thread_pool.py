@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I64

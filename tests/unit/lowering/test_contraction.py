@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
 import contraction_programs as contractions
 import numpy as np
 import pytest

@@ -6,7 +6,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-
 import contraction_programs as contractions
 import numpy as np
 import pytest

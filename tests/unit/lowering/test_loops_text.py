@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-
 import pytest
 from cvm.dialect.notation.loops import Kernel
 from cvm.lowering import pipeline

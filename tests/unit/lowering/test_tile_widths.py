@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.lowering.processor import Tuning

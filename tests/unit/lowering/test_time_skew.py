@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-
 import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-
 import numpy as np
 import pytest
 from contraction_programs import preferred

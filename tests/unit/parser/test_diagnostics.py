@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.dialect.ir import diagnostics

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-
 from cvm.parser.actions import Tree
 from cvm.parser.lalr import Parser, Stuck
 from cvm.parser.lalr_tables import END, PLACE, make, tables, text_of

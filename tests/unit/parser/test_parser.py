@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Call, Const, Elements
