@@ -103,15 +103,17 @@ def test_damaged_files_are_diagnosed() -> None:
 
 
 def test_all_refusals_at_once() -> None:
-    x, y = Tensor((2, 3), "FLOAT32"), Tensor((2, 3), "FLOAT32")
+    x, y, sparse = (Tensor((2, 3), "FLOAT32") for _ in range(3))
     nodes = [Operator("WHERE", [0], [1]), Operator("HASHTABLE_SIZE", [0], [1]), Operator("HASHTABLE_SIZE", [0], [1])]
+    nodes.append(Operator("DENSIFY", [2], [1]))
     with pytest.raises(cvm.ParseError) as refused:
-        cvm.from_tflite(model([x, y], nodes, [0], [1]))
+        cvm.from_tflite(model([x, y, sparse], nodes, [0], [1]))
     (diagnostic,) = refused.value.diagnostics
-    assert diagnostic.message == "3 operators of the model cannot be imported"
+    assert diagnostic.message == "4 operators of the model cannot be imported"
     assert [n.message for n in diagnostic.notes] == [
         "2 x HASHTABLE_SIZE: the language has no tables of strings (operators 1, 2)",
         "1 x WHERE: its output's shape depends on the data (operator 0)",
+        "1 x DENSIFY: the language has no sparse tensors (operator 3)",
     ]
 
 

@@ -176,7 +176,8 @@ class Model:
             inputs, outputs = (["" if n == -1 else str(n) for n in numbers] for numbers in ends)
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
             proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, attribute=())
-            if missing := [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]:
+            missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]
+            if missing and op != "DENSIFY":  # which reads sparse data
                 raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
             self.to.add(At(self.to, proto, values, {}, str(number), tensors, operator, self.rounding, self))
             for n in inputs:

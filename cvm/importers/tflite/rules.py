@@ -31,6 +31,7 @@ REFUSED = {
     **dict.fromkeys(("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL"), "it draws random numbers"),
     **dict.fromkeys(("HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE", "HASHTABLE_LOOKUP"), "the language has no tables of strings"),
     **dict.fromkeys(("IF", "WHILE"), "the language has no loops over whole tensors"),
+    "DENSIFY": "the language has no sparse tensors",
 }  # fmt: skip
 
 
