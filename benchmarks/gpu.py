@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.commands.cost_on_gpu import predictions
@@ -111,6 +110,27 @@ def floats(n: int) -> str:
     return function(f"%x: tensor<{m}x{m}xf32>, %w: tensor<{m}x{m}xf32>", *lines, result="%y")
 
 
+def attention(n: int) -> str:
+    """Queries, keys and values of heads of 256 tokens of 64 numbers."""
+    given = ", ".join(f"%{x}: tensor<{heads(n)}x256x64xf32>" for x in "qkv")
+    lines = ["%kt = cvm.transpose %k {axes = [0, 2, 1]}", *batched("s", "q", "kt"), "%t = dali.mul %s, 0.125"]
+    lines += ["%m = theano.max %t {axis = [2]}", "%mc = cvm.expand_dims %m {axis = 2}", "%d = dali.sub %t, %mc"]
+    lines += ["%e = dali.exp %d", "%z = theano.sum %e {axis = [2]}", "%zc = cvm.expand_dims %z {axis = 2}"]
+    return function(given, *lines, "%p = dali.div %e, %zc", *batched("y", "p", "v"), result="%y")
+
+
+def batched(result: str, a: str, b: str) -> list[str]:
+    """The lines of products of matrices."""
+    order = '{new_order = [0, 1, 2, "x"]}', '{new_order = [0, "x", 1, 2]}'
+    lines = [f"%{x}.{result} = theano.dimshuffle %{x} {o}" for x, o in zip((a, b), order, strict=True)]
+    lines.append(f'%{result}.terms = theano.elemwise %{a}.{result}, %{b}.{result} {{scalar_op = "mul"}}')
+    return [*lines, f"%{result} = theano.sum %{result}.terms {{axis = [2], dtype = f32, acc_dtype = f32}}"]
+
+
+def heads(n: int) -> int:
+    return min(max(n // (256 * 64), 17), 96)
+
+
 ORDER = '[0, "x", 1]', '["x", 0, 1]'
 
 
@@ -141,6 +161,11 @@ WORK = {
     "dense i32 in [-127, 127]": Work(dense, products, multiplied),
     "dense i8": Work(words, products, multiplied),
     "dense f32": Work(floats, lambda torch, x, w: {"torch f32": lambda: x @ w.T}, multiplied),
+    "attention 96x256x64 f32": Work(
+        attention,
+        lambda torch, q, k, v: {"torch f32": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)},
+        lambda n: 4 * heads(n) * 256 * 256 * 64,
+    ),
     "conv2d 16x64@56 3x3": Work(conv, convolutions, lambda n: 2 * images_of(n) * 64 * 64 * 9 * 56 * 56),
 }
 

@@ -6,7 +6,6 @@ Every pass stands in the file of its name, with the rewrite it does, when it is 
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
 from ..dialect.notation.formulas import Formulas
 from ..dialect.notation.loops import Kernel
 from ..dialect.notation.plan import Plan
@@ -21,6 +20,7 @@ from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
 from .formulas.simplify_with_ranges import simplify_with_ranges
 from .gpu.expand_channel_groups import expand_channel_groups
+from .gpu.fuse_in_block import fuse_in_block
 from .gpu.loop_fission import loop_fission
 from .gpu.map_to_grid import map_to_grid
 from .gpu.mma import mma
@@ -117,7 +117,8 @@ GPU_NESTS = (
     *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, loop_fission, tiled_product, tiled_window),
     *(shared_memory_transpose, warp_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
 )
-GPU_SCHEDULE = (*GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)
+GPU_TILE = (*GPU_VERSIONS, *(p for p in GPU_NESTS if p is not vectorize_accesses))
+GPU_SCHEDULE = (fuse_in_block.with_options(body=GPU_TILE), *GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)
 GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 
 # either, where nothing is optimized

@@ -55,6 +55,7 @@ class Gpu:
     warp: int = 32  # threads
     multiprocessors: int = 132
     shared_bytes: int = 48 << 10  # static shared memory of a block
+    dynamic_bytes: int = 99 << 10  # of a block that asks for it; on any GPU since Ampere, and twice on an H100
     line_bytes: int = 128  # of a coalesced access of a warp
     access_bytes: int = 16  # of the widest access of a thread
     bank_bytes: int = 4  # of shared memory

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_not
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
-
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import UI8, ElementType
@@ -331,6 +330,13 @@ def scratch_buffers(kernel: Kernel) -> list[Tensor]:
     if isinstance(kernel, Loop):
         return [*kernel.scratch]
     return [s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and s.tensor.space == "heap"]
+
+
+def shared_bytes(block: Sequence[Statement], within: bool = True) -> int:
+    """The bytes of shared memory that a block's buffers take, and those of blocks `within` it, which share their places."""
+    own = [s.tensor.bytes for s in block if isinstance(s, Alloc) and s.tensor.space == "shared"]
+    inner = (shared_bytes(b) for s in block for b in blocks(s)) if within else ()
+    return sum(-(-n // 16) * 16 for n in own if isinstance(n, int)) + max(inner, default=0)
 
 
 def written(kernel: Kernel) -> set[Tensor]:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeAlias
-
 import numpy as np
 from ...dialect.ir.diagnostics import TargetError
+from ...lowering.processor import processor
 from . import nvrtc
 from .cuda_graph import Recorded, current, device_of, record
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
-Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments
+Call: TypeAlias = tuple[Any, int, int, Sequence[int], int]  # a kernel, blocks, threads, arguments, shared bytes
 LEAST = 64  # bytes of an array, which is then never the one that the pool is left with
 CODE = "CVM_CUDA_CODE"  # "ptx" leaves the last step of compiling to the driver
 
@@ -155,6 +155,11 @@ class Device:
             fitting = f"pip install 'nvidia-cuda-nvrtc=={has}.*'"
             raise TargetError(f"{text}; update the driver, or {fitting}") from None
 
+    def allow(self, kernel: Any, shared: int) -> None:
+        """Lets a kernel's blocks ask for so many bytes of shared memory."""
+        if shared > processor().gpu.shared_bytes:
+            kernel.set_attribute(self.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+
     def _code(self, source: str) -> bytes:
         major, minor = self.handle.compute_capability()
         kind = "compute" if os.environ.get(CODE) == "ptx" else "sm"
@@ -162,15 +167,15 @@ class Device:
 
     @staticmethod
     def launch(calls: Iterable[Call]) -> None:
-        for kernel, blocks, threads, arguments in calls:
-            kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
+        for kernel, blocks, threads, arguments, shared in calls:
+            kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments, shared_size=shared)
 
     def record(self, calls: Iterable[Call], kept: Any) -> Recorded | None:
         """The launches as one graph, which keeps some objects alive; None where the driver has no graphs."""
 
         def launch(stream: Any) -> None:
-            for kernel, blocks, threads, arguments in calls:
-                kernel.prepared_async_call((blocks, 1), (threads, 1, 1), stream, *arguments)
+            for kernel, blocks, threads, arguments, shared in calls:
+                kernel.prepared_async_call((blocks, 1), (threads, 1, 1), stream, *arguments, shared_size=shared)
 
         return record(self.driver.Stream(), launch, self.driver.Error, kept)
 

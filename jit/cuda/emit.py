@@ -6,7 +6,6 @@ of the user's reaches the text."""
 
 import re
 from dataclasses import dataclass
-
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, atoms_of, in_order, product
 from ...dialect.notation import loops as ir
@@ -36,6 +35,7 @@ class Launch:
     threads: int
     work: Dim | None
     cooperates: bool  # a block's threads work together
+    shared: int  # bytes of shared memory that a block asks for when it is launched
 
 
 _CALL = re.compile(r"\b(\w+)\s*[(<]")
@@ -84,14 +84,19 @@ class _Function(Expressions):
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
         self.reports = any(isinstance(s, ir.Assert) for s in ir.statements(kernel.body))
+        several = [b for s in ir.statements(kernel.body) for b in ir.blocks(s) if ir.shared_bytes(b, within=False)]
+        shared = ir.shared_bytes(kernel.body) if len(several) > 1 else 0  # whose buffers have the same places in turn
+        self.taken = 0  # bytes of these
         self.stages: Dim = 0  # of the buffers that asynchronous copies fill
         together = any(isinstance(s, ir.For) and s.kind == "block" for s in kernel.body)
-        self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together)
+        self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together, shared)
 
     def define(self) -> str:
         arrays = dict(self.arrays)
         if self.launch.work is None:
             self.line("if (blockIdx.x != 0 || threadIdx.x != 0) return;")
+        if self.launch.shared:
+            self.line("extern __shared__ __align__(16) unsigned char arena[];")
         self.block(self.kernel.body)
         parameters = [self.parameter(t, name) for t, name in arrays.items()]
         parameters += [f"long long {s}" for s in self.sizes.values()]
@@ -107,10 +112,10 @@ class _Function(Expressions):
     # statements
 
     def block(self, block: ir.Block) -> None:
-        outer = dict(self.known)
+        outer, taken = dict(self.known), self.taken
         for s in block:
             self.emit(s)
-        self.known = outer
+        self.known, self.taken = outer, taken
 
     def emit(self, s: ir.Statement) -> None:
         match s:
@@ -226,6 +231,10 @@ class _Function(Expressions):
             shape = shape[1:]
         if tensor.space == "pack":
             self.line(f"Pack<{self.declared(tensor)}, {product(shape)}> {name};")
+            return
+        if tensor.space == "shared" and self.launch.shared:
+            self.line(f"auto* const {name} = ({self.declared(tensor)}*)(arena + {self.taken});")
+            self.taken += ir.shared_bytes((ir.Alloc(tensor),))
             return
         where = "__shared__ __align__(16) " if tensor.space == "shared" else ""
         self.line(f"{where}{self.declared(tensor)} {name}{f'[{product(shape)}]' if shape else ''};")

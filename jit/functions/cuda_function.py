@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
@@ -42,6 +41,8 @@ class CudaFunction(GpuFunction):
         parameters = {s.name: "P" * len(s.arrays) + "q" * len(s.sizes) + "P" * s.reports for s in self.source.launches}
         self._kernels = self.device.kernels(self.source.text, parameters)
         with self.device.active():
+            for s in self.source.launches:
+                self.device.allow(self._kernels[s.name], s.shared)
             self._uploaded = {t: self.device.upload(a) for t, a in self._constants.items()}
         self._reports = any(launch.reports for launch in self.source.launches)
         self._seen: set[tuple[int, ...]] = set()
@@ -186,7 +187,7 @@ class CudaFunction(GpuFunction):
             self._clear(status)
             self.holds = lambda address: self._launch_and_test(calls, address, int(status))
         for s, n, given in self.launches(sizes, addresses, int(workspace), int(status)):
-            calls.append((self._kernels[s.name], n, s.threads, given))
+            calls.append((self._kernels[s.name], n, s.threads, given, s.shared))
         return calls, workspace, status
 
     def _launch_and_test(self, calls: list[Call], address: int, status: int) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.diagnostics import CallError
 from ...dialect.ir.sizes import Size, evaluate
@@ -136,7 +135,7 @@ class SimulatedFunction(GpuFunction):
         reported = memory.give(status)
         self.holds = lambda address: bool(memory.view(address, 1)[0])
         for launch, blocks, given in self.launches(sizes, addresses, workspace, reported):
-            run(self._entries[launch.name], blocks, launch.threads, given, memory)
+            run(self._entries[launch.name], blocks, launch.threads, given, memory, shared=launch.shared)
         memory.take(reported, status)
         self.report(int(status[0]), self.source.requirements)
         for tensor, output in zip(plan.results, outputs, strict=True):
@@ -149,7 +148,7 @@ class SimulatedFunction(GpuFunction):
         kernels = {s.name: k for k, s in zip(self.plan.all_kernels, self.source.launches, strict=True)}
         sizes, found = self.sizes_of(arrays), dict[tuple[str, int], dict[str, Any]]()
 
-        def count(entry: Entry, blocks: int, threads: int, given: Sequence[int], memory: Memory) -> None:
+        def count(entry: Entry, blocks: int, threads: int, given: Sequence[int], memory: Memory, shared: int) -> None:
             row = {"name": kernels[entry.name].name, "launches": 0, "blocks": blocks, "threads": threads}
             row = found.setdefault((entry.name, blocks), row)
             row["launches"] += 1
@@ -157,7 +156,7 @@ class SimulatedFunction(GpuFunction):
                 memory.statistics = Counter()
                 some = blocks if self._tests else min(blocks, max(1, SAMPLE // threads))
                 first = (blocks - some) // 2
-                emulate(entry, blocks, threads, given, memory, range(first, first + some))
+                emulate(entry, blocks, threads, given, memory, range(first, first + some), shared)
                 row["bytes"] = kernel_cost(kernels[entry.name], sizes).bytes
                 row["counts"] = Counter({name: round(n * blocks / some) for name, n in memory.statistics.items()})
 

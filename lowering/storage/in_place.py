@@ -6,10 +6,9 @@ Legal if the kernel reads the argument only at the index it writes, and no later
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
-
 from ...dialect.notation.expressions import Const, Tensor, Var
 from ...dialect.notation.loops import Block, For, Kernel, Loop, Store, redirect
 from ...dialect.notation.plan import Plan, viewed
@@ -44,6 +43,21 @@ def in_place(plan: Plan, context: Context) -> Plan:
     ranges = {t: r for t, r in plan.ranges.items() if t not in taken}  # an argument holds a result in the end
     renamed = tuple(_renamed(kernel, names) for kernel in kernels)
     return replace(plan, kernels=renamed, results=tuple(found), ranges=ranges)
+
+
+def overwriting(kernels: Sequence[Kernel], own: Collection[Tensor]) -> list[Kernel]:
+    """Kernels with those of their results that are their own in the place of others that are read for the last time, where legal."""
+    last = {t: n for n, kernel in enumerate(kernels) for t in kernel.inputs if t in own}
+    names: dict[Tensor, Tensor] = {}
+    for n, kernel in enumerate(kernels):
+        uses, free = _Uses(kernel), [t for t in kernel.inputs if last.get(t) == n]
+        for y in kernel.outputs:
+            for x in free:
+                if (x.shape, x.element) == (y.shape, y.element) and y in last and uses.allow(y, x):
+                    names[y] = names.get(x, x)
+                    free.remove(x)
+                    break
+    return [_renamed(kernel, names) for kernel in kernels]
 
 
 class _Uses:

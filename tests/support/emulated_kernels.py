@@ -53,7 +53,7 @@ def run(
         given = [places[plan.home.get(t, t)] for t in step.arrays] + [known[a] for a in step.sizes]
         given += [reported] if step.reports else []
         if work:
-            launch(entries[step.name], -(-work // step.threads), step.threads, given, memory)
+            launch(entries[step.name], -(-work // step.threads), step.threads, given, memory, shared=step.shared)
     for t, array in zip(plan.results, outputs, strict=True):
         memory.take(places[t], array)
     memory.take(reported, status)

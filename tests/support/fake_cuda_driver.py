@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 from cvm.jit.cuda.emulator.memory import SPACE, Memory
 from cvm.jit.cuda.emulator.ptx import Entry, parse
@@ -97,6 +96,7 @@ class Driver:
         self.memory = Memory()
         self.modules: dict[int, dict[str, Entry]] = {}
         self.functions: dict[int, Entry] = {}
+        self.allowed: dict[str, int] = {}  # bytes of shared memory that launches may ask for, by kernel
         self.launched: list[str] = []
         self.marked = 0  # the stream that an event was recorded on
         self.ordered: list[tuple[int, int]] = []  # streams, of which the second waits for the first
@@ -254,10 +254,15 @@ class Driver:
     def cuFuncGetAttribute(self, out: int, *_: int) -> None:
         _put(out, ctypes.c_int, 0)
 
+    def cuFuncSetAttribute(self, function: int, which: int, value: int, *_: int) -> None:
+        assert which & 0xFFFFFFFF == 8, "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        self.allowed[self.functions[function].name] = value & 0xFFFFFFFF
+
     def cuLaunchKernel(self, function: int, *rest: int) -> None:
-        x, y, z, threads, ty, tz, _shared, stream, pointers, extra = (n & 0xFFFFFFFFFFFFFFFF for n in rest[:10])
+        x, y, z, threads, ty, tz, shared, stream, pointers, extra = (n & 0xFFFFFFFFFFFFFFFF for n in rest[:10])
         assert (y & 0xFFFFFFFF, z & 0xFFFFFFFF, ty & 0xFFFFFFFF, tz & 0xFFFFFFFF) == (1, 1, 1, 1), "a grid of one axis"
         entry = self.functions[function]
+        assert shared & 0xFFFFFFFF <= self.allowed.get(entry.name, ATTRIBUTES[8]), "more shared memory than is allowed"
         if pointers:
             places = [ctypes.c_uint64.from_address(pointers + 8 * n).value for n in range(len(entry.parameters))]
         else:  # CU_LAUNCH_PARAM_BUFFER_POINTER, the buffer, ...; every parameter has 8 bytes
@@ -267,7 +272,7 @@ class Driver:
 
         def run() -> None:
             self.launched.append(entry.name)
-            launch(entry, x & 0xFFFFFFFF, threads & 0xFFFFFFFF, given, self.memory)
+            launch(entry, x & 0xFFFFFFFF, threads & 0xFFFFFFFF, given, self.memory, shared=shared & 0xFFFFFFFF)
 
         if stream == STREAM and self.capturing is not None:
             self.capturing.append(run)

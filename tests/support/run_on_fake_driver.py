@@ -104,6 +104,30 @@ func @main(%x: tensor<3xf32>, %limit: tensor<f32>) -> tensor<3xf32> {
 """
 
 
+ATTENTION = """
+func @main(%q: tensor<33x128x64xf32>, %k: tensor<33x128x64xf32>, %v: tensor<33x128x64xf32>) {
+  %kt = cvm.transpose %k {axes = [0, 2, 1]}
+  %q4 = theano.dimshuffle %q {new_order = [0, 1, 2, "x"]}
+  %k4 = theano.dimshuffle %kt {new_order = [0, "x", 1, 2]}
+  %a = theano.elemwise %q4, %k4 {scalar_op = "mul"}
+  %s = theano.sum %a {axis = [2], dtype = f32, acc_dtype = f32}
+  %t = dali.mul %s, 0.125
+  %m = theano.max %t {axis = [2]}
+  %m3 = cvm.expand_dims %m {axis = 2}
+  %d = dali.sub %t, %m3
+  %e = dali.exp %d
+  %n = theano.sum %e {axis = [2]}
+  %n3 = cvm.expand_dims %n {axis = 2}
+  %w = dali.div %e, %n3
+  %w4 = theano.dimshuffle %w {new_order = [0, 1, 2, "x"]}
+  %v4 = theano.dimshuffle %v {new_order = [0, "x", 1, 2]}
+  %b = theano.elemwise %w4, %v4 {scalar_op = "mul"}
+  %y = theano.sum %b {axis = [2], dtype = f32, acc_dtype = f32}
+  return %y
+}
+"""
+
+
 SORTS = """
 func @main(%x: tensor<4xi32>) -> tensor<4xi64> {
   %y = builtin.argsort %x {axis = 0}
@@ -119,6 +143,15 @@ def arrays_of_the_host() -> None:
         x, w = np.random.default_rng(n).normal(size=(n, 3)).astype("f4"), np.array([1, 2, 3], "f4")
         for got, wanted in zip(f(x, w), g(x, w), strict=True):
             np.testing.assert_array_equal(got, wanted, strict=True)
+
+
+def blocks_with_much_shared_memory() -> None:
+    """A block asks for more than 48 KB, which the driver has to allow first."""
+    q, k, v = np.random.default_rng(2).normal(size=(3, 33, 128, 64)).astype("f4")
+    f, g = (cvm.compile(ATTENTION, target=t) for t in ("cuda", "cpu"))
+    assert [launch.shared > 48 << 10 for launch in f.source.launches] == [True]
+    for _ in range(3):  # recorded, too
+        np.testing.assert_array_equal(f(q, k, v), g(q, k, v), strict=True)
 
 
 def arrays_of_the_device() -> None:
@@ -524,7 +557,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, PAIR, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, SORTS, *recorded):
+    for program in (PROGRAM, INPLACE, PAIR, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, SORTS, ATTENTION, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -535,6 +568,7 @@ if __name__ == "__main__":
         driver = stand_in.load()
         for check in (
             arrays_of_the_host,
+            blocks_with_much_shared_memory,
             arrays_of_the_device,
             streams,
             arrays_of_torch_and_dlpack,

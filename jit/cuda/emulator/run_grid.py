@@ -4,7 +4,7 @@ A group is threads at the same place; the group that is furthest behind runs fir
 branches. A barrier holds a group until every thread of its block has arrived."""
 
 from collections.abc import Sequence
-
+from dataclasses import replace
 import numpy as np
 from .instructions import Instructions, Step
 from .memory import WARP, Fault, Local, Memory
@@ -17,13 +17,16 @@ Groups = list[tuple[int, Active]]  # where threads are, by number of a basic blo
 
 
 def launch(
-    entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory, some: range | None = None
-) -> None:
+    entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory, some: range | None = None,
+    shared: int = 0,
+) -> None:  # fmt: skip
     """Runs a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments` are addresses and
-    integers, in order."""
+    integers, in order; `shared` are the bytes of an array that only the launch tells, and that is the only one."""
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     tables = {name: memory.give(np.frombuffer(data, np.uint8)) for name, data in entry.tables.items()}
     named.update(tables)
+    if shared:
+        entry = replace(entry, shared={name: (0, shared) for name in entry.shared})
     blocks = some or range(grid)
     together = max(1, min(len(blocks), LANES // threads))
     batch = _Batch(entry, together, threads, grid, named, memory)

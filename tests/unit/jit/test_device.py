@@ -84,7 +84,7 @@ def test_kernels_are_launched_with_what_they_declare(monkeypatch: pytest.MonkeyP
         assert signatures == declared
         return dict.fromkeys(signatures)
 
-    gpu = SimpleNamespace(kernels=kernels, active=nullcontext, upload=np.copy)
+    gpu = SimpleNamespace(kernels=kernels, allow=lambda kernel, shared: None, active=nullcontext, upload=np.copy)
     monkeypatch.setattr(cuda_function, "device", lambda: gpu)
     module = cvm.parse(GPU_PROGRAM)
     cuda_function.CudaFunction(module, module.functions["main"])

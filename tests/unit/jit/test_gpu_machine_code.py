@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-
 import numpy as np
 import pytest
 from cvm.jit.targets import TARGETS
@@ -68,6 +67,28 @@ func @main(%x: tensor<4096x4096xf32>) -> tensor<4096x4096xf32> {
   return %y
 }
 """
+ATTENTION = """
+func @main(%q: tensor<24x256x64xf32>, %k: tensor<24x256x64xf32>, %v: tensor<24x256x64xf32>) {
+  %kt = cvm.transpose %k {axes = [0, 2, 1]}
+  %q4 = theano.dimshuffle %q {new_order = [0, 1, 2, "x"]}
+  %k4 = theano.dimshuffle %kt {new_order = [0, "x", 1, 2]}
+  %a = theano.elemwise %q4, %k4 {scalar_op = "mul"}
+  %s = theano.sum %a {axis = [2], dtype = f32, acc_dtype = f32}
+  %t = dali.mul %s, 0.125
+  %m = theano.max %t {axis = [2]}
+  %m3 = cvm.expand_dims %m {axis = 2}
+  %d = dali.sub %t, %m3
+  %e = dali.exp %d
+  %n = theano.sum %e {axis = [2]}
+  %n3 = cvm.expand_dims %n {axis = 2}
+  %w = dali.div %e, %n3
+  %w4 = theano.dimshuffle %w {new_order = [0, 1, 2, "x"]}
+  %v4 = theano.dimshuffle %v {new_order = [0, "x", 1, 2]}
+  %b = theano.elemwise %w4, %v4 {scalar_op = "mul"}
+  %y = theano.sum %b {axis = [2], dtype = f32, acc_dtype = f32}
+  return %y
+}
+"""
 PROGRAMS = {
     "elementwise": ELEMENTWISE,
     "chain": CHAIN,
@@ -78,6 +99,7 @@ PROGRAMS = {
     "floats": FLOATS,
     "rows": ROWS,
     "transpose": TURNED,
+    "attention": ATTENTION,
 }
 # what stands in the PTX of a program, and how often at least
 CONTAINS = {
@@ -87,6 +109,7 @@ CONTAINS = {
     "dense 8 bits": {"mma.sync.aligned.m16n8k32": 96, "cp.async.cg.shared.global": 12, "ldmatrix.sync.aligned.m8n8.x4": 36},
     "conv": {"mma.sync.aligned.m16n8k32": 32, "cp.async.cg.shared.global": 8, "ldmatrix.sync.aligned.m8n8.x4": 24},
     "floats": {"fma.rn.f32": 1024, "ld.shared.v4.f32": 32},
+    "attention": {"fma.rn.f32": 1024, "ld.shared.v4.f32": 96, "shfl.sync.bfly": 12, "bar.sync": 10},
 }
 
 

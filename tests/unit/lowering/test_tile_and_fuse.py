@@ -6,44 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import Processor, Tuning
+from product_chains import Program, attention, masked, normalized, perceptron, scores_too
 import cvm
-
-Program = Callable[..., Any]
-
-
-def softmax(x: Any) -> Any:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def attention(q: Any, k: Any, v: Any) -> Any:
-    return np.matmul(softmax(np.matmul(q, np.swapaxes(k, -1, -2)) * np.float32(0.25)), v)
-
-
-def masked(q: Any, k: Any, v: Any, mask: Any) -> Any:
-    return np.matmul(softmax(np.matmul(q, np.swapaxes(k, -1, -2)) + mask), v)
-
-
-def perceptron(x: Any, u: Any, v: Any) -> Any:
-    return np.matmul(np.maximum(np.matmul(x, u), 0), v)
-
-
-def normalized(x: Any, u: Any, v: Any) -> Any:
-    h = np.matmul(x, u)
-    return np.matmul(h / np.sqrt((h * h).mean(-1, keepdims=True)), v)
-
-
-def scores_too(q: Any, k: Any, v: Any) -> Any:
-    s = np.matmul(q, np.swapaxes(k, -1, -2))
-    return np.matmul(softmax(s), v), s
-
 
 SQUARE = ((2, 3, 70, 16),) * 3
 CASES: dict[str, tuple[Program, tuple[tuple[int, ...], ...]]] = {
