@@ -27,6 +27,7 @@ from ..processor import processor
 from ..storage.in_place import overwriting
 from .thread_block_tile import allocated, guarded, may_reach
 
+MAPPED = ("block", "parallel")  # loops over a grid
 LEAST = 20 << 10  # bytes of shared memory for the smallest steps of a product
 
 
@@ -55,7 +56,8 @@ class _BlockTiling(Tiling):
         outer, row, start = at
         shape = (*(i.extent for i in outer), divided(row.extent, self.rows))
         index = Index("b", product(shape))
-        if not may_reach(index.extent, processor().gpu.multiprocessors // 2):
+        mapped = all(isinstance(s, ir.For) and s.kind in MAPPED for k in kernels for s in k.body)
+        if not (mapped and may_reach(index.extent, processor().gpu.multiprocessors // 2)):
             return None
         *around, tile = unflatten(index, shape)
         body = allocated(*tiles.values())

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[Program, tuple[tuple[int, ...], ...]]] = {
     "matrices": (attention, ((257, 16), (65, 16), (65, 24))),
     "masked": (masked, (*HEADS, (2, 1, 70, 70))),
     "perceptron": (perceptron, ((333, 16), (16, 70), (70, 24))),
+    "a first product of few terms": (perceptron, ((128, 3), (3, 17), (17, 16))),
     "normalized": (normalized, ((333, 16), (16, 70), (70, 24))),
 }
 
@@ -76,10 +77,15 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
         (attention, ((1, 1, 63, 16),) * 3, "fewer rows than a tile has"),
         (attention, ((64, 16), (400, 16), (400, 16)), "a tile's scores do not fit shared memory"),
         (scores_too, HEADS, "the scores are a result"),
+        (perceptron, ((128, 16), (16, 17), (17, 2)), "the last product is too narrow for tiles"),
     ],
 )
 def test_chains_that_stay_as_they_are(program: Program, shapes: tuple[tuple[int, ...], ...], why: str) -> None:
-    assert len(kernels_of(program, *random(*shapes)).kernels) > 1, why
+    arrays = random(*shapes)
+    assert len(kernels_of(program, *arrays).kernels) > 1, why
+    if program is perceptron:
+        found, wanted = (cvm.compile(program, target=t)(*arrays) for t in ("cuda-sim", "cpu"))
+        np.testing.assert_array_equal(found, wanted, strict=True)
 
 
 def test_a_grid_of_few_tiles_stays_apart(compile_for: Callable[..., None]) -> None:
