@@ -47,45 +47,44 @@ def load(name: str) -> bytes | None:
         with open(path, "rb") as file:
             if not _private(os.fstat(file.fileno())):
                 return None
-            data = file.read()
+            digest, payload = file.read(_DIGEST), file.read()
         os.utime(path)
     except OSError:
         return None
-    digest, payload = data[:_DIGEST], data[_DIGEST:]
     return payload if payload and _digest(name, payload) == digest else None
 
 
-def store(name: str, payload: bytes) -> None:
-    """Store an entry, if the cache is usable."""
+def store(name: str, *payload: bytes | memoryview) -> None:
+    """Store an entry of these parts, if the cache is usable."""
     if (where := folder()) is None:
         return
-    try:
+    with suppress(OSError):
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _ours(where):
             return
         handle, temporary = tempfile.mkstemp(dir=where, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_digest(name, payload) + payload)
+                file.writelines((_digest(name, *payload), *payload))
             os.replace(temporary, where / name)
         except BaseException:  # an interrupt leaves no temporary file, too
             os.unlink(temporary)
             raise
         _shrink(where)
-    except OSError:
-        return
 
 
-def _digest(name: str, payload: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + payload).digest()
+def _digest(name: str, *payload: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(name.encode())
+    for part in payload:  # a copy of them all together would take as long
+        digest.update(part)
+    return digest.digest()
 
 
 def _ours(where: Path) -> bool:
     """Test whether the folder belongs to this user and no other user can write to it."""
-    try:
+    with suppress(OSError):
         return _private(where.stat())
-    except OSError:
-        return False
+    return False
 
 
 def _private(status: os.stat_result) -> bool:
@@ -97,14 +96,11 @@ def _private(status: os.stat_result) -> bool:
 def entries(where: Path) -> list[tuple[float, int, str]]:
     """The time of the last use, the bytes and the path of each entry of a folder."""
     found: list[tuple[float, int, str]] = []
-    try:
-        with os.scandir(where) as listed:
-            for entry in listed:
-                with suppress(OSError):
-                    information = entry.stat(follow_symlinks=False)
-                    found.append((information.st_mtime, information.st_size, entry.path))
-    except OSError:
-        return []
+    with suppress(OSError), os.scandir(where) as listed:
+        for entry in listed:
+            with suppress(OSError):
+                information = entry.stat(follow_symlinks=False)
+                found.append((information.st_mtime, information.st_size, entry.path))
     return found
 
 
@@ -129,8 +125,6 @@ def _shrink(where: Path) -> None:
     for _, size, path in sorted(found):
         if total <= LARGEST:
             return
-        try:
+        with suppress(OSError):
             os.unlink(path)
             total -= size
-        except OSError:
-            continue

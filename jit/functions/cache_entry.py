@@ -46,8 +46,8 @@ def store(name: str, function: Function, compiled: Compiled) -> None:
         "flags": [compiled.release, compiled.parallel, compiled.within],
     }
     head = json.dumps(header).encode()
-    parts = [len(head).to_bytes(8, "little"), head, *compiled.images, *(c.tobytes() for c in constants)]
-    disk_cache.store(name, b"".join(parts))
+    data = [c.reshape(-1).view(np.uint8).data for c in constants]
+    disk_cache.store(name, len(head).to_bytes(8, "little"), head, *compiled.images, *data)
 
 
 def load(name: str, function: Function) -> Compiled | None:
