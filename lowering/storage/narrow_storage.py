@@ -30,17 +30,19 @@ NARROW = (I8, UI8, I16, UI16, I32, UI32)
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in ir.scratch_buffers(k)}
-    read = (t for k in plan.kernels for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k)))
-    kept = scratch | {plan.home[t] for t in read}
     owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():
         small = isinstance(size := home.bytes, int) and size <= processor().l2_bytes // 2
         large = home in plan.constants or not (home in owned or small)
-        if large and home not in kept and tensor in plan.ranges and tensor.rank:
+        if large and home not in scratch and tensor in plan.ranges and tensor.rank:
             found = narrowest(plan.ranges[tensor], tensor.element)
             if home not in types or found.bits < types[home].bits:
                 types[home] = found
+    narrower = {home for home, found in types.items() if found is not home.element}
+    users = [k for k in plan.kernels if any(plan.home[p] in narrower for p in k.parameters)]
+    kept = {plan.home[t] for k in users for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k))}
+    types = {home: found for home, found in types.items() if home not in kept}
     same = {t: types[h] for t, h in plan.home.items() if h in types and h.element is t.element}
     narrowed = {t: replace(t, element=element) for t, element in same.items() if element is not t.element}
     if not narrowed:
