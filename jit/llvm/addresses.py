@@ -69,7 +69,8 @@ class Addresses:
     lengths: dict[object, ll.Value] = field(default_factory=dict)  # sizes that were computed
     parts: dict[Expr, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions
     accesses: dict[tuple[object, ...], tuple[Terms, int]] = field(default_factory=dict)  # of several
-    strides: dict[tuple[object, ...], int | None] = field(default_factory=dict)  # by access, indices and lane
+    strides: dict[tuple[object, ...], int | None] = field(default_factory=dict)  # by access, lane and what varies
+    unknown: dict[tuple[Expr, ...], list[Expr]] = field(default_factory=dict)  # variables and reads of indices
 
     # pointers
 
@@ -162,14 +163,14 @@ class Addresses:
 
     def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
         """The distance of neighbouring lanes' accesses to a tensor, in elements; None if it varies."""
-        lane = self.scope.lane
-        key = tensor, at, lane
-        if key in self.strides:
-            return self.strides[key]
-        elements = 0 if lane is None else stride(tensor, at, lane, self.scope.varies)
-        if not any(isinstance(x, (Var, Read)) for e in at for x in walk(e)):  # these may have one lane or several
-            self.strides[key] = elements
-        return elements
+        if (lane := self.scope.lane) is None:
+            return 0
+        if (unknown := self.unknown.get(at)) is None:
+            unknown = self.unknown[at] = [x for e in at for x in walk(e) if isinstance(x, (Var, Read))]
+        key = tensor, at, lane, *map(self.scope.varies, unknown)
+        if key not in self.strides:
+            self.strides[key] = stride(tensor, at, lane, self.scope.varies)
+        return self.strides[key]
 
     def factor(self, e: Expr) -> int | None:
         """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
