@@ -119,10 +119,11 @@ class NativeFunction(CompiledFunction):
             self.plan = plan = self._scheduled(plain, parts.add)
             parts.end(plan)
             constants = tuple(np.ascontiguousarray(c) for c in plan.data.values())
+            moved = sum(c.nbytes for c in constants)  # a part of the estimated work
             return cache_entry.Compiled(
                 parts.images(), constants, plan.workspace, emission.sizes, tuple(emission.requirements.listed),
                 frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
-                estimated_work(plan) > WORTH_RELEASING, parts.parallel, checked is not None,
+                moved > WORTH_RELEASING or estimated_work(plan) > WORTH_RELEASING, parts.parallel, checked is not None,
             )  # fmt: skip
 
     @property
