@@ -37,6 +37,7 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     """The kernel for where the sizes that are broadcast are equal, and the test that they are."""
     same: dict[object, Dim] = {}
     tests: list[Expr] = []
+    along: list[Expr] = []  # indices along which the sizes are equal; an operand may be repeated at others, too
     repeats = broadcast_sizes(kernel.body)
     for loop in statements(kernel.body) if repeats else ():
         if isinstance(loop, For) and (sizes := repeats.get(loop.index)):
@@ -47,9 +48,11 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
             equal = sizes if same_size(joined(*sizes.values()), extent) else {**sizes, key_of(extent): extent}
             tests += [as_index(n).eq(as_index(common)) for k, n in equal.items() if k != key_of(common)]
             same |= dict.fromkeys([*sizes, key_of(extent)], common)
+            along.append(loop.index)
     if not isinstance(condition := both(*tests), Expr):
         return None
-    equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _whole)))
+    whole = lambda e: i if repeated(e) is not None and (i := unrepeated(e)) in along else None  # noqa: E731
+    equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, whole)))
     return substitute_sizes(equal, lambda n: same.get(key_of(n), n)), condition
 
 
@@ -60,7 +63,3 @@ def broadcast_sizes(block: Block) -> dict[Expr, dict[object, Size]]:
         if (place := repeated(e)) is not None:
             sizes_of.setdefault(unrepeated(place[0]), {})[place[1].key] = place[1]
     return sizes_of
-
-
-def _whole(e: Expr) -> Expr | None:
-    return None if repeated(e) is None else unrepeated(e)

@@ -181,3 +181,19 @@ def test_a_table_of_operands_of_which_one_is_repeated(target: str) -> None:
     for x, y in (((2, 40), (2, 1)), ((2, 1), (2, 40)), ((1, 3), (2, 1)), ((2, 3), (2, 3)), ((2, 1), (1, 1))):
         arrays = [random.integers(0, 256, s).astype(np.uint8) for s in (x, y)]
         np.testing.assert_array_equal(f(*arrays, table), table[np.bitwise_xor(*arrays)], f"{x} and {y}")
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_a_slice_of_an_operand_that_is_repeated(target: str) -> None:
+    """Where the columns of both were as many, rows beyond the first of an operand with one row were read."""
+    f = cvm.compile(
+        """func @main(%x: tensor<?x?xi32>, %y: tensor<3x?xi32>) {
+  %m = cvm.broadcast_max %x, %y
+  %z = cvm.slice %m {begin = [-2], strides = [1]}
+  return %z
+}""",
+        target=target,
+    )
+    y = np.full((3, 5), -1, np.int32)
+    for x in ((1, 5), (3, 5), (1, 1), (3, 1)):
+        np.testing.assert_array_equal(f(np.zeros(x, np.int32), y), np.zeros((2, 5), np.int32), f"{x}")
