@@ -210,7 +210,12 @@ class Element:
     value: Expr
 
 
+_whole = functools.lru_cache(maxsize=1 << 12)(lambda value: Const(value, I64))  # one object for each number
+
+
 def constant(value: Any, element: ElementType) -> Const:
+    if element is I64 and value.__class__ is int and -(2**63) <= value < 2**63:
+        return _whole(value)
     return Const(element.dtype.type(value).item() if element.kind != "bool" else bool(value), element)
 
 
@@ -218,7 +223,7 @@ def as_index(value: Any) -> Expr:
     """An index expression of an int, a size or an expression."""
     if isinstance(value, Expr):
         return value
-    return Extent(value) if isinstance(value, Size) else Const(int(value), I64)
+    return Extent(value) if isinstance(value, Size) else _whole(int(value))
 
 
 def apply(function: str, *operands: Operand) -> Expr:
@@ -226,15 +231,15 @@ def apply(function: str, *operands: Operand) -> Expr:
     row = SCALARS[function]
     own = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
     exprs = tuple(
-        o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own) for o in operands
+        [o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own) for o in operands]
     )
     compared = exprs[1:] if function in ("select", "rarely") else exprs
     fits = len(exprs) == row.arity and compared[-1].type.kind in row.kinds
-    if not fits or any(e.type is not compared[0].type for e in compared):
+    if not fits or any([e.type is not compared[0].type for e in compared]):
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
     if exprs[-1].type is I64 and (simple := simplify(function, exprs)) is not None:
         return simple
-    return Apply(function, exprs, row.result(*(e.type for e in exprs)))
+    return Apply(function, exprs, row.result(*[e.type for e in exprs]))
 
 
 def simplify(function: str, operands: tuple[Expr, ...]) -> Expr | None:
