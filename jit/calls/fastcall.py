@@ -66,7 +66,7 @@ def addresses() -> dict[str, int]:
 
 
 @lru_cache(maxsize=1)
-def _code() -> "tuple[Library, int]":
+def code() -> "tuple[Library, int]":
     """The code that serves all programs, and where it is."""
     from ..llvm.native_code import Library, Source  # and with it LLVM, which other targets do without
     from .vectorcall_ir import call_source
@@ -123,6 +123,6 @@ def direct(kind: type[Kind]) -> type[Kind]:
 
 def take(called: object, way: int) -> "Library":
     """Lets calls of an object of a direct class go by the way that lies there; gives what has to be kept with the object."""
-    library, code = _code()
-    (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)[:] = code, way
+    library, start = code()
+    (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)[:] = start, way
     return library

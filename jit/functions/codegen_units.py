@@ -4,18 +4,21 @@ LLVM releases Python's lock. A unit has enough lines that the fixed cost of a mo
 units depends on the kernels alone. The lowering thread compiles, too, when it is done. With one thread for parallel
 loops there is one unit and no other thread."""
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
+from typing import Any
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
 from ...lowering.processor import processor
+from ..calls import fastcall
 from ..llvm.emit import Emission
 from ..llvm.ir_builder import ENTRY, Module
 from ..llvm.llvm_context import options_set
 from ..llvm.native_code import fresh_object_code
 from ..runtime.gil_switch_interval import short_turns
-from ..runtime.thread_pool import get_num_threads
+from ..runtime.thread_pool import get_num_threads, imports
 
 MOST = 3  # other threads
 NAME = "cvm compiling"  # the beginning of a thread's
@@ -25,7 +28,7 @@ class Parts:
     """The machine code of a program whose kernels are told one after the other. `beside` is IR that calls their entry."""
 
     def __init__(self, emission: Emission, beside: Module | None = None) -> None:
-        self.parallel = beside is not None and beside.is_parallel
+        self.parallel = False
         self._emission = emission
         self._beside = beside
         self._first, self._lines = 0, 0  # of the functions that are in no part yet
@@ -58,8 +61,9 @@ class Parts:
         if self._asked:
             self._take(module)
         else:
-            self.parallel = self.parallel or module.is_parallel
-            self._asked.append((module if self._beside is None else module.joined(self._beside), None))
+            module = module if self._beside is None else module.joined(self._beside)
+            self.parallel = module.is_parallel
+            self._asked.append((module, None))
 
     def images(self) -> tuple[bytes, ...]:
         """The object files, which belong together; this thread makes those that no other has begun."""
@@ -76,8 +80,14 @@ class Parts:
             self._open.enter_context(options_set())
             self._pool = ThreadPoolExecutor(self._others, NAME)
             self._open.callback(self._pool.shutdown, cancel_futures=True)
-        begun = None
+            if fastcall.usable():
+                self._begin(fastcall.code)  # which the function needs as soon as it is compiled
+        if module.is_parallel and not self.parallel:
+            self.parallel = True
+            self._begin(imports)
+        self._asked.append((module, self._begin(fresh_object_code, module)))
+
+    def _begin(self, work: Callable[..., Any], *given: Module) -> Future[Any] | None:
         with suppress(RuntimeError):  # no thread starts when the interpreter ends
-            begun = self._pool.submit(copy_context().run, fresh_object_code, module)
-        self._asked.append((module, begun))
-        self.parallel = self.parallel or module.is_parallel
+            return self._pool.submit(copy_context().run, work, *given)
+        return None
