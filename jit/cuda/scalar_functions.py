@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
 import numpy as np
 from ...dialect.ir.types import F16, F32, F64, I1, ElementType
 from ...dialect.notation.math_tables import ROWS as LOOKED_UP, Rows
@@ -124,6 +123,7 @@ ROWS: dict[tuple[str, str], Row] = {
     **{("clz", k): _call("leading_zeros") for k in _INTEGERS},
     **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in _ALL},
     **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},
+    ("lrint", "float"): Row("to_int(rint{s}({a}))"),
     ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
     ("rem", "float"): _call("fmod{s}", "ab", "rounded"),
     ("quaddot", "int"): Row("__dp4a({a}, {b}, 0)"),

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
-
 from ...dialect.ir.types import BF16, I1, ElementType
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}
@@ -336,7 +335,8 @@ def _resolve(step: Step, type: Type) -> _Resolved:
     if result is None or not step.function:
         return opcode, result, operands, flags, None
     types = tuple([o.type if isinstance(o, Value) else type for o in operands])
-    function = Declaration(result, f"{step.function}.{suffix(type)}", types)
+    overloads = [result, type] if step.result and step.function.startswith("llvm.") else [type]
+    function = Declaration(result, ".".join([step.function, *map(suffix, overloads)]), types)
     return opcode, result, operands, function.name, function
 
 

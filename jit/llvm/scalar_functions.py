@@ -1,7 +1,6 @@
 """Scalar functions in LLVM IR: a row of instructions for each function and kind of element."""
 
 from typing import Any
-
 from ...dialect.notation.math_tables import ROWS
 from .ir_builder import FALSE, Ref, Row, Splat, Step
 
@@ -103,6 +102,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     **{(f, k): _row(("select", "a", "b", "c")) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},
     **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
     ("fma", "float"): _intrinsic("fma", "abc"),
+    ("lrint", "float"): _call("llvm.lrint", "a", result="i32"),
 }  # fmt: skip
 
 # sums of products of parts of words, for which many processors have instructions for vectors

@@ -1,6 +1,7 @@
 """Simplify integer arithmetic by the ranges of its values (MLIR's int-range-optimizations and arith-int-range-narrowing).
 
     max(31 - s[n], 0)  =>  0                               where s is in [32, 62]
+    i32(rint(f32(x[n]) * 0.5))  =>  lrint(f32(x[n]) * 0.5)
     i32((i64(x[n]) * 5 >> 31) + 1 >> 4)  =>  i32(i64(x[n]) * 5 >> 31) + 1 >> 4    where both sums stay in i32
 
 Legal since a range holds for every value, and arithmetic that stays in 32 bits gives the same in these. Pays where vectors of i64 have half
@@ -8,9 +9,9 @@ the lanes of those of i32: formulas without conversions to i64, index arithmetic
 
 from collections.abc import Callable
 from dataclasses import replace
-
+import numpy as np
 from ...dialect.ir.types import F32, I32, I64
-from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Reduce, cast, constant
+from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Reduce, apply, cast, constant
 from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.simplify import fold_constants
@@ -30,7 +31,8 @@ def simplify_with_ranges(program: Formulas) -> Formulas:
 
 def _formula(formula: Formula, program: Formulas) -> Formula:
     nodes = walk(formula.value)
-    if not any(isinstance(n, Cast) and n.type is I64 for n in nodes) or any(isinstance(n, Check) for n in nodes):
+    converted = any(isinstance(n, Cast) and (n.type is I64 or n.operand.type is F32) for n in nodes)
+    if not converted or any(isinstance(n, Check) for n in nodes):
         return formula
     range_of = intervals(program.ranges, program.constants)
     reads: dict[int, bool] = {}  # whether a node depends on data, by id
@@ -42,11 +44,25 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
         if (found := range_of(e)) is not None and found.low == found.high:
             return constant(found.low, e.type)
         new = over(e, parts)
+        if _rounds_inside(e, range_of, program):
+            return apply("lrint", *children(children(new)[0]))
         folded = fold_constants(new)
         return folded if folded is not new else _simplified(e, new, found, range_of)  # an operand is simplified already
 
     value = rebuild(formula.value, make, {})
     return formula if value is formula.value else replace(formula, value=value)
+
+
+def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program: Formulas) -> bool:
+    """Whether a node is an integer scaled by a constant and rounded to i32, far inside of which it stays."""
+    match e:
+        case Cast(Apply("rint", (Apply("mul", (Cast(x), Const() | Read() as by)),)), to) if (
+            to is I32 and by.type is F32
+        ):
+            known = by.value if isinstance(by, Const) else program.constants.get(by.tensor, np.inf)
+            largest = max(-found.low, found.high) if (found := range_of(x)) else np.inf
+            return bool(largest * np.abs(known).max(initial=0) < 2**30)
+    return False
 
 
 def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callable[[Expr], Interval | None]) -> Expr:

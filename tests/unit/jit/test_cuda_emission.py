@@ -38,6 +38,8 @@ def operands(function: str, element: ElementType) -> list[tuple[Tensor, np.ndarr
     arrays = [values(element, COUNT, seed) for seed in range(SCALARS[function].arity)]
     if function in ("shl", "shr"):
         arrays[1] = (np.arange(COUNT) % element.bits).astype(element.dtype)
+    if function == "lrint":
+        arrays[0] = np.clip(np.nan_to_num(arrays[0]), -30000, 30000)
     if function in ("div", "rem", "floordiv", "floormod") and element.is_integer:
         arrays[1][arrays[1] == 0] = element.limits[1]
         if element.kind == "int":
