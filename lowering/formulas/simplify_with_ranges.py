@@ -54,7 +54,7 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
 
 
 def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program: Formulas) -> bool:
-    """Whether a node is an integer scaled by a constant and rounded to i32, far inside of which it stays."""
+    """Recognize an integer that is scaled by a constant and rounded to i32, where it stays far inside that type."""
     match e:
         case Cast(Apply("rint", (Apply("mul", (Cast(x), Const() | Read() as by)),)), to) if (
             to is I32 and by.type is F32
