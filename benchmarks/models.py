@@ -4,13 +4,16 @@
     python benchmarks/models.py FILE.onnx ...    these models
     python benchmarks/models.py --nodes          ONNX's own tests of its operators
 
-Sizes that are not known are given: 1 for a batch, and what a model is made for (SIZES). Inputs are random. A result is right
+A compilation is timed in a process of its own, with an empty disk cache and as many threads as there are processors; calls
+are timed on one thread. Sizes that are not known are given: 1 for a batch, and what a model is made for (SIZES). Inputs are random. A result is right
 within 1e-5 of the largest output; where it is not, both results are held against the model in double precision. Needs `pip install "cvm-lang[test-models]"`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -75,16 +78,41 @@ def timed(function: Callable[[], Any]) -> float:
     return best * 1e3
 
 
+def given(path: Path, proto: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sizes and the values that inputs of a model are given."""
+    stated = {v.name for v in proto.graph.input}
+    sizes, constants = ({k: v for k, v in named(t, path).items() if k in stated} for t in (SIZES, CONSTANTS))
+    return sizes, constants
+
+
+def cold(path: Path, rounds: int = 3) -> float:
+    """Seconds in which a new process compiles an imported model for the first time: the median of some."""
+    seconds = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as empty:
+            command = [sys.executable, __file__, "--cold", str(path)]
+            done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, "CVM_CACHE_DIR": empty})
+        seconds.append(float(done.stdout))
+    return statistics.median(seconds)
+
+
+def compile_once(path: Path) -> float:
+    """Seconds in which this process compiles a model."""
+    import onnx
+
+    module = cvm.from_onnx(path, *given(path, onnx.load(str(path))))
+    start = time.perf_counter()
+    cvm.compile(module)
+    return time.perf_counter() - start
+
+
 def compare(path: Path) -> str:
     """A row of the table."""
     import onnx
     import onnxruntime
 
     proto = onnx.load(str(path))
-    sizes, constants = named(SIZES, path), named(CONSTANTS, path)
-    stated = {v.name for v in proto.graph.input}
-    sizes = {k: v for k, v in sizes.items() if k in stated}
-    constants = {k: v for k, v in constants.items() if k in stated}
+    sizes, constants = given(path, proto)
     start = time.perf_counter()
     try:
         module = cvm.from_onnx(path, sizes, constants)
@@ -103,22 +131,20 @@ def compare(path: Path) -> str:
             else random.integers(0, 200, shape).astype(dtype)
         )
     cvm.set_num_threads(1)
-    start = time.perf_counter()
     try:
         f = cvm.compile(module)
         got = f(*arrays)
     except cvm.Error as e:
         return f"fails: {str(e).splitlines()[0]}"
-    compiled = time.perf_counter() - start
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    given = iter(arrays)
+    left = iter(arrays)
     initial = {t.name for t in proto.graph.initializer}
     types = {v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in proto.graph.input}
     feed = {
-        v.name: np.asarray(constants[v.name], types[v.name]) if v.name in constants else next(given)
+        v.name: np.asarray(constants[v.name], types[v.name]) if v.name in constants else next(left)
         for v in proto.graph.input
         if v.name not in initial
     }
@@ -128,7 +154,7 @@ def compare(path: Path) -> str:
     verdict = "right" if far <= BOUND else exactness(proto, sizes, constants, arrays, outputs, wanted)
     ours, theirs = timed(lambda: f(*arrays)), timed(lambda: session.run(None, feed))
     return (
-        f"{verdict}, {far:.1e} away | import {imported:.2f} s, compile {compiled:.2f} s | "
+        f"{verdict}, {far:.1e} away | import {imported:.2f} s, compile {cold(path):.2f} s | "
         f"{ours:.2f} ms, onnxruntime {theirs:.2f} ms: {ours / theirs:.2f} times as long"
     )
 
@@ -214,12 +240,16 @@ def short(reason: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--cold", action="store_true", help="only the seconds in which this process compiles one model")
     parser.add_argument("--nodes", action="store_true", help="ONNX's own tests of its operators")
     parser.add_argument("--target", default="cpu", help="of --nodes (default: cpu)")
     parser.add_argument("--only", default="", metavar="REGEX", help="of --nodes: tests of these names")
     options = parser.parse_args()
     if options.nodes:
         nodes(options.target, options.only)
+        return
+    if options.cold:
+        print(compile_once(*options.models))
         return
     with tempfile.TemporaryDirectory() as folder:
         for path in options.models or fetch(Path(folder)):
