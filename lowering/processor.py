@@ -104,6 +104,7 @@ class Tuning:
     parallel_checked_bytes: int = 1 << 17  # of such an array from which waking other threads pays
     unit_lines: int = 150  # of IR from which a codegen unit pays: a module has a fixed cost
     unit_growth: int = 2  # ratio of those lines to those of the codegen unit before
+    unit_most: int = 4000  # lines beyond which it does not grow: nothing is left to do beside the last one
     strategy_costs: tuple[tuple[str, float], ...] = ()  # factors of strategies' costs: 0 forces one, inf leaves it out
     skipped_passes: tuple[str, ...] = ()  # names of passes that do not run
 

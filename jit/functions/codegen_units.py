@@ -53,7 +53,8 @@ class Parts:
         if self._lines >= self._enough and self._others:
             self._take(emission.part(self._first))
             self._first, self._lines = len(emission.functions), 0
-            self._enough *= processor().tuning.unit_growth
+            tuning = processor().tuning
+            self._enough = min(self._enough * tuning.unit_growth, tuning.unit_most)
 
     def end(self, plan: Plan) -> None:
         """Emits the entry, which runs the kernels of the plan."""
