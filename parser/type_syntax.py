@@ -3,7 +3,6 @@
 import re
 from functools import lru_cache
 from typing import NamedTuple
-
 from ..dialect.ir.sizes import Dim, Size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, MAX_RANK, MAX_SIZE, ElementType, FieldType, TensorType, Type

@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 from .attributes import quoted
 from .cast_arrays import from_file, with_plain_truths

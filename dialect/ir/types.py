@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
-
 import numpy as np
 from .diagnostics import Error
 from .sizes import Dim, Given, Shape, Size, product

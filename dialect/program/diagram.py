@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-
 from ..builtin import Const, Elements
 from ..ir.attributes import attribute_text
 from .function import Function, Graph, Literal, Operation, Value

@@ -6,7 +6,6 @@ text to an entry."""
 import json
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size

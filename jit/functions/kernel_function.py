@@ -5,7 +5,6 @@ are, and others once they have been."""
 
 from collections.abc import Callable
 from typing import Any
-
 import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.sizes import evaluate, product

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
-
 import numpy as np
 from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.program.function import Function

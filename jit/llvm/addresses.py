@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
-
 from ...dialect.ir.linear_form import LinearForm, add_term
 from ...dialect.ir.sizes import Dim, strides
 from ...dialect.ir.types import I64

@@ -9,7 +9,6 @@ more than `narrow_reads` times. A contraction packs its operands, so its reads d
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ...dialect.notation import loops as ir

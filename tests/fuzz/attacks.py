@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from textwrap import dedent
-
 import numpy as np
 from cvm.dialect.program.module import Module
 from cvm.dialect.spec.op import OPERATORS

@@ -185,7 +185,7 @@ def test_a_table_of_operands_of_which_one_is_repeated(target: str) -> None:
 
 @pytest.mark.parametrize("target", HERE)
 def test_a_slice_of_an_operand_that_is_repeated(target: str) -> None:
-    """Where the columns of both were as many, rows beyond the first of an operand with one row were read."""
+    """Rows beyond the first of an operand with one row were read, where the columns of both were as many."""
     f = cvm.compile(
         """func @main(%x: tensor<?x?xi32>, %y: tensor<3x?xi32>) {
   %m = cvm.broadcast_max %x, %y

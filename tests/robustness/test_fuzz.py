@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-
 import numpy as np
 import pytest
 from outcomes import assert_same

@@ -1,7 +1,6 @@
 """Programs that break a rule in a large way: a diagnostic, soon, of readable length."""
 
 import time
-
 import pytest
 import cvm
 

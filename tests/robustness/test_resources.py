@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-
 import numpy as np
 import pytest
 from child_process import run_script

@@ -6,7 +6,6 @@ from importlib import import_module
 from itertools import accumulate, count
 from os import PathLike
 from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.dialect.ir.sizes import Dim

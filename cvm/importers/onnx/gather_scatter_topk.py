@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.sizes import product
 from cvm.dialect.ir.types import I1

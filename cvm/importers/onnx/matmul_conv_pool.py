@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
-
 import numpy as np
 from cvm.dialect.ir.types import F32, F64, I32
 from cvm.dialect.program.builder import Node

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
 from cvm.dialect.ir.types import I8, I16, I32, MAX_SIZE, UI8, UI16

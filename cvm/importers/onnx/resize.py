@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, same_size
 from cvm.dialect.program.builder import Node

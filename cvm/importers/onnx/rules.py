@@ -22,7 +22,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
-
 import numpy as np
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
-
 import numpy as np
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from typing import Any
-
 import numpy as np
 from cvm.dialect.ir.diagnostics import NOWHERE, Span
 from cvm.dialect.ir.types import F32, I1, I8, I16, I32, I64, ElementType

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
-
 import numpy as np
 from . import warp_operations
 from .arithmetic import operation

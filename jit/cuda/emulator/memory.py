@@ -5,7 +5,6 @@ reached: it is an error that says what was wrong."""
 
 from collections import Counter
 from typing import Any
-
 import numpy as np
 from .ptx_types import Array
 

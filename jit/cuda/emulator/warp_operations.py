@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-
 import numpy as np
 from .memory import WARP, Fault
 from .ptx_types import Array

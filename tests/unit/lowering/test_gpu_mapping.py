@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I32
