@@ -11,7 +11,8 @@ from tosa_models import packed, write
 import cvm
 from cvm.importers.flatbuffer import Damaged
 from cvm.importers.tosa.flatbuffer import read
-from cvm.importers.tosa.schema import Operator, unpacked
+from cvm.importers.tosa.rules import REFUSED, RULES
+from cvm.importers.tosa.schema import OPERATORS, Operator, unpacked
 
 SEEDS = range(len(CASES))
 IDS = list(CASES)
@@ -79,7 +80,25 @@ def test_all_refusals_are_said_at_once() -> None:
     with pytest.raises(cvm.ParseError, match="3 operators of the model cannot be imported") as error:
         cvm.from_tosa(write(made.graph))
     notes = [n.message for n in error.value.diagnostics[0].notes]
-    assert notes == ["2 x ERF: it has no rule (operators 1, 3)", "1 x CUSTOM: it has no rule (operator 2)"]
+    assert notes == [
+        "2 x ERF: it computes on floats (operators 1, 3)",
+        "1 x CUSTOM: the specification does not say what it computes (operator 2)",
+    ]
+
+
+def test_control_flow_and_variables_are_refused_by_name() -> None:
+    _, made = make(IDS.index("IDENTITY"))
+    (x,) = made.graph.inputs
+    names = ("COND_IF", "WHILE_LOOP", "VARIABLE_WRITE", "VARIABLE_READ", "CONV3D")
+    made.graph.operators += [Operator(op, {}, (x,), (f"r{n}",)) for n, op in enumerate(names)]
+    with pytest.raises(cvm.ParseError, match="5 operators of the model cannot be imported") as error:
+        cvm.from_tosa(write(made.graph))
+    found = [n.message for n in error.value.diagnostics[0].notes]
+    assert all(f"1 x {op}: {REFUSED[op]}" in note for op, note in zip(names, found, strict=True))
+
+
+def test_every_operator_has_a_rule_or_a_reason() -> None:
+    assert {*OPERATORS[1:]} == {*RULES, *REFUSED} and not RULES.keys() & REFUSED.keys()
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -12,9 +12,7 @@ def read(data: bytes) -> Graph:
     blocks = regions[0].blocks if regions else []
     if not blocks:
         raise Damaged("it has no graph")
-    if len(regions) > 1 or len(blocks) > 1:
-        raise Damaged("it has several graphs: control flow is not imported")
-    (block,) = blocks
+    block = blocks[0]  # the others are bodies of control flow, whose operators are refused
     graph = Graph(inputs=_names(block.inputs), outputs=_names(block.outputs))
     for t in block.tensors:
         _add(graph, t.name, tuple(map(int, t.shape)), t.type, t.data)

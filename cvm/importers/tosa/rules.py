@@ -19,6 +19,13 @@ UNSIGNED_DTYPE = {e.dtype: u.dtype for e, u in UNSIGNED.items()}
 DOUBLE = 3  # of the enumeration RoundingMode; the others round once
 MAX_RANK = 6  # of the specification's level 8K
 
+REFUSED = {
+    **dict.fromkeys(("COND_IF", "WHILE_LOOP"), "control flow is not imported"),
+    **dict.fromkeys(("VARIABLE", "VARIABLE_READ", "VARIABLE_WRITE"), "variables are not imported"),
+    **dict.fromkeys(["CEIL", "COS", "ERF", "EXP", "FFT2D", "FLOOR", "LOG", "POW", "RECIPROCAL", "REDUCE_PRODUCT", "RFFT2D", "RSQRT", "SIGMOID", "SIN", "TANH"], "it computes on floats"),
+    "CONV3D": "quant.conv2d has two dimensions of space",
+    "CUSTOM": "the specification does not say what it computes",
+}  # fmt: skip
 RULES: dict[str, Rule] = {}
 rule = table(RULES)
 STAYS = Exactness("no number leaves its type, beyond which the result is unpredictable", sums=(ANY,))
@@ -38,7 +45,7 @@ class At(OperatorAt):
 
     model: Graph
     attributes: Mapping[str, Any]
-    rules = RULES
+    rules, refused = RULES, REFUSED
 
     def __getitem__(self, name: str) -> Any:
         value = self.attributes[name]
