@@ -136,22 +136,20 @@ def _npz(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
     archive = np.load(file, allow_pickle=False)
 
     def get(name: str, wanted: TensorType) -> np.ndarray:
-        if (member := f"{name}.npy") in archive.zip.namelist():
-            with archive.zip.open(member) as opened:
-                _check_header(opened, wanted)
-        return archive[name]
+        member = found if (found := f"{name}.npy") in archive.zip.namelist() else name
+        with archive.zip.open(member) as opened:
+            _check_header(opened, wanted)
+        return archive[member]
 
     return dict.fromkeys(archive.files), get
 
 
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-
-
 def _check_header(file: Any, wanted: TensorType) -> None:
-    """Refuse an array of another shape before its elements are read."""
-    read = HEADERS.get(np.lib.format.read_magic(file))
-    if (shape := None if read is None else read(file)[0]) is not None and shape != wanted.shape:
-        raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {shape}")
+    """Refuse an array of another shape, or of larger elements than any type's, before its elements are read."""
+    headers = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0  # 3.0 is 2.0 in UTF-8
+    shape, _, dtype = headers[np.lib.format.read_magic(file)[0] > 1](file)
+    if shape != wanted.shape or dtype.itemsize > np.dtype(complex).itemsize:
+        raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {shape} of {dtype}")
 
 
 def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:

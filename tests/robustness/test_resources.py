@@ -1,7 +1,9 @@
 """Memory stays bounded: of files that hold more than a program declares, and of functions that come and go."""
 
+import io
 import json
 import zipfile
+from pathlib import Path
 import numpy as np
 import pytest
 from child_process import run_script
@@ -19,6 +21,17 @@ try:
     cvm.load(sys.argv[1])
 except cvm.Error as e:
     print(e.diagnostics[0].message)
+"""
+PEAK = """
+import resource, sys
+import cvm
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    cvm.load(sys.argv[1])
+except cvm.Error as e:
+    print(e.diagnostics[0].message)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 LINKED = """
 import gc
@@ -51,6 +64,47 @@ def test_an_array_of_another_shape_is_not_read(extension, tmp_path):
     program.write_text(PROGRAM.format(file="c.npz" if extension == "npz" else "w.npy"))
     said = run_script(BOUNDED, str(program))
     assert "the constant is tensor<3xi32>, but the file holds an array of shape (805306368,)" in said
+
+
+@pytest.mark.parametrize(
+    ("member", "version", "shape", "type", "message"),
+    [
+        (
+            "w.npy",
+            (1, 0),
+            (3,),
+            "|S300000000",
+            "the constant is tensor<3xi32>, but the file holds an array of shape (3,) of |S300000000",
+        ),
+        (
+            "w.npy",
+            (3, 0),
+            (9 << 25,),
+            "<i4",
+            "the constant is tensor<3xi32>, but the file holds an array of shape (301989888,) of int32",
+        ),
+        ("w", (1, 0), (9 << 25,), "<i4", "the file holds an array of shape (301989888,)"),
+        ("w", None, (), "", "cannot be read: the magic string is not correct"),
+    ],
+)
+def test_a_member_is_not_read_before_its_header(
+    member: str, version: tuple[int, int] | None, shape: tuple[int, ...], type: str, message: str, tmp_path: Path
+) -> None:
+    """A file of 1 MB that inflates to a gigabyte: elements of hundreds of megabytes, a version, a name and no header at all."""
+    header = io.BytesIO()
+    if version:
+        said = repr({"descr": type, "fortran_order": False, "shape": shape}).encode() + b"\n"
+        width = 2 if version[0] == 1 else 4
+        header = io.BytesIO(b"\x93NUMPY" + bytes(version) + len(said).to_bytes(width, "little") + said)
+    with zipfile.ZipFile(tmp_path / "c.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("v.npy", header.getvalue())
+        with archive.open(member, "w", force_zip64=True) as file:
+            file.write(header.getvalue())
+            for _ in range(72):
+                file.write(bytes(1 << 24))
+    (tmp_path / "p.cvm").write_text(PROGRAM.format(file="c.npz"))
+    said, megabytes = run_script(PEAK, str(tmp_path / "p.cvm")).rsplit("\n", 2)[:2]
+    assert message in said and int(megabytes) < 100
 
 
 @pytest.mark.parametrize(
