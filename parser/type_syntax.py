@@ -133,9 +133,9 @@ def check_shape(shape: list[Dim], start: int, end: int) -> None:
         raise Wrong(f"a tensor has at most {MAX_RANK} dimensions, got {len(shape)}", start, end)
     total = 1
     for dim in shape:
-        total *= dim if isinstance(dim, int) else 1
-    if total >= MAX_SIZE and 0 not in [d for d in shape if isinstance(d, int)]:
-        raise Wrong("a tensor has less than 2^40 elements", start, end)
+        total *= dim or 1 if isinstance(dim, int) else 1
+    if total >= MAX_SIZE:
+        raise Wrong("a tensor has less than 2^40 elements, with sizes of 0 counted as 1", start, end)
 
 
 def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:

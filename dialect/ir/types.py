@@ -232,8 +232,8 @@ def size_limit_error(type: Type) -> str | None:
     if len(shape) > MAX_RANK:
         return f"a value has at most {MAX_RANK} dimensions, but this one has {len(shape)}"
     known = [d for d in shape if isinstance(d, int)]
-    if any(d < 0 or d >= MAX_SIZE for d in known) or (0 not in known and product(tuple(known)) >= MAX_SIZE):
-        return f"a value has less than 2^40 elements, but this one is {type}"
+    if any(d < 0 or d >= MAX_SIZE for d in known) or product(tuple(d or 1 for d in known)) >= MAX_SIZE:
+        return f"a value has less than 2^40 elements, with sizes of 0 counted as 1, but this one is {type}"
     unknown = [d for d in shape if isinstance(d, Size)]
     if any(abs(n) >= MAX_SIZE for d in unknown for n in (d.constant, *(factor for _, factor in d.terms))):
         return f"the numbers in a size are less than 2^40, but this one is {type}"

@@ -56,7 +56,8 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         for n, (a, b) in enumerate(sketch.fed):
             drawn.append(_back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n))
         drawn += [_box(box) for box in sketch.boxes]
-        drawn += [_label(route, text) for route, text in zip(routes, sketch.labels, strict=True) if text]
+        labels = [(*route[0], escape(text)) for route, text in zip(routes, sketch.labels, strict=True) if text]
+        drawn += [f'<text class="type" x="{a + 8:.1f}" y="{b + 17:.1f}">{text}</text>' for a, b, text in labels]
         title = f'<text class="title" x="0" y="12">{escape(sketch.title)}</text>'
         group = f'<g transform="translate(0 {LINE * 2:g})">\n' + "\n".join(drawn) + "\n</g>"
         parts.append(f'<g transform="translate({MARGIN:g} {y:g})">\n{title}\n{group}\n</g>')
@@ -161,10 +162,6 @@ def _box(box: Shown) -> str:
     ]
     rect = f'<rect x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="5"/>'
     return f'<g class="box {box.kind}"><title>{escape(box.whole)}</title>{rect}{"".join(lines)}</g>'
-
-
-def _label(route: Route, text: str) -> str:
-    return f'<text class="type" x="{route[0][0] + 8:.1f}" y="{route[0][1] + 17:.1f}">{escape(text)}</text>'
 
 
 def _edge(route: Route) -> str:

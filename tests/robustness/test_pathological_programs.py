@@ -1,8 +1,12 @@
 """Programs that break a rule in a large way: a diagnostic, soon, of readable length."""
 
+import re
 import time
+from pathlib import Path
+import numpy as np
 import pytest
 import cvm
+from cvm.cli import main
 
 
 @pytest.mark.parametrize("operator", ["add", "mul", "lt"])
@@ -27,6 +31,26 @@ def test_sizes_that_double_without_end(size):
     steps = "\n".join(f"%x{n + 1} = cvm.concatenate %x{n}, %x{n} {{axis = 0}}" for n in range(70))
     with pytest.raises(cvm.VerifyError, match="less than 2\\^40"):
         cvm.compile(f"func @main(%x0: tensor<{size} x i32>) {{\n{steps}\nreturn %x70\n}}")
+
+
+MANY = 2**31 - 1
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("types", [f"0x{MANY}x1 0x1x{MANY}", "?x?x1 ?x1x?"])
+def test_arrays_of_no_elements_whose_other_sizes_are_too_large_for_numpy(types: str, target: str) -> None:
+    a, b = types.split()
+    text = f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{ %x = cvm.broadcast_add %a, %b return %x }}"
+    with pytest.raises(cvm.Error, match=re.escape(f"this one is tensor<0x{MANY}x{MANY}xi32>")):
+        cvm.compile(text, target=target)(np.zeros((0, MANY, 1), np.int32), np.zeros((0, 1, MANY), np.int32))
+
+
+def test_a_program_with_an_argument_of_no_elements_that_is_too_large_for_numpy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.cvm").write_text(f"func @main(%x: tensor<0x{MANY}x{MANY}x8xi32>) {{ return %x }}")
+    assert main(["run", str(tmp_path / "p.cvm"), "--random-inputs", "1"]) == 1
+    assert "a tensor has less than 2^40 elements" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [1 << 38, (1 << 40) - 1])
