@@ -151,7 +151,7 @@ class Node:
     def with_ones(self, axis: Sequence[int]) -> Node:
         """The node with dimensions of size 1 inserted at these axes of the result."""
         kept = iter(range(self.rank))
-        return self.dimshuffle(["x" if j in axis else next(kept) for j in range(self.rank + len(axis))])
+        return self.dimshuffle(["x" if j in axis else next(kept, self.rank) for j in range(self.rank + len(axis))])
 
     def sum_to(self, operand: Node) -> Node:
         """The sum over the dimensions along which an operand, known to have size 1 there, was repeated to this shape."""

@@ -10,6 +10,7 @@ import tiers
 pytest.importorskip("onnx")
 
 import onnx
+from onnx import helper
 from onnx_node_tests import node_tests
 import cvm
 
@@ -67,3 +68,13 @@ def test_mutated_models() -> None:
             assert e.diagnostics[0].message
             refused += 1
     assert imported > TIMES / 5 and refused > TIMES / 5
+
+
+def test_a_constant_with_other_than_its_elements() -> None:
+    """The checker of the package takes two elements for a scalar, if they do not stand in the raw data."""
+    tensor = helper.make_tensor("c", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
+    del tensor.dims[:]
+    info = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [])
+    graph = helper.make_graph([helper.make_node("Neg", ["c"], ["y"])], "g", [], [info], [tensor])
+    with pytest.raises(cvm.Error, match=r"the model cannot be imported: .*2 into shape"):
+        cvm.from_onnx(helper.make_model(graph))

@@ -58,7 +58,7 @@ def imported(
                 values[v.name] = input_constants[v.name]
             elif v.name not in values:
                 values[v.name] = to.argument(v.name, dims.type_of(v))
-    except Unsupported as e:
+    except (Unsupported, ValueError) as e:  # of a tensor whose elements are not as many as its shape says
         refuse(filename, f"the model cannot be imported: {e}")
     nodes = fuse_qdq(proto.graph, values, opsets.get("", 1))
     to.places = listed(nodes, filename)

@@ -13,7 +13,7 @@ from .importer import At
 from .loops import Step, scan, while_loop
 from .matmul_conv_pool import product
 from .movement import FAR, at_step, cut, part, stacked
-from .rules import Because, Known, Unsupported, known_size, rule
+from .rules import Because, Known, Unsupported, known_size, numbers, rule
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
 
@@ -81,7 +81,7 @@ def counted(at: At, trips: int, carried: Sequence[Known]) -> list[Node]:
             raise Unsupported("a condition that is not a constant", going)
         return outputs
 
-    return iterated(at, carried, [at.node(np.arange(trips, dtype=np.int64))], step, trips)
+    return iterated(at, carried, [at.node(numbers(trips))], step, trips)
 
 
 def uncounted(at: At, trips: Any, condition: Any, carried: Sequence[Known], growing: int) -> list[Node]:

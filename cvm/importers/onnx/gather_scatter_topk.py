@@ -10,8 +10,8 @@ from cvm.dialect.program.builder import Node
 from .elements import I64
 from .elementwise import number, where
 from .importer import At
-from .movement import part, reshaped
-from .rules import Array, Known, Unsupported, real_axes, rule, static
+from .movement import filled, part, reshaped
+from .rules import Array, Known, Unsupported, numbers, real_axes, rule, static
 
 
 def gathered(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:
@@ -89,7 +89,7 @@ def top_k(at: At, x: Node, k: Array | None = None) -> Any:
 def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
     count = int(depth.reshape(()))
     axis = at["axis"] + (indices.rank + 1 if at["axis"] < 0 else 0)
-    at_end = at.node(np.arange(count)).dimshuffle([0 if j == axis else "x" for j in range(indices.rank + 1)])
+    at_end = at.node(numbers(count)).dimshuffle([0 if j == axis else "x" for j in range(indices.rank + 1)])
     positions = indices.cast(I64).with_ones((axis,))
     positions = positions.scalar("lt", 0).scalar("switch", positions + count, positions)
     off, on = (gathered(at, values, np.array(k), 0) for k in (0, 1))
@@ -153,7 +153,7 @@ def max_unpool(at: At, x: Node, indices: Node, shape: Array | None = None) -> Kn
     spans = zip(sizes[2:], strides, pads[:rank], pads[rank:], kernel, strict=True)
     inferred = (*sizes[:2], *((n - 1) * s - before - after + k for n, s, before, after, k in spans))
     whole = inferred if shape is None else tuple(map(int, shape))
-    zeros = at.node(np.zeros(int(np.prod(inferred)), x.element.dtype))
+    zeros = at.node(filled((int(np.prod(inferred)),), np.zeros((), x.element.dtype)))
     y = at.apply("builtin.scatter", zeros, flat(at, x), flat(at, indices), axes=(0,))
     y = at.apply("cvm.reshape", y, target_shape=inferred)
     more = tuple(m - n for n, m in zip(inferred, whole, strict=True))

@@ -13,7 +13,7 @@ from .elementwise import combine
 from .importer import At
 from .movement import FAR, part, reshaped
 from .reductions_and_normalization import extreme, mean, total
-from .rules import Array, Known, Unsupported, known_size, rule, static
+from .rules import Array, Known, Unsupported, known_size, numbers, rule, static
 
 FAST = (F32, F64, I32)  # what the cvm dialect's layers take
 
@@ -116,7 +116,7 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
         if by.count(c) > 1:
             here = [j for j, d in enumerate(by) if d == c]
             (n,) = {*static(x, "a diagonal", here)}
-            x = at.apply("builtin.gather", x, *[np.arange(n)] * len(here), axes=tuple(here), mode="clip")
+            x = at.apply("builtin.gather", x, *[numbers(n)] * len(here), axes=tuple(here), mode="clip")
             by = by[: here[0] + 1] + by[here[0] + 1 :].replace(c, "")
     return x, by
 
@@ -296,7 +296,7 @@ def average_pool(at: At, x: Node) -> Known:
     _, _, first, last = spatial(at, x, kernel)
     for j, n in enumerate(sizes):
         low, high = (-first[j], n + last[j]) if padded else (0, n)
-        starts = np.arange((n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1)
+        starts = numbers((n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1)
         positions = starts[:, None] * strides[j] - before[j] + np.arange(kernel[j]) * dilations[j]
         number = number[..., None] * ((positions >= low) & (positions < high)).sum(1)
     return total(patches, within) / at.node(number.astype(x.element.dtype)).dimshuffle(["x", "x", *range(len(kernel))])

@@ -11,10 +11,9 @@ from cvm.dialect.program.builder import Node
 from .elements import I64, element_of, to_array
 from .elementwise import number
 from .importer import At
-from .rules import Array, Ints, Known, Unsupported, aligned, known_size, real_axes, rule, static
+from .rules import MAX_CONSTANT, Array, Ints, Known, Unsupported, aligned, known_size, numbers, real_axes, rule, static
 
 FAR = 1 << 40
-MAX_CONSTANT = 1 << 24  # elements of a constant that is computed here
 
 
 # Constants and shapes
@@ -385,9 +384,7 @@ def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode:
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
         if b or a:
             (n,) = static(x, "an axis with a border", (axis,))
-            if n + b + a > MAX_CONSTANT:
-                raise Unsupported(f"a border of {b} and {a} elements")
-            places = np.arange(-b, n + a)
+            places = numbers(n + b + a) - b
             if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):
                 raise ValueError("nothing is there to fill a border with")
             if mode in ("reflect", "symmetric"):

@@ -11,8 +11,8 @@ from cvm.dialect.program.builder import Node
 from .elements import I64
 from .elementwise import clipped, number
 from .importer import At
-from .movement import MAX_CONSTANT, at_step
-from .rules import Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
+from .movement import at_step
+from .rules import MAX_CONSTANT, Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
 
 WHAT = "what is resized"  # of unknown size, in a refusal
 

@@ -32,6 +32,7 @@ Ints: TypeAlias = tuple[Dim, ...]
 Known: TypeAlias = Node | np.ndarray  # an array of objects holds integers and sizes
 Made: TypeAlias = Known | Sequence[Known]
 LATEST = 10**6
+MAX_CONSTANT = 1 << 24  # elements of a constant that is computed here
 
 
 class Items(tuple[Any, ...]):
@@ -147,6 +148,13 @@ def known_size(n: Dim, subject: str) -> int:
     if not isinstance(n, int):
         raise Unsupported(f"{subject} of unknown size")
     return n
+
+
+def numbers(count: int) -> np.ndarray:
+    """0 and the numbers after it."""
+    if count > MAX_CONSTANT:
+        raise Unsupported(f"a constant of {count} numbers")
+    return np.arange(count)
 
 
 def static(x: Known, subject: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:

@@ -6,8 +6,8 @@ import numpy as np
 from cvm.dialect.program.builder import Node
 from .importer import At
 from .matmul_conv_pool import contract
-from .movement import MAX_CONSTANT, at_step, stacked
-from .rules import Array, Known, Unsupported, real_axes, rule, static
+from .movement import at_step, stacked
+from .rules import MAX_CONSTANT, Array, Known, Unsupported, real_axes, rule, static
 
 LETTERS = "abcdefghijklmnopqrstuvw"
 

@@ -49,7 +49,7 @@ def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple
     filename, data = contents(model, "<tflite>")
     try:
         return Model(filename, root(data, b"TFL3", SCHEMA, "Model"), rounding).program(sizes)
-    except (Damaged, OverflowError) as e:
+    except (ValueError, OverflowError, MemoryError) as e:
         unreadable(filename, str(e))
 
 

@@ -12,7 +12,7 @@ from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx import movement as onnx
 from cvm.importers.onnx.gather_scatter_topk import gathered
-from cvm.importers.onnx.rules import Array, known_size, real_axes, static
+from cvm.importers.onnx.rules import Array, known_size, numbers, real_axes, static
 from .arithmetic import activated
 from .quantization import at_i32, rescaled
 from .rules import ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale
@@ -32,7 +32,7 @@ ONE_OF_OURS: dict[str, Callable[..., Any]] = {
     "SHAPE": lambda at, x: np.array(static(x, "a shape"), ELEMENTS[TYPES[at["out_type"]]].dtype),
     "SQUEEZE": lambda at, x: at.apply("cvm.squeeze", x, axes=real_axes(at["squeeze_dims"], x.rank)),
     "TRANSPOSE": lambda at, x, axes: x.dimshuffle(real_axes(axes, x.rank)),
-    "ZEROS_LIKE": lambda at, x: np.zeros(static(x, "zeros"), x.element.dtype),
+    "ZEROS_LIKE": lambda at, x: onnx.filled(static(x, "zeros"), np.zeros((), x.element.dtype)),
 }
 for name, function in ONE_OF_OURS.items():
     rule(name)(function)
@@ -147,7 +147,9 @@ def gather(at: At, x: Node, indices: Known) -> Known:
 
 @rule("SCATTER_ND", floats=ROUNDED)
 def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
-    return at.onnx("ScatterND", at.node(np.zeros(shape, updates.element.dtype)), indices, updates, reduction="add")
+    return at.onnx(
+        "ScatterND", at.node(onnx.filled(shape, np.zeros((), updates.element.dtype))), indices, updates, reduction="add"
+    )
 
 
 @rule("ARG_MAX", "ARG_MIN")
@@ -226,7 +228,7 @@ def resizes(at: At, x: Node, size: Sequence[int]) -> Iterator[tuple[int, int, in
 @rule("RESIZE_NEAREST_NEIGHBOR")
 def resize_nearest(at: At, x: Node, size: Ints) -> Known:
     for axis, n, m, over, under in resizes(at, x, size):
-        places = np.arange(m, dtype=np.float32) + np.float32(0.5 * at["half_pixel_centers"])
+        places = numbers(m).astype(np.float32) + np.float32(0.5 * at["half_pixel_centers"])
         places = places * (np.float32(over) / np.float32(under))
         places = np.floor(places + np.float32(0.5)) if at["align_corners"] else np.floor(places)
         x = along(at, x, np.clip(places.astype(np.int64), 0, n - 1), axis)
@@ -248,7 +250,7 @@ def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
     parts = [x.cast(I32)]
     for axis, n, m, over, under in resizes(at, x, size):
         scale = (unit * over + under // 2) // under
-        places = np.arange(m, dtype=np.int64) * scale + (scale // 2 - unit // 2 if at["half_pixel_centers"] else 0)
+        places = numbers(m) * scale + (scale // 2 - unit // 2 if at["half_pixel_centers"] else 0)
         low = np.maximum(np.where(places < 0, -(-places // unit), places // unit), 0)
         high = np.minimum(np.where(places + unit - 1 < 0, 0, (places + unit - 1) // unit), n - 1)
         weight = places - unit * low

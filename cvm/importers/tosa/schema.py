@@ -90,7 +90,8 @@ def unpacked(data: np.ndarray, type: str, shape: tuple[int, ...]) -> np.ndarray:
         wide[:, 2:] = raw[: len(wide) * 6].reshape(-1, 6)
         elements = wide.reshape(-1).view(np.int64) >> 16
     else:
-        elements = raw[: count * ELEMENTS[type].bytes].view(ELEMENTS[type].dtype)
+        held = min(count, len(raw) // ELEMENTS[type].bytes)
+        elements = raw[: held * ELEMENTS[type].bytes].view(ELEMENTS[type].dtype)
     if len(elements) < count:
         raise ValueError(f"{len(raw)} bytes for {count} elements of {type}")
     return elements[:count].reshape(shape)
