@@ -6,6 +6,7 @@ import argparse
 import faulthandler
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 KEPT = ROOT / "build" / "fuzz"
 PATIENCE = 60, 600  # seconds for one input, of the processor and of the clock
+LARGEST = 4 << 30  # bytes of a process
 CHILD = 600  # seconds after which an attack goes on in a new process
 SEEDS = 1_000_000  # apart are the seeds of processes at once
 
@@ -116,6 +118,7 @@ def inside(name: str, options: argparse.Namespace) -> int:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < LARGEST, "an input takes much memory"
 
     if options.coverage:
         guided(one, found.mutate, corpus, end)

@@ -15,18 +15,27 @@ from functools import cache, partial
 from pathlib import Path
 from textwrap import dedent
 import numpy as np
+from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.module import Module
 from cvm.dialect.spec.op import OPERATORS
 from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
 import cvm
+from cvm.cli import Usage
+from cvm.commands.inputs import load, random_arrays
 from cvm.commands.read_level import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
 from .mutate import mutate_bytes, mutate_text
+from .mutate_arrays import change_entries, mutate_npy, mutate_npz, mutate_safetensors
+from .mutate_models import TFLITE, TOSA, Format, mutate_flatbuffer, mutate_onnx
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = 40  # of a mutated program that is compiled and called
 ELEMENTS = 1 << 16  # of an argument it is called with
+BY_BYTES = 0.1  # of the mutants of models and arrays, which have a structure to mutate
+
+
+Mutation = Callable[[bytes, random.Random], bytes]
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Attack:
 
     run: Callable[[bytes], None]
     corpus: Callable[[], Sequence[bytes]]
-    mutate: Callable[[bytes, random.Random], bytes] = mutate_bytes
+    mutate: Mutation = mutate_bytes
     size: int = 1  # the number of programs in an input
 
 
@@ -67,14 +76,26 @@ def mix(data: bytes, chance: random.Random) -> bytes:
     return mutate_text(data, chance, chance.choice(programs()))
 
 
-def npz(data: bytes) -> None:
+def arrays(name: str, data: bytes) -> None:
     """Constants come out of a file as declared, or the program is refused."""
-    program = 'func @main() -> tensor<3xi32> {\n  %c = const file("w.npz", "w") : tensor<3xi32>\n  return %c\n}\n'
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "w.npz").write_bytes(data)
-        (Path(folder) / "p.cvm").write_text(program)
-        found = cvm.compile(cvm.load(Path(folder) / "p.cvm"), target="reference")()
-        assert isinstance(found, np.ndarray) and found.shape == (3,) and found.dtype == np.int32
+        (Path(folder) / name).write_bytes(data)
+        for type, shape, dtype in (("3xi32", (3,), np.int32), ("2x2xf64", (2, 2), np.float64), ("3xi1", (3,), bool)):
+            for key in ('"w"', '"v"', '"b"') if name.endswith("safetensors") else ('"w"',):
+                text = f'func @main() {{ %c = const file("{name}", {key}) : tensor<{type}> return %c }}'
+                (Path(folder) / "p.cvm").write_text(text)
+                with suppress(cvm.Error):
+                    found = cvm.compile(cvm.load(Path(folder) / "p.cvm"), target="reference")()
+                    assert isinstance(found, np.ndarray) and found.shape == shape and found.dtype == dtype
+                    assert type != "3xi1" or found.view(np.uint8).max() <= 1
+        with suppress(Usage):
+            if name.endswith("npz"):
+                load(str(Path(folder) / name))
+
+
+def by_structure(mutate: Mutation) -> Mutation:
+    """A mutation that leaves the structure alone in most mutants, and else one of bytes."""
+    return lambda data, chance: (mutate_bytes if chance.random() < BY_BYTES else mutate)(data, chance)
 
 
 def archives() -> list[bytes]:
@@ -95,10 +116,9 @@ def cached(data: bytes) -> None:
         "CVM_CACHE_DIR of the attack is not set"
     )
     cvm.compile(program)
-    for path in folder.iterdir():
-        before = path.read_bytes()
-        at = data[0] % 16 if data else 0
-        path.write_bytes(before[: len(before) * at // 16] + data + before[len(before) * at // 16 + len(data) :])
+    entries = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    for name, content in change_entries(entries, random.Random(data)).items():
+        (folder / name).write_bytes(content)
     x = np.arange(4, dtype=np.int32)
     np.testing.assert_array_equal(cvm.compile(program)(x), x + 1)
 
@@ -149,15 +169,32 @@ def argument(chance: random.Random) -> object:
 
 
 def read_tflite(data: bytes) -> None:
-    cvm.from_tflite(data)
+    whole(cvm.from_tflite(data))
 
 
 def read_tosa(data: bytes) -> None:
-    cvm.from_tosa(data)
+    whole(cvm.from_tosa(data))
 
 
 def read_onnx(data: bytes) -> None:
-    cvm.from_onnx(data)
+    whole(cvm.from_onnx(data))
+
+
+def whole(module: Module) -> None:
+    """A small module prints as text that is the same module, and can be compiled and called."""
+    main = module.functions["main"]
+    types = [v.type for f in module.functions.values() for v in f.values() if isinstance(v.type, TensorType)]
+    sizes = [int(np.prod([d or 1 for d in t.shape if isinstance(d, int)], dtype=object)) for t in types]
+    if len(types) > 4 * OPERATIONS or max(sizes, default=0) > ELEMENTS:
+        return
+    printed = str(module)
+    assert str(cvm.parse(printed)) == printed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = random_arrays(main, 0)
+        cvm.compile(module, target="reference")(*given)
+        if len(printed) % 8 == 0:
+            cvm.compile(module)(*given)
 
 
 def read_runtime(data: bytes) -> None:
@@ -172,6 +209,18 @@ def files(pattern: str) -> list[bytes]:
     return [p.read_bytes() for p in sorted((ROOT / "tests" / "models").rglob(pattern)) if p.stat().st_size < 1 << 19]
 
 
+@cache
+def lite_models() -> list[bytes]:
+    """Models of one operator each, and small published ones."""
+    from tflite_cases import CASES, Draw
+
+    return [*(build(Draw(name)) for name, build in CASES.items()), *files("*.tflite")]
+
+
+def flatbuffer(format: Format, corpus: Callable[[], list[bytes]]) -> Mutation:
+    return by_structure(lambda data, chance: mutate_flatbuffer(data, chance, chance.choice(corpus()), format))
+
+
 def graphs() -> list[bytes]:
     return [
         json.dumps({"nodes": [], "arg_nodes": [], "heads": [], "attrs": {}}).encode(),
@@ -180,6 +229,7 @@ def graphs() -> list[bytes]:
     ]
 
 
+@cache
 def nodes() -> list[bytes]:
     """Node tests of ONNX, and nothing where onnx is not installed."""
     try:
@@ -189,6 +239,7 @@ def nodes() -> list[bytes]:
     return [case.model.SerializeToString() for case in node_tests()]
 
 
+@cache
 def tosa_graphs() -> list[bytes]:
     """A random graph of each operator."""
     from tosa_graphs import make
@@ -279,12 +330,14 @@ def reseed(data: bytes, chance: random.Random, size: int = 1) -> bytes:
 
 ATTACKS = {
     "text": Attack(text, programs, mix),
-    "npz": Attack(npz, archives),
-    "cache": Attack(cached, seeds),
+    "npz": Attack(partial(arrays, "w.npz"), archives, by_structure(mutate_npz)),
+    "npy": Attack(partial(arrays, "w.npy"), archives, by_structure(mutate_npy)),
+    "safetensors": Attack(partial(arrays, "w.safetensors"), seeds, by_structure(mutate_safetensors)),
+    "cache": Attack(cached, seeds, reseed),
     "arguments": Attack(arguments, seeds, reseed),
-    "onnx": Attack(read_onnx, nodes),
-    "tflite": Attack(read_tflite, partial(files, "*.tflite")),
-    "tosa": Attack(read_tosa, tosa_graphs),
+    "onnx": Attack(read_onnx, nodes, by_structure(lambda d, c: mutate_onnx(d, c, c.choice(nodes())))),
+    "tflite": Attack(read_tflite, lite_models, flatbuffer(TFLITE, lite_models)),
+    "tosa": Attack(read_tosa, tosa_graphs, flatbuffer(TOSA, tosa_graphs)),
     "mlir": Attack(read_mlir, linalg, mutate_text),
     "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
     "programs": Attack(partial(generated, "cpu"), seeds, partial(reseed, size=16), 16),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import subprocess
 import sys
+from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 import numpy as np
 import pytest
+from cvm.dialect.ir import constant_files
+from cvm.dialect.ir.types import ELEMENT_TYPES, TensorType
 from outcomes import assert_same
 import cvm
 
@@ -20,6 +25,7 @@ from tests.fuzz import __main__ as command, differential  # noqa: E402
 from tests.fuzz.attacks import ATTACKS  # noqa: E402
 from tests.fuzz.mutants import mutants, run  # noqa: E402
 from tests.fuzz.mutate import mutate_bytes, mutate_text  # noqa: E402
+from tests.fuzz.mutate_models import TFLITE, TOSA, Format  # noqa: E402
 
 TIMES = {"programs": 16, "cuda": 8, "cache": 5}
 PLANTED = """
@@ -78,6 +84,44 @@ def test_mutations_are_repeatable_and_change_something() -> None:
         found = [mutate(data, random.Random(n)) for n in range(200)]
         assert found == [mutate(data, random.Random(n)) for n in range(200)]
         assert sum(f != data for f in found) > 150 and len(set(found)) > 100
+
+
+@pytest.mark.parametrize(("name", "taken"), [("tflite", 0.2), ("tosa", 0.1), ("onnx", 0.1)])
+def test_mutants_of_models_are_other_models(name: str, taken: float) -> None:
+    """Their structure is right so often that many are imported, and nearly all differ."""
+    if not (corpus := ATTACKS[name].corpus()):
+        pytest.skip("a package is not installed")
+    read = {"tflite": cvm.from_tflite, "tosa": cvm.from_tosa, "onnx": cvm.from_onnx}[name]
+    drawn = [random.Random(n) for n in range(120)]
+    found = [ATTACKS[name].mutate(chance.choice(corpus), chance) for chance in drawn]
+    assert found[0] == ATTACKS[name].mutate((again := random.Random(0)).choice(corpus), again)
+    imported = 0
+    for model in found:
+        with suppress(cvm.Error):
+            read(model)
+            imported += 1
+    assert imported > taken * len(found) and len(set(found) - set(corpus)) > 0.8 * len(found)
+
+
+@pytest.mark.parametrize(("format", "name"), [(TFLITE, "tflite"), (TOSA, "tosa")])
+def test_flatbuffers_are_written_as_they_were_read(format: Format, name: str) -> None:
+    for data in ATTACKS[name].corpus()[:40]:
+        row = format.read(data)
+        assert str(format.read(format.write(row))) == str(row) != "{}"
+
+
+def test_most_files_of_arrays_are_wrong_in_a_few_fields() -> None:
+    """Many are read, so that what is wrong is found late."""
+    read: Counter[str] = Counter()
+    for n in range(200):
+        for name in ("npy", "npz", "safetensors"):
+            with suppress(Exception):
+                archive = constant_files.FORMATS[f".{name}"](
+                    io.BytesIO(ATTACKS[name].mutate(b"", random.Random(n))), ""
+                )
+                for key in archive[0]:
+                    read[name] += archive[1](key, TensorType((3,), ELEMENT_TYPES["i32"])) is not None
+    assert all(10 < read[name] < 500 for name in ("npy", "npz", "safetensors"))
 
 
 def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
