@@ -28,7 +28,7 @@ from ...lowering.pipeline import schedule, schedule_for_gpu
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
 from ...lowering.storage.place_buffers import place_buffers
-from ..cuda.emulator.memory import Fault
+from ..cuda.emulator.races import Fault
 from ..host_processor import check_runs_here
 from ..options import DEFAULT, CompileOptions
 from ..targets import target_of_stage

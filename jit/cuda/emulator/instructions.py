@@ -5,9 +5,10 @@ from typing import TypeAlias
 import numpy as np
 from . import warp_operations
 from .arithmetic import operation
-from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, WARP, Fault, Local, Memory
+from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, WARP, Local, Memory
 from .ptx import Instruction, Unsupported
 from .ptx_types import TRUTH, WORD, Array, dtype
+from .races import Fault
 from .registers import Active, Registers
 from .shared_memory import Shared
 
@@ -17,7 +18,7 @@ _ATOMIC = {
     "add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or, "and": np.bitwise_and,
     "xor": np.bitwise_xor,
 }  # fmt: skip
-_NOTHING = {"membar", "fence", "bar", "barrier", "prefetch", "prefetchu"}
+_NOTHING = {"bar", "barrier", "prefetch", "prefetchu"}
 
 
 class Instructions:
@@ -33,7 +34,7 @@ class Instructions:
         special: dict[str, Callable[[Instruction], Step]] = {
             "ld": self.load, "st": self.store, "atom": self.atomic, "red": self.atomic, "shfl": self.shuffle,
             "vote": self.vote, "mma": self.matrix, "activemask": self.vote, "cvta": self.convert_address,
-            "cp": self.copy, "ldmatrix": self.load_matrices,
+            "cp": self.copy, "ldmatrix": self.load_matrices, "membar": self.fence, "fence": self.fence,
         }  # fmt: skip
         if i.name in _NOTHING:
             return lambda active: None
@@ -129,7 +130,7 @@ class Instructions:
         def step(active: Active) -> None:
             at, memory = reach(active)
             for n, to in enumerate(targets):
-                to[active] = memory.load(at + np.uint64(n * kind.itemsize), lanes[active], kind)
+                to[active] = memory.load(at + np.uint64(n * kind.itemsize), lanes[active], kind, i.modifiers)
 
         return step
 
@@ -141,7 +142,7 @@ class Instructions:
         def step(active: Active) -> None:
             at, memory = reach(active)
             for n, of in enumerate(sources):
-                memory.store(at + np.uint64(n * kind.itemsize), lanes[active], of[active])
+                memory.store(at + np.uint64(n * kind.itemsize), lanes[active], of[active], i.modifiers)
 
         return step
 
@@ -152,12 +153,19 @@ class Instructions:
             raise Unsupported(f"the instruction {i}")
         to, place, operand = i.operands if i.name == "atom" else ("_", *i.operands)
         target, addresses = self.registers.target(to, kind), self._addresses(place)
-        value = self.registers.source(operand, kind)
+        value, lanes = self.registers.source(operand, kind), self.registers.lanes
 
         def step(active: Active) -> None:
-            target[active] = self.memory.update(addresses(active), value[active], function)
+            found = self.memory.update(addresses(active), lanes[active], value[active], function, i.modifiers)
+            target[active] = found
 
         return step
+
+    def fence(self, i: Instruction) -> Step:
+        """One that orders a thread's accesses for other blocks; within a block, barriers do."""
+        lanes, order = self.registers.lanes, self.memory.order
+        wide = i.modifiers[-1] in ("gl", "gpu", "sys") and "proxy" not in i.modifiers
+        return lambda active: order.fence(lanes[active]) if wide else None
 
     def copy(self, i: Instruction) -> Step:
         """cp.async: copies from global to shared memory that run beside the thread, in groups that it waits for."""
@@ -173,7 +181,7 @@ class Instructions:
         sizes = self.registers.source((i.operands[3:] or (str(width),))[0], WORD)
         to, of = self._access(i, i.operands[0], width), self._addresses(i.operands[1])
 
-        byte = np.arange(width, dtype=np.uint64)
+        byte, pack = np.arange(width, dtype=np.uint64), np.dtype(f"V{width}")
 
         def step(active: Active) -> None:
             """The bytes beyond a thread's size are zeros, and are not read."""
@@ -182,9 +190,12 @@ class Instructions:
                 raise Fault(f"a copy of {width} bytes that is of more bytes than that")
             values, some = np.zeros((len(at), width), np.uint8), size > 0
             self._touch("load", self.memory, lanes[active][some], at[some], width)
-            wanted = byte < size[:, None]
-            values[wanted] = self.memory.load((at[:, None] + byte)[wanted], lanes, values.dtype)
-            self.shared.copy(places, lanes[active], values.view(f"V{width}")[:, 0])
+            whole = size == width
+            values[whole] = self.memory.load(at[whole], lanes[active][whole], pack).view(np.uint8).reshape(-1, width)
+            wanted = (byte < size[:, None]) & ~whole[:, None]
+            rest = lanes[active].repeat(wanted.sum(1))
+            values[wanted] = self.memory.load((at[:, None] + byte)[wanted], rest, values.dtype)
+            self.shared.copy(places, lanes[active], values.view(pack)[:, 0])
 
         return step
 

@@ -4,9 +4,11 @@ An address is a space's number above bit 40 and a byte offset below, so that not
 reached: it is an error that says what was wrong."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 import numpy as np
 from .ptx_types import Array
+from .races import Fault, History, Order
 
 SPACE = 40  # bits of an offset
 SHARED, LOCAL, FIRST = 1, 2, 3  # spaces
@@ -16,17 +18,14 @@ SECTOR, WARP = 32, 32
 BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
 
 
-class Fault(Exception):
-    """An error that a GPU would not detect: an access out of bounds, a race, or undefined behaviour."""
-
-
 class Memory:
-    """Global memory: arrays that live as long as the memory, and what was asked of them."""
+    """Global memory: arrays that live as long as the memory, what was asked of them, and what a launch does to them."""
 
     def __init__(self, count_transactions: bool = False) -> None:
         self.spaces: dict[int, tuple[Array, int]] = {}
         self._next = FIRST
         self.counts, self.statistics = count_transactions, Counter[str]()
+        self.order, self.histories = Order(), dict[int, History]()
 
     def give(self, array: Array) -> int:
         """Copies an array in; gives its address."""
@@ -53,32 +52,42 @@ class Memory:
     def free(self, address: int) -> None:
         del self.spaces[address >> SPACE]
 
-    def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
+    def begin(self) -> None:
+        """Begins a launch, which comes after all that was done before."""
+        self.order, self.histories = Order(), {}
+
+    def load(self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()) -> Array:
+        """What threads read, with these modifiers of PTX."""
         found = np.empty(len(addresses), dtype)
         for some in self._by_space(addresses):
-            array, places = self._find(addresses[some], dtype, "read")
+            array, places, history = self._find(addresses[some], dtype, "read")
+            history.access("ld", places, dtype.itemsize, lanes[some], how)
             found[some] = array[places]
         return found
 
-    def store(self, addresses: Array, lanes: Array, values: Array) -> None:
+    def store(self, addresses: Array, lanes: Array, values: Array, how: Sequence[str] = ()) -> None:
         for some in self._by_space(addresses):
-            array, places = self._find(addresses[some], values.dtype, "write")
+            array, places, history = self._find(addresses[some], values.dtype, "write")
+            history.access("st", places, values.dtype.itemsize, lanes[some], how)
             array[places] = values[some]
 
-    def update(self, addresses: Array, values: Array, function: np.ufunc) -> Array:
-        """An atomic operation of every thread; gives what was there before any of them."""
-        array, places = self._find(addresses, values.dtype, "write")
-        before = array[places]
-        function.at(array, places, values)
-        return before
+    def update(self, addresses: Array, lanes: Array, values: Array, function: np.ufunc, how: Sequence[str]) -> Array:
+        """An atomic operation of one thread after the other; gives what each found."""
+        array, places, history = self._find(addresses, values.dtype, "write")
+        history.access("atom", places, values.dtype.itemsize, lanes, how)
+        found = np.empty_like(values)
+        for n, place in enumerate(places.tolist()):
+            found[n] = array[place]
+            array[place] = function(array[place], values[n])
+        return found
 
     def _by_space(self, addresses: Array) -> list[Any]:
         """The threads apart that access different arrays."""
         spaces = addresses >> np.uint64(SPACE)
         return [...] if len(spaces) and np.all(spaces == spaces[0]) else [spaces == s for s in np.unique(spaces)]
 
-    def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array]:
-        """The array that the addresses lie in, as elements of the type, and the elements' numbers."""
+    def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array, History]:
+        """The array that the addresses lie in, as elements of the type, the elements' numbers, and who accessed it."""
         space = int(addresses[0]) >> SPACE
         held, size = self.spaces.get(space, (np.empty(0, np.uint8), -1))
         offsets = addresses.astype(np.int64) - (space << SPACE)
@@ -88,7 +97,9 @@ class Memory:
         if np.any(offsets & (dtype.itemsize - 1)):
             raise Fault(f"a {what} of {dtype.itemsize} bytes that is not aligned")
         whole = held[: len(held) // dtype.itemsize * dtype.itemsize]
-        return whole.view(dtype), offsets >> (dtype.itemsize.bit_length() - 1)
+        if space not in self.histories:
+            self.histories[space] = History("global", len(held), self.order)
+        return whole.view(dtype), offsets >> (dtype.itemsize.bit_length() - 1), self.histories[space]
 
     def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
         """Counts the bytes, the sectors that each warp's access touches, and how few could hold the bytes that it wants."""
@@ -123,10 +134,10 @@ class Inner:
         self.threads = threads  # of each part
         self.bytes = np.zeros(parts * self.size, np.uint8)
 
-    def load(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
+    def load(self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()) -> Array:
         return self.bytes.view(dtype)[self.places(addresses, lanes, dtype) // dtype.itemsize]
 
-    def store(self, addresses: Array, lanes: Array, values: Array) -> None:
+    def store(self, addresses: Array, lanes: Array, values: Array, how: Sequence[str] = ()) -> None:
         self.bytes.view(values.dtype)[self.places(addresses, lanes, values.dtype) // values.dtype.itemsize] = values
 
     def places(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:

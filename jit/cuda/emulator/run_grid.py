@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 import numpy as np
 from .instructions import Instructions, Step
-from .memory import WARP, Fault, Local, Memory
+from .memory import WARP, Local, Memory
 from .ptx import Entry, Instruction, Unsupported, end_of
+from .races import ATOMIC, Fault
 from .registers import Active, Registers
 from .shared_memory import Shared
 
@@ -23,6 +24,7 @@ def launch(
     """Runs a kernel over `grid` blocks of `threads` threads, or `some` of the blocks. `arguments` are addresses and
     integers, in order; `shared` are the bytes of an array that only the launch tells, and that is the only one."""
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
+    memory.begin()
     tables = {name: memory.give(np.frombuffer(data, np.uint8)) for name, data in entry.tables.items()}
     named.update(tables)
     if shared:
@@ -47,7 +49,7 @@ class _Batch:
     ) -> None:
         self.entry, self.memory = entry, memory
         self.registers = Registers(entry, blocks, threads, grid, arguments)
-        self.shared = Shared(blocks, end_of(entry.shared), threads)
+        self.shared = Shared(blocks, end_of(entry.shared), threads, memory.order)
         instructions = Instructions(self.registers, memory, self.shared, Local(blocks * threads, end_of(entry.local)))
         self.steps: list[list[Step]] = []
         self.ends: list[Instruction | None] = []
@@ -59,8 +61,10 @@ class _Batch:
     def run(self, first: int) -> None:
         """Runs the blocks from this number on."""
         self.shared.wait(self.registers.lanes, -1)
-        self.shared.barrier()
-        self.registers.special["%ctaid.x"][...] = first + self.registers.lanes // self.registers.threads
+        self.memory.order.barrier()
+        block, thread = np.divmod(self.registers.lanes, self.registers.threads)
+        self.registers.special["%ctaid.x"][...] = first + block
+        self.memory.order.threads = (first + block) * 2 * ATOMIC | thread
         running: Groups = [(0, slice(0, self.registers.count))]
         waiting: Groups = []
         while running or waiting:
@@ -131,5 +135,5 @@ class _Batch:
                 text = f"{int(count.min())} of {threads} threads of a block come to a barrier"
                 raise self.fault(text, self.entry.blocks[place - 1][-1])
             came[blocks] = count
-        self.shared.barrier()
+        self.memory.order.barrier()
         return list(waiting)

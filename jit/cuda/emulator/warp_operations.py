@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 import numpy as np
-from .memory import WARP, Fault
+from .memory import WARP
 from .ptx_types import Array
+from .races import Fault
 
 
 def shuffle_source(mode: str, lanes: Array, by: Array, clamp: Array) -> tuple[Array, Array]:

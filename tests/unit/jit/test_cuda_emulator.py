@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.emulator.float_operations import narrowed
-from cvm.jit.cuda.emulator.memory import Fault, Memory
+from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
+from cvm.jit.cuda.emulator.races import Fault
 from cvm.jit.cuda.emulator.run_grid import launch
 from cvm.jit.cuda.machine_model import resources
 from emulated_kernels import needs_nvrtc
@@ -292,7 +293,8 @@ def test_some_blocks_of_a_grid_are_counted() -> None:
   mov.u32 %r3, %ctaid.x;
   mul.wide.u32 %rd3, %r3, 4;
   add.s64 %rd4, %rd2, %rd3;
-  st.global.u32 [%rd4], %r3;
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 st.global.u32 [%rd4], %r3;
   ret;
 }
 """
@@ -394,3 +396,70 @@ def test_directed_rounding_is_to_the_next_number_on_its_side() -> None:
     exact = x == x.astype(np.float32)
     np.testing.assert_array_equal(up, np.where(exact, down, np.nextafter(down, np.float32(np.inf))))
     np.testing.assert_array_equal(narrowed(x, np.dtype(np.float32), "rz"), np.where(x < 0, up, down))
+
+
+# Races in global memory
+
+LAST = r"""
+extern "C" __global__ void work(const int* __restrict__ a, int* parts, unsigned* count, int* sum) {
+  __shared__ bool last;
+  int b = blockIdx.x, t = threadIdx.x, each = gridDim.x / blockDim.x;
+  for (int n = t; n < 1; n += 32) parts[b] = a[b] * 2;
+  if (t == 0) {
+    __threadfence();
+    last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (last) {
+    int mine = 0;
+    for (int n = 0; n < each; ++n) mine += parts[t * each + n];
+    for (int n = 16; n; n /= 2) mine += __shfl_xor_sync(-1, mine, n);
+    if (t == 0) *sum = mine;
+    if (t == 0) *count = 0;
+  }
+}
+"""
+
+
+def last_block(source: str, blocks: int = 64) -> None:
+    """Each block doubles a number, and the one that comes last adds them."""
+    a, rest = RANDOM.integers(-1000, 1000, blocks, np.int32), [np.zeros(n, np.int32) for n in (blocks, 1, 1)]
+    memory = Memory()
+    given = [memory.give(x) for x in (a, *rest)]
+    for _ in range(2):  # launches, whose accesses are ordered
+        launch(parse(nvrtc.compile_source(source).decode())["work"], blocks, 32, given, memory)
+    memory.take(given[3], rest[2])
+    assert rest[2][0] == 2 * a.sum()
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("blocks", [64, 2048])
+def test_the_last_block_reads_what_the_others_wrote(blocks: int) -> None:
+    """One of a grid that runs together, and one of a grid that runs in parts."""
+    last_block(LAST, blocks)
+
+
+FENCE, FLAG = "__threadfence();", "last = atomicAdd(count, 1u) == gridDim.x - 1;"
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (f"{FENCE}\n    {FLAG}", FLAG, "ld.global.*reads global memory that one of another block wrote"),
+        (f"{FLAG}\n    {FENCE}", FLAG, "ld.global.*reads global memory that one of another block wrote"),
+        (f"{FENCE}\n    {FLAG}", f"{FLAG} {FENCE}", "ld.global.*one of another block wrote"),  # the fence too late
+        (FENCE, "__threadfence_block();", "ld.global.*one of another block wrote"),
+        (FLAG, f"{FLAG} parts[b] = b;", "ld.global.*one of another block wrote"),  # once the flag is set
+        (FLAG, "last = (*count)++ == gridDim.x - 1;", "st.global.*writes global memory that one of another block read"),
+        ("if (t == 0) {", "if (b == 0) *count = 0;\n  if (t == 0) {", "one of another block|two threads"),
+        ("= a[b] * 2;", "= a[b] * 2;\n  parts[b / 2] = 0;", "global memory that .*wrote|two threads write"),
+        ("for (int n = t;", "for (int n = 0;", "two threads write one place of global memory"),
+        ("__syncthreads();\n  if (last)", "if (atomicAdd(count, 0u) == gridDim.x)", "ld.global.*one of another block wrote"),
+    ],
+)  # fmt: skip
+def test_races_between_blocks_are_found(old: str, new: str, fault: str) -> None:
+    assert old in LAST
+    with pytest.raises(Fault, match=f"^work, line .*{fault}"):
+        last_block(LAST.replace(old, new))

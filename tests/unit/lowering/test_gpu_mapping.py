@@ -12,7 +12,8 @@ from cvm.dialect.notation.expressions import Index, Tensor
 from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.cuda.emit import Source, emit
-from cvm.jit.cuda.emulator.memory import Fault, Memory
+from cvm.jit.cuda.emulator.memory import Memory
+from cvm.jit.cuda.emulator.races import Fault
 from cvm.jit.functions.gpu_function import SimulatedFunction
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Gpu
