@@ -57,7 +57,7 @@ class Memory:
         self.order, self.histories = Order(), {}
 
     def load(self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()) -> Array:
-        """What threads read, with these modifiers of PTX."""
+        """Reads for threads, with these modifiers of PTX."""
         found = np.empty(len(addresses), dtype)
         for some in self._by_space(addresses):
             array, places, history = self._find(addresses[some], dtype, "read")
@@ -68,8 +68,11 @@ class Memory:
     def store(self, addresses: Array, lanes: Array, values: Array, how: Sequence[str] = ()) -> None:
         for some in self._by_space(addresses):
             array, places, history = self._find(addresses[some], values.dtype, "write")
-            history.access("st", places, values.dtype.itemsize, lanes[some], how)
-            array[places] = values[some]
+            bits, wanted = array.view(f"u{array.itemsize}"), values[some].view(f"u{array.itemsize}")
+            same = bits[places] == wanted
+            bits[places] = wanted
+            one = bool(np.all(bits[places] == wanted))  # value for each place
+            history.access("st", places, array.itemsize, lanes[some], how, same if one else None)
 
     def update(self, addresses: Array, lanes: Array, values: Array, function: np.ufunc, how: Sequence[str]) -> Array:
         """An atomic operation of one thread after the other; gives what each found."""

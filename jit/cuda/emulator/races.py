@@ -6,7 +6,6 @@ this to the other threads of the blocks. Atomic accesses do not race with each o
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-
 import numpy as np
 from .ptx import Unsupported
 from .ptx_types import Array
@@ -71,16 +70,20 @@ class History:
         """The time from which on accesses may race; of shared memory, each block has a part."""
         return self.order.since if self.space == "shared" else TICK
 
-    def access(self, name: str, rows: Array, width: int, lanes: Array, how: Sequence[str] = ()) -> None:
-        """Records what an instruction with these modifiers does to the elements of a width at these places."""
+    def access(
+        self, name: str, rows: Array, width: int, lanes: Array, how: Sequence[str] = (), same: Array | None = None
+    ) -> None:
+        """Records what an instruction with these modifiers does to the elements of a width at these places. A store does
+        not race with another where it writes the same value."""
         if width < self.unit:
             self.written, self.read = (marks.repeat(self.unit // width) for marks in (self.written, self.read))
             self.unit = width
         written, read = (marks.reshape(-1, width // self.unit) for marks in (self.written, self.read))
-        atomic = name == "atom" or not _ATOMIC.isdisjoint(how)
+        atomic = name == "atom" or self.space == "global" and not _ATOMIC.isdisjoint(how)
         mine = (self.order.now | self.order.threads[lanes] | ATOMIC * atomic)[:, None]
         if self.last_write >= self.oldest:
-            self.check(written[rows], mine, name, "wrote")
+            other = np.ones(len(rows), bool) if same is None else ~same
+            self.check(written[rows[other]], mine[other], name, "wrote")
         if self.last_read >= self.oldest and name != "ld":
             self.check(read[rows], mine, name, "read")
         if atomic:
@@ -96,7 +99,7 @@ class History:
         else:
             mine = mine | UNDER_WAY if "async" in how else mine
             written[rows], self.last_write = mine, max(self.last_write, int(mine[0, 0]))
-            if np.any(written[rows] != mine):
+            if np.any(written[rows] != mine) and same is None:
                 raise Fault(f"two threads write one place of {self.space} memory between two barriers")
 
     def load(self, read: Array, rows: Array, mine: Array, constant: bool) -> None:
@@ -132,7 +135,7 @@ class History:
                 raise Fault(f"a thread {'reads' if name == 'ld' else 'writes'} {self.space} memory that {who}")
 
     def races(self, marks: Array, mine: Array) -> Array:
-        """Where marks are of other threads since the last barrier, or of other blocks, and not both atomic."""
+        """Find marks of other threads since the last barrier, or of other blocks, that are not atomic like these."""
         other = (marks ^ mine) & TICK - 1 & ~ATOMIC
         recent = marks >= np.where(other > BLOCK, self.oldest, self.order.since)
         return (marks >= UNDER_WAY) | recent & (other != 0) & (marks & mine & ATOMIC == 0)

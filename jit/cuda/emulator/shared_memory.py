@@ -4,7 +4,6 @@ Every access to a byte that a `cp.async` writes is an error until its thread has
 byte counts as written by that thread, so that the others need a barrier too."""
 
 from collections.abc import Sequence
-
 import numpy as np
 from .memory import Inner
 from .ptx_types import Array

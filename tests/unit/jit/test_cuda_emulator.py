@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 import numpy as np
 import pytest
 from cvm.jit.cuda import nvrtc
@@ -455,7 +456,8 @@ FENCE, FLAG = "__threadfence();", "last = atomicAdd(count, 1u) == gridDim.x - 1;
         (FLAG, "last = (*count)++ == gridDim.x - 1;", "st.global.*writes global memory that one of another block read"),
         ("if (t == 0) {", "if (b == 0) *count = 0;\n  if (t == 0) {", "one of another block|two threads"),
         ("= a[b] * 2;", "= a[b] * 2;\n  parts[b / 2] = 0;", "global memory that .*wrote|two threads write"),
-        ("for (int n = t;", "for (int n = 0;", "two threads write one place of global memory"),
+        ("for (int n = t;", "for (int n = 0;", "ld.global.*one of another block wrote"),  # of which one has a fence
+        ("for (int n = t;", "parts[b] = t; for (int n = t;", "two threads write one place of global memory"),
         ("__syncthreads();\n  if (last)", "if (atomicAdd(count, 0u) == gridDim.x)", "ld.global.*one of another block wrote"),
     ],
 )  # fmt: skip
@@ -463,3 +465,14 @@ def test_races_between_blocks_are_found(old: str, new: str, fault: str) -> None:
     assert old in LAST
     with pytest.raises(Fault, match=f"^work, line .*{fault}"):
         last_block(LAST.replace(old, new))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("value", "fault"), [("a[0]", None), ("a[0] + blockIdx.x / 63", "write|wrote")])
+def test_stores_of_one_value_do_not_race(value: str, fault: str | None) -> None:
+    """The last tile moves back over results of the one before, and computes them again."""
+    source = f'extern "C" __global__ void work(const int* __restrict__ a, int* y) {{ y[threadIdx.x] = {value}; }}'
+    memory = Memory()
+    given = [memory.give(np.full(32, 7, np.int32)), memory.give(np.zeros(32, np.int32))]
+    with pytest.raises(Fault, match=fault) if fault else nullcontext():
+        launch(parse(nvrtc.compile_source(source).decode())["work"], 64, 32, given, memory)
