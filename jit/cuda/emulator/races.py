@@ -26,7 +26,7 @@ class Order:
 
     def __init__(self) -> None:
         self.now = self.since = TICK  # the time, and that of the last barrier
-        self.threads = np.zeros(0, np.int64)  # that run together, as in a mark
+        self.threads: Array = np.zeros(0, np.int64)  # that run together, as in a mark
         self.known, self.seen, self.fenced = (defaultdict[int, Known](Known) for _ in range(3))  # by thread
 
     def barrier(self) -> None:
@@ -79,7 +79,7 @@ class History:
             self.written, self.read = (marks.repeat(self.unit // width) for marks in (self.written, self.read))
             self.unit = width
         written, read = (marks.reshape(-1, width // self.unit) for marks in (self.written, self.read))
-        atomic = name == "atom" or self.space == "global" and not _ATOMIC.isdisjoint(how)
+        atomic = name == "atom" or (self.space == "global" and not _ATOMIC.isdisjoint(how))
         mine = (self.order.now | self.order.threads[lanes] | ATOMIC * atomic)[:, None]
         if self.last_write >= self.oldest:
             other = np.ones(len(rows), bool) if same is None else ~same
