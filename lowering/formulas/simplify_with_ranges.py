@@ -18,6 +18,7 @@ from ...dialect.notation.simplify import fold_constants
 from ...dialect.notation.traverse import children, over, rebuild, walk
 from ..analysis.integer_ranges import intervals
 from ..passes import formula_pass
+from ..processor import processor
 
 NARROWED = ("add", "sub", "mul", "and", "or", "xor", "min", "max", "shl", "shr")
 SIGN = 31  # the shift that leaves the sign of 32 bits
@@ -57,7 +58,7 @@ def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program
     """Recognize an integer that is scaled by a constant and rounded to i32, where it stays far inside that type."""
     match e:
         case Cast(Apply("rint", (Apply("mul", (Cast(x), Const() | Read() as by)),)), to) if (
-            to is I32 and by.type is F32
+            to is I32 and by.type is F32 and processor().is_x86  # others may have no instruction, and call a library
         ):
             known = by.value if isinstance(by, Const) else program.constants.get(by.tensor, np.inf)
             largest = max(-found.low, found.high) if (found := range_of(x)) else np.inf

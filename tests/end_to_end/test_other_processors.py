@@ -199,3 +199,15 @@ def test_processors_of_another_architecture_are_diagnosed(
     source.write_text(program("small"))
     assert cli.main(["build", str(source), *arguments, "-o", str(tmp_path / "program.o")]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("triple", ["wasm32-wasi", "aarch64-linux-gnu", "riscv64-linux-gnu"])
+def test_rounding_scaled_integers_calls_no_library(triple: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "program.cvm", tmp_path / "program.o"
+    source.write_text("""func @main(%x: tensor<64xi8>) -> tensor<64xi8> {
+  %y = quant.requantize %x, 0.5 {rounding = "half_even_f32"}
+  return %y
+}
+""")
+    assert cli.main(["build", str(source), "--triple", triple, "-o", str(target)]) == 0
+    assert b"rint" not in target.read_bytes()
