@@ -222,8 +222,8 @@ class File:  # whose reads and writes fail, or end too early
         self.file.close()
         if fails() and not cut:
             raise OSError(5, "input/output error")
-    def read(self):
-        data = self.file.read()
+    def read(self, *count):
+        data = self.file.read(*count)
         if fails():
             if not cut:
                 raise OSError(5, "input/output error")
@@ -236,6 +236,9 @@ class File:  # whose reads and writes fail, or end too early
                 raise OSError(28, "no space left on device")
             return len(data) // 2
         return self.file.write(data)
+    def writelines(self, parts):
+        for part in parts:
+            self.write(part)
 
 class Os:
     def __getattr__(self, name):
