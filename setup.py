@@ -2,6 +2,7 @@
 
 import runpy
 from pathlib import Path
+
 from setuptools import setup
 from setuptools.command.build_py import build_py
 

@@ -27,7 +27,12 @@ def absolute(page: str, home: str, tag: str) -> str:
 
 def with_urls(project: str, home: str) -> str:
     """The project file with its URLs."""
-    urls = {"Homepage": home, "Documentation": f"{home}/tree/main/docs", "Source": home, "Issues": f"{home}/issues"}
+    urls = {
+        "Homepage": home,
+        "Documentation": f"{home}/tree/main/docs",
+        "Source": home,
+        "Issues": f"{home}/issues",
+    }
     urls["Changelog"] = f"{home}/blob/main/CHANGELOG.md"
     table = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
     return project.replace("[project.scripts]", f"[project.urls]\n{table}\n[project.scripts]", 1)

@@ -23,7 +23,9 @@ def component(requirement: str, scope: str = "required") -> dict[str, Any]:
     """The entry of a requirement, such as `numpy>=2.0`."""
     name, allowed = re.fullmatch(r"([\w.-]+)(.*)", requirement).groups()
     found = metadata(name)
-    licenses = found.get("License-Expression") or (found.get("License") or "").split("\n")[0] or "unknown"
+    licenses = (
+        found.get("License-Expression") or (found.get("License") or "").split("\n")[0] or "unknown"
+    )
     purl = f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}@{found['Version']}"
     return {
         "type": "library", "bom-ref": purl, "name": name, "version": found["Version"], "purl": purl, "scope": scope,

@@ -5,8 +5,10 @@ time.
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from side_by_side import Case, Contender, installed
+
 import cvm
 
 TIMES = 100
@@ -49,10 +51,14 @@ def given(n: str = "8") -> Case:
             return a * b + c
 
         case.contenders["numba"] = repeated("loop(a, b, c, out)", loop=loop, **given)
-        case.contenders["numba ufunc"] = repeated("function(a, b, c, out=out)", function=function, **given)
+        case.contenders["numba ufunc"] = repeated(
+            "function(a, b, c, out=out)", function=function, **given
+        )
     if torch := installed("torch"):
         x, y, z, to = (torch.from_numpy(v) for v in (a, b, c, out))
-        case.contenders["torch"] = repeated("f(z, x, y, out=to)", f=torch.addcmul, x=x, y=y, z=z, to=to)
+        case.contenders["torch"] = repeated(
+            "f(z, x, y, out=to)", f=torch.addcmul, x=x, y=y, z=z, to=to
+        )
         case.results = {
             **case.contenders,
             "torch": repeated("f(z, x, y, out=to).numpy()", f=torch.addcmul, x=x, y=y, z=z, to=to),
@@ -66,7 +72,12 @@ def allocating() -> Case:
     f = compiled()
     traced = cvm.compile(lambda a, b, c: a * b + c)
     given: dict[str, Any] = {"a": a, "b": b, "c": c}
-    case = Case({"cvm": repeated("f(a, b, c)", f=f, **given), "cvm, traced": repeated("f(a, b, c)", f=traced, **given)})
+    case = Case(
+        {
+            "cvm": repeated("f(a, b, c)", f=f, **given),
+            "cvm, traced": repeated("f(a, b, c)", f=traced, **given),
+        }
+    )
     case.contenders["numpy, two calls"] = repeated("a * b + c", **given)
     if numba := installed("numba"):
 
@@ -81,7 +92,9 @@ def allocating() -> Case:
     if jax := installed("jax"):
         g = jax.jit(lambda a, b, c: a * b + c)
         on_device = [jax.device_put(v) for v in (a, b, c)]
-        case.contenders["jax"] = repeated("g(a, b, c)", g=g, **dict(zip("abc", on_device, strict=True)))
+        case.contenders["jax"] = repeated(
+            "g(a, b, c)", g=g, **dict(zip("abc", on_device, strict=True))
+        )
     if torch := installed("torch"):
         x, y, z = (torch.from_numpy(v) for v in (a, b, c))
         case.contenders["torch"] = repeated("f(z, x, y)", f=torch.addcmul, x=x, y=y, z=z)
@@ -96,7 +109,9 @@ def structured() -> Case:
     if jax := installed("jax"):
         on_device = [jax.device_put(v) for v in (a, b, c)]
         g = jax.jit(lambda pair, c: pair[0] * pair[1] + c)
-        case.contenders["jax"] = repeated("g((a, b), c)", g=g, **dict(zip("abc", on_device, strict=True)))
+        case.contenders["jax"] = repeated(
+            "g((a, b), c)", g=g, **dict(zip("abc", on_device, strict=True))
+        )
     case.units = dict.fromkeys(case.contenders, TIMES)
     return case
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 from side_by_side import Case, installed
+
 import cvm
 
 F, K, DU, DV = 0.0367, 0.0649, 0.2097, 0.105
@@ -95,13 +97,19 @@ def gray_scott_numpy(u: np.ndarray, v: np.ndarray) -> Ticking:
     state = [u.copy(), v.copy()]
 
     def around(x: np.ndarray) -> np.ndarray:
-        return (np.roll(x, 1, 0) + np.roll(x, -1, 0)) + (np.roll(x, 1, 1) + np.roll(x, -1, 1)) - x * np.float32(4)
+        return (
+            (np.roll(x, 1, 0) + np.roll(x, -1, 0))
+            + (np.roll(x, 1, 1) + np.roll(x, -1, 1))
+            - x * np.float32(4)
+        )
 
     def run(ticks: int) -> list[np.ndarray]:
         for _ in range(ticks):
             u, v = state
             uvv = u * (v * v)
-            state[0] = u + ((around(u) * np.float32(DU) - uvv) + (np.float32(1) - u) * np.float32(F))
+            state[0] = u + (
+                (around(u) * np.float32(DU) - uvv) + (np.float32(1) - u) * np.float32(F)
+            )
             state[1] = v + ((around(v) * np.float32(DV) + uvv) - v * np.float32(F + K))
         return state
 
@@ -162,7 +170,9 @@ def gray_scott_jax(u: np.ndarray, v: np.ndarray) -> Ticking:
     roll = jax.numpy.roll
 
     def around(x: Any) -> Any:
-        return (roll(x, 1, 0) + roll(x, -1, 0)) + (roll(x, 1, 1) + roll(x, -1, 1)) - x * np.float32(4)
+        return (
+            (roll(x, 1, 0) + roll(x, -1, 0)) + (roll(x, 1, 1) + roll(x, -1, 1)) - x * np.float32(4)
+        )
 
     def step(u: Any, v: Any) -> Any:
         uvv = u * (v * v)

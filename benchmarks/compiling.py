@@ -7,9 +7,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import gradients
 import numpy as np
 from side_by_side import Case, installed
+
 import cvm
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits"
@@ -35,14 +37,22 @@ def operations(n: int) -> Case:
     if numba := installed("numba"):
         lines = [f"  x = {('x * h', 'x + y', 'x - q', 'x * y', 'x + o')[k % 5]}" for k in range(n)]
         source = "\n".join(
-            ["def f(a, b, h, q, o, out):", " for i in range(a.size):", "  x, y = a[i], b[i]", *lines, "  out[i] = x"]
+            [
+                "def f(a, b, h, q, o, out):",
+                " for i in range(a.size):",
+                "  x, y = a[i], b[i]",
+                *lines,
+                "  out[i] = x",
+            ]
         )
 
         def by_numba() -> Any:
             names: dict[str, Any] = {}
             exec(source, names)
             out = np.empty(x.size, np.float32)
-            numba.njit(names["f"])(x.ravel(), y.ravel(), np.float32(0.5), np.float32(0.25), np.float32(1), out)
+            numba.njit(names["f"])(
+                x.ravel(), y.ravel(), np.float32(0.5), np.float32(0.25), np.float32(1), out
+            )
             return out.reshape(x.shape)
 
         case.contenders["numba"] = by_numba
@@ -54,7 +64,14 @@ def operations(n: int) -> Case:
 def text(n: int) -> str:
     kinds = ("mul %{0}, 0.5", "add %{0}, %y", "sub %{0}, 0.25", "mul %{0}, %y", "add %{0}, 1.0")
     body = [f"  %{k + 1} = dali." + kinds[k % 5].format(k) for k in range(n)]
-    return "\n".join(["func @main(%0: tensor<100x100xf32>, %y: tensor<100x100xf32>) {", *body, f"  return %{n}", "}"])
+    return "\n".join(
+        [
+            "func @main(%0: tensor<100x100xf32>, %y: tensor<100x100xf32>) {",
+            *body,
+            f"  return %{n}",
+            "}",
+        ]
+    )
 
 
 def digits() -> Case:
@@ -65,7 +82,9 @@ def digits() -> Case:
 def training_step() -> Case:
     """The step of the group `gradients`, derivatives taken and compiled anew each time."""
     x, targets, weights = gradients.data(256, (64, 128, 10))
-    case = Case(ours(lambda: gradients.flat(gradients.with_cvm(x, targets)(weights))), tolerance=1e-4)
+    case = Case(
+        ours(lambda: gradients.flat(gradients.with_cvm(x, targets)(weights))), tolerance=1e-4
+    )
     if installed("jax"):
         case.contenders["jax"] = lambda: gradients.flat(gradients.with_jax(x, targets)(weights))
     return case

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
 import llvmlite.binding as llvm
 import numpy as np
 from side_by_side import Contender, installed
+
 import cvm
 
 Found = dict[str, Contender]
@@ -50,7 +52,9 @@ def on_jax(found: Found, way: Callable[..., Any], *arrays: Any) -> None:
         found["jax"] = lambda: f(*tensors).block_until_ready()
 
 
-def on_halide(found: Found, way: Callable[..., Any], arrays: Sequence[np.ndarray], out: np.ndarray) -> None:
+def on_halide(
+    found: Found, way: Callable[..., Any], arrays: Sequence[np.ndarray], out: np.ndarray
+) -> None:
     """A formula over one index of flat arrays, by vectors."""
     if hl := installed("halide"):
         i, f = hl.Var("i"), hl.Func("f")
@@ -63,7 +67,11 @@ def realize(found: Found, f: Any, out: np.ndarray) -> None:
     """A scheduled function of Halide's, for instructions that this processor has: what Halide finds itself may be too many."""
     hl = installed("halide")
     known = {"avx": "avx", "avx2": "avx2", "fma": "fma", "f16c": "f16c", "sse4.1": "sse41"}
-    features = [known[name] for name, there in llvm.get_host_cpu_features().items() if there and name in known]
+    features = [
+        known[name]
+        for name, there in llvm.get_host_cpu_features().items()
+        if there and name in known
+    ]
     target = hl.Target("-".join(["x86-64-linux", *features]) + "-jit")
     f.compile_jit(target)
     buffer = hl.Buffer(out)

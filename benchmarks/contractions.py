@@ -10,9 +10,11 @@ import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
 from onnx_models import MIDDLE, Graph, integer_product, on_onnxruntime, on_openvino
 from side_by_side import Case, installed, strategies
+
 import cvm
 
 SHARE = 40.0  # the standard deviation of what the shift leaves
@@ -53,7 +55,9 @@ class Conv:
 def conv(layer: Conv) -> Case:
     random = np.random.default_rng(0)
     x = random.integers(layer.low, 128, (1, layer.c, layer.size, layer.size)).astype(np.int32)
-    w = random.integers(-127, 128, (layer.oc, layer.c // layer.groups, layer.kernel, layer.kernel)).astype(np.int8)
+    w = random.integers(
+        -127, 128, (layer.oc, layer.c // layer.groups, layer.kernel, layer.kernel)
+    ).astype(np.int8)
     out = np.empty((1, layer.oc, layer.out, layer.out), np.int32)
     case = Case(
         {}, out=out, operations=2 * out.size * layer.terms, kind="i8",
@@ -112,7 +116,9 @@ def dense(m: int, k: int, n: int) -> Case:
     x = random.integers(-127, 128, (m, k)).astype(np.int32)
     w = random.integers(-127, 128, (n, k)).astype(np.int8)
     out = np.empty((m, n), np.int32)
-    case = Case({}, out=out, operations=2 * m * k * n, kind="i8", inexact={"onnxruntime": "saturates"})
+    case = Case(
+        {}, out=out, operations=2 * m * k * n, kind="i8", inexact={"onnxruntime": "saturates"}
+    )
     found = case.contenders
     for name, declared in (("cvm", " {range = [-127, 127]}"), ("cvm, range unknown", "")):
         f = cvm.compile(
@@ -121,7 +127,9 @@ def dense(m: int, k: int, n: int) -> Case:
         )
         found[name] = lambda f=f: f(x, out=out)
         case.strategies = case.strategies or strategies(f)
-    on_onnxruntime(found, integer_product(np.ascontiguousarray(w.T), m), (x + MIDDLE).astype(np.uint8))
+    on_onnxruntime(
+        found, integer_product(np.ascontiguousarray(w.T), m), (x + MIDDLE).astype(np.uint8)
+    )
     return case
 
 

@@ -14,9 +14,11 @@ import resource
 import time
 from collections.abc import Callable
 from typing import Any
+
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
+
 import cvm
 import cvm.dask
 
@@ -26,7 +28,9 @@ HEIGHT, WIDTH = 480, 640
 def sharpened(images: Any) -> Any:
     """The images in f32, each pixel beside its neighbours."""
     x = images.astype(np.float32)
-    inner = 5 * x[:, 1:-1, 1:-1] - x[:, :-2, 1:-1] - x[:, 2:, 1:-1] - x[:, 1:-1, :-2] - x[:, 1:-1, 2:]
+    inner = (
+        5 * x[:, 1:-1, 1:-1] - x[:, :-2, 1:-1] - x[:, 2:, 1:-1] - x[:, 1:-1, :-2] - x[:, 1:-1, 2:]
+    )
     return np.clip(inner, 0, 255)
 
 
@@ -43,7 +47,12 @@ def with_numba() -> Callable[[np.ndarray], np.ndarray]:
         for n in range(x.shape[0]):
             for i in range(1, x.shape[1] - 1):
                 for j in range(1, x.shape[2] - 1):
-                    near = np.float32(x[n, i - 1, j]) + x[n, i + 1, j] + x[n, i, j - 1] + x[n, i, j + 1]
+                    near = (
+                        np.float32(x[n, i - 1, j])
+                        + x[n, i + 1, j]
+                        + x[n, i, j - 1]
+                        + x[n, i, j + 1]
+                    )
                     found[n] = max(found[n], min(max(np.float32(5) * x[n, i, j] - near, 0), 255))
         return found
 
@@ -56,7 +65,9 @@ def peak() -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gigabytes", type=float, default=8)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
@@ -68,10 +79,16 @@ def main() -> None:
         "map_blocks, NumPy": lambda x: x.map_blocks(largest, drop_axis=(1, 2), dtype=np.float32),
     }
     if importlib.util.find_spec("numba"):
-        ways["map_blocks, numba"] = lambda x: x.map_blocks(with_numba(), drop_axis=(1, 2), dtype=np.float32)
+        ways["map_blocks, numba"] = lambda x: x.map_blocks(
+            with_numba(), drop_axis=(1, 2), dtype=np.float32
+        )
     wanted: np.ndarray | None = None
-    print(f"{count * HEIGHT * WIDTH / 1e9:.2g} GB, chunks of {each} images, {given.workers} workers of one thread:\n")
-    print("| way | time | rate | tasks | describing them | peak of a worker |\n|---|---|---|---|---|---|")
+    print(
+        f"{count * HEIGHT * WIDTH / 1e9:.2g} GB, chunks of {each} images, {given.workers} workers of one thread:\n"
+    )
+    print(
+        "| way | time | rate | tasks | describing them | peak of a worker |\n|---|---|---|---|---|---|"
+    )
     for name, way in ways.items():
         options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
         with (
@@ -79,7 +96,9 @@ def main() -> None:
             Client(cluster) as client,
         ):  # with memory of their own
             random = da.random.default_rng(0)
-            images = random.integers(0, 256, (count, HEIGHT, WIDTH), np.uint8, chunks=(each, HEIGHT, WIDTH))
+            images = random.integers(
+                0, 256, (count, HEIGHT, WIDTH), np.uint8, chunks=(each, HEIGHT, WIDTH)
+            )
             start = time.perf_counter()
             found = way(images)
             built = time.perf_counter() - start

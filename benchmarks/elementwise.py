@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from contenders import numba_loop, on_halide, on_jax, on_numexpr, on_torch
 from side_by_side import Case
+
 import cvm
 
 N = 1 << 24
@@ -35,7 +37,14 @@ def triad(n: int = N) -> Case:
     found["numpy"] = plain
     on_numexpr(found, "a * b + c", {"a": a, "b": b, "c": c}, out)
     numba_loop(found, loop, a, b, c, out)
-    on_torch(found, lambda torch, a, b, c, out: torch.add(torch.mul(a, b, out=out), c, out=out), a, b, c, out)
+    on_torch(
+        found,
+        lambda torch, a, b, c, out: torch.add(torch.mul(a, b, out=out), c, out=out),
+        a,
+        b,
+        c,
+        out,
+    )
     on_jax(found, lambda jax, a, b, c: a * b + c, a, b, c)
     on_halide(found, lambda hl, i, a, b, c: a[i] * b[i] + c[i], [a, b, c], out)
     return case
@@ -82,7 +91,9 @@ def exponential(n: int = N) -> Case:
     """Ten operations, one of them an exponential."""
     a, b = operands(n, 2)
     out = np.empty_like(a)
-    f = cvm.compile(lambda a, b: cvm.clamp(cvm.exp((a * 0.5 + b) * a - b) * (a + 3.0) - b * 0.25, 0.0, 5.0))
+    f = cvm.compile(
+        lambda a, b: cvm.clamp(cvm.exp((a * 0.5 + b) * a - b) * (a + 3.0) - b * 0.25, 0.0, 5.0)
+    )
     c1, c2, c3, low, high = map(F32, (0.5, 3, 0.25, 0, 5))
     case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out, (2, 1))
     found = case.contenders
@@ -93,7 +104,9 @@ def exponential(n: int = N) -> Case:
     def loop(a: Any, b: Any, out: Any) -> None:
         k1, k2, k3, low, high = F32(0.5), F32(3), F32(0.25), F32(0), F32(5)
         for i in range(a.size):
-            out[i] = min(max(np.exp((a[i] * k1 + b[i]) * a[i] - b[i]) * (a[i] + k2) - b[i] * k3, low), high)
+            out[i] = min(
+                max(np.exp((a[i] * k1 + b[i]) * a[i] - b[i]) * (a[i] + k2) - b[i] * k3, low), high
+            )
 
     found["numpy"] = lambda: np.clip(written(np, a, b), low, high, out=out)
     names = {"a": a, "b": b, "c1": c1, "c2": c2, "c3": c3, "o": low, "h": high}

@@ -8,10 +8,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 from onnx_models import on_onnxruntime, on_openvino
 from side_by_side import Case, installed, strategies
 from whole_networks import alone
+
 import cvm
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "networks" / "float_networks.py"
@@ -51,7 +53,12 @@ def model(net: Any, result: str) -> bytes:
     """The steps of a network, as an ONNX model."""
     onnx = installed("onnx")
     value, real = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
-    constants = {**net.weights, "low": np.float32(0), "high": np.float32(6), "axes": np.array([2, 3])}
+    constants = {
+        **net.weights,
+        "low": np.float32(0),
+        "high": np.float32(6),
+        "axes": np.array([2, 3]),
+    }
     more = {"relu6": ["low", "high"], "sum": ["axes"]}
     nodes = []
     for kind, name, operands, attributes in net.steps:
@@ -68,10 +75,16 @@ def model(net: Any, result: str) -> bytes:
             inputs.append(f"{name}.one")
         nodes.append(onnx.helper.make_node(operator, inputs, [name], **given))
     used = {name for node in nodes for name in node.input}
-    weights = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items() if name in used]
+    weights = [
+        onnx.numpy_helper.from_array(np.asarray(a), name)
+        for name, a in constants.items()
+        if name in used
+    ]
     ends = [value("image", real, net.shapes["image"])], [value(result, real, net.shapes[result])]
     graph = onnx.helper.make_graph(nodes, net.name, *ends, weights)
-    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+    made = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9
+    )
     return made.SerializeToString()
 
 
@@ -80,7 +93,9 @@ def beside(net: Any, result: str, threads: int = 1) -> Case:
         f = cvm.compile(described().write(net, result, Path(folder)))
     image = np.random.default_rng(1).normal(size=net.shapes["image"]).astype(np.float32)
     out = np.empty(net.shapes[result], np.float32)
-    case = Case({"cvm": lambda: f(image, out=out)}, out=out, tolerance=1e-4, strategies=strategies(f))
+    case = Case(
+        {"cvm": lambda: f(image, out=out)}, out=out, tolerance=1e-4, strategies=strategies(f)
+    )
     if installed("onnx"):
         steps = model(net, result)
         on_onnxruntime(case.contenders, steps, image, threads)
@@ -90,7 +105,13 @@ def beside(net: Any, result: str, threads: int = 1) -> Case:
 
 
 def layer(
-    channels: int, size: int, out: int, kernel: int, stride: int = 1, depthwise: bool = False, images: int = 1
+    channels: int,
+    size: int,
+    out: int,
+    kernel: int,
+    stride: int = 1,
+    depthwise: bool = False,
+    images: int = 1,
 ) -> Case:
     net = described().Network("layer", size, channels=channels)
     net.shapes["image"] = images, channels, size, size
@@ -116,7 +137,10 @@ LAYERS = {
     "depthwise 7x7, 384 of 14x14": (384, 14, 384, 7, 1, True),
     "depthwise 7x7, 768 of 7x7": (768, 7, 768, 7, 1, True),
 }
-POOLS = {"max pool 3x3 stride 2, 64 of 112x112": (64, 112), "max pool 3x3 stride 2, 256 of 28x28": (256, 28)}
+POOLS = {
+    "max pool 3x3 stride 2, 64 of 112x112": (64, 112),
+    "max pool 3x3 stride 2, 256 of 28x28": (256, 28),
+}
 
 
 def pool(channels: int, size: int) -> Case:
@@ -128,8 +152,8 @@ WORK = {
     **{title: lambda shape=shape: layer(*shape) for title, shape in LAYERS.items()},
     **{title: lambda shape=shape: pool(*shape) for title, shape in POOLS.items()},
     **{
-        f"{title}, {threads} thread{'s' * (threads > 1)}": lambda name=name, threads=threads: beside(
-            *described().NETWORKS[name](), threads
+        f"{title}, {threads} thread{'s' * (threads > 1)}": lambda name=name, threads=threads: (
+            beside(*described().NETWORKS[name](), threads)
         )
         for title, name in (
             ("ResNet-50", "resnet50"),

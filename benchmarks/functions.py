@@ -7,10 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from typing import Any
+
 import numpy as np
 from contenders import numba_loop, on_jax, on_torch
 from libmvec import ULPS, on_libmvec
 from side_by_side import Case
+
 import cvm
 
 NAMES = {  # ours, torch's and C's: NumPy's and JAX's
@@ -61,9 +63,18 @@ def function(name: str, dtype: type) -> Case:
     if name != "cbrt" or dtype is np.float64:  # numba's cbrt of f32 is none
         numba_loop(case.contenders, of_one if len(xs) == 1 else of_two, *xs, out)
     if name != "cbrt":
-        on_torch(case.contenders, lambda torch, *given: getattr(torch, name)(*given[:-1], out=given[-1]), *xs, out)
+        on_torch(
+            case.contenders,
+            lambda torch, *given: getattr(torch, name)(*given[:-1], out=given[-1]),
+            *xs,
+            out,
+        )
     place = "scipy.special" if special else "numpy"
-    on_jax(case.contenders, lambda jax, *given: getattr(attrgetter(place)(jax), NAMES[name])(*given), *xs)
+    on_jax(
+        case.contenders,
+        lambda jax, *given: getattr(attrgetter(place)(jax), NAMES[name])(*given),
+        *xs,
+    )
     return case
 
 

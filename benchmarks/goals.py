@@ -41,7 +41,10 @@ class Measure:
 
 PEER, LIMIT = Measure("best peer / cvm", _peer), Measure("limit / cvm", _limit)
 NUMBA, THREADS = Measure("numba / cvm", _of("numba")), Measure("one thread / two", _threads)
-COLD, WARM = Measure("ms", _takes("cvm"), at_most=True), Measure("ms, warm", _takes("cvm, warm"), at_most=True)
+COLD, WARM = (
+    Measure("ms", _takes("cvm"), at_most=True),
+    Measure("ms, warm", _takes("cvm, warm"), at_most=True),
+)
 CALL = Measure("µs", _takes("cvm", 1e3), at_most=True)
 
 
@@ -92,7 +95,13 @@ GOALS = (
     Goal("few rows, f32", "matmul", LIMIT, 0.9, "constant|argument"),
     Goal("attention", "matmul", PEER, 1.5, "attention"),
     Goal("f32 convolutions", "float_networks", PEER, 1, "conv|first"),
-    Goal("f32 convolutions, 3x3 of 56x56 to 14x14", "float_networks", LIMIT, 0.93, r"^conv 3x3, .*(56|28|14)x"),
+    Goal(
+        "f32 convolutions, 3x3 of 56x56 to 14x14",
+        "float_networks",
+        LIMIT,
+        0.93,
+        r"^conv 3x3, .*(56|28|14)x",
+    ),
     Goal("depthwise and pooling of f32", "float_networks", PEER, 1, "depthwise|pool"),
     Goal("networks in f32", "float_networks", PEER, 1.05, "1 thread"),
     Goal("networks in integers", "whole_networks", PEER, 1.2, "1 thread"),

@@ -20,7 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.commands.cost_on_gpu import predictions
 
@@ -29,7 +31,9 @@ SIDE, TICKS = 4096, 64  # of the simulated field
 IMAGES = 10_000  # of digits
 CHECKED = 1 << 16  # elements of what is compared with a CPU
 CALLS = 200  # whose time is taken together
-Peers = Callable[..., dict[str, Callable[[], Any]]]  # of torch and the arguments: what to time, by name
+Peers = Callable[
+    ..., dict[str, Callable[[], Any]]
+]  # of torch and the arguments: what to time, by name
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,12 @@ def side(n: int) -> int:
 
 
 def chain(n: int) -> str:
-    lines = ["%a = dali.mul %x, %y", "%b = dali.add %a, %x", "%c = dali.exp %b", "%d = dali.clamp %c, 0.0, 1000.0"]
+    lines = [
+        "%a = dali.mul %x, %y",
+        "%b = dali.add %a, %x",
+        "%c = dali.exp %b",
+        "%d = dali.clamp %c, 0.0, 1000.0",
+    ]
     return function(f"%x: tensor<{n}xf32>, %y: tensor<{n}xf32>", *lines, result="%d")
 
 
@@ -86,16 +95,17 @@ def images_of(n: int) -> int:
 
 def conv(n: int) -> str:
     images = images_of(n)
-    given = (
-        f"%x: tensor<{images}x64x56x56xi32> {{range = [-127, 127]}}, %w: tensor<64x64x3x3xi32> {{range = [-127, 127]}}"
-    )
+    given = f"%x: tensor<{images}x64x56x56xi32> {{range = [-127, 127]}}, %w: tensor<64x64x3x3xi32> {{range = [-127, 127]}}"
     return function(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}", result="%y")
 
 
 def words(n: int) -> str:
     """The dense layer of arrays of bytes."""
     m = min(side(n), 4096)
-    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", ORDER, strict=True)]
+    lines = [
+        f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}"
+        for r, x, o in zip("ab", "xw", ORDER, strict=True)
+    ]
     lines += [f'%{r}.wide = theano.elemwise %{r} {{scalar_op = "cast", dtype = i32}}' for r in "ab"]
     lines += ['%c = theano.elemwise %a.wide, %b.wide {scalar_op = "mul"}']
     lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
@@ -104,7 +114,10 @@ def words(n: int) -> str:
 
 def floats(n: int) -> str:
     m = min(side(n), 4096)
-    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", ORDER, strict=True)]
+    lines = [
+        f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}"
+        for r, x, o in zip("ab", "xw", ORDER, strict=True)
+    ]
     lines += ['%c = theano.elemwise %a, %b {scalar_op = "mul"}']
     lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
     return function(f"%x: tensor<{m}x{m}xf32>, %w: tensor<{m}x{m}xf32>", *lines, result="%y")
@@ -113,18 +126,37 @@ def floats(n: int) -> str:
 def attention(n: int) -> str:
     """Queries, keys and values of heads of 256 tokens of 64 numbers."""
     given = ", ".join(f"%{x}: tensor<{heads(n)}x256x64xf32>" for x in "qkv")
-    lines = ["%kt = cvm.transpose %k {axes = [0, 2, 1]}", *batched("s", "q", "kt"), "%t = dali.mul %s, 0.125"]
-    lines += ["%m = theano.max %t {axis = [2]}", "%mc = cvm.expand_dims %m {axis = 2}", "%d = dali.sub %t, %mc"]
-    lines += ["%e = dali.exp %d", "%z = theano.sum %e {axis = [2]}", "%zc = cvm.expand_dims %z {axis = 2}"]
+    lines = [
+        "%kt = cvm.transpose %k {axes = [0, 2, 1]}",
+        *batched("s", "q", "kt"),
+        "%t = dali.mul %s, 0.125",
+    ]
+    lines += [
+        "%m = theano.max %t {axis = [2]}",
+        "%mc = cvm.expand_dims %m {axis = 2}",
+        "%d = dali.sub %t, %mc",
+    ]
+    lines += [
+        "%e = dali.exp %d",
+        "%z = theano.sum %e {axis = [2]}",
+        "%zc = cvm.expand_dims %z {axis = 2}",
+    ]
     return function(given, *lines, "%p = dali.div %e, %zc", *batched("y", "p", "v"), result="%y")
 
 
 def batched(result: str, a: str, b: str) -> list[str]:
     """The lines of products of matrices."""
     order = '{new_order = [0, 1, 2, "x"]}', '{new_order = [0, "x", 1, 2]}'
-    lines = [f"%{x}.{result} = theano.dimshuffle %{x} {o}" for x, o in zip((a, b), order, strict=True)]
-    lines.append(f'%{result}.terms = theano.elemwise %{a}.{result}, %{b}.{result} {{scalar_op = "mul"}}')
-    return [*lines, f"%{result} = theano.sum %{result}.terms {{axis = [2], dtype = f32, acc_dtype = f32}}"]
+    lines = [
+        f"%{x}.{result} = theano.dimshuffle %{x} {o}" for x, o in zip((a, b), order, strict=True)
+    ]
+    lines.append(
+        f'%{result}.terms = theano.elemwise %{a}.{result}, %{b}.{result} {{scalar_op = "mul"}}'
+    )
+    return [
+        *lines,
+        f"%{result} = theano.sum %{result}.terms {{axis = [2], dtype = f32, acc_dtype = f32}}",
+    ]
 
 
 def heads(n: int) -> int:
@@ -152,21 +184,32 @@ WORK = {
     "a*b+a, exp, clamp f32": Work(chain, eager(lambda x, y: (x * y + x).exp().clamp(0, 1000))),
     "image u8 * f32[3], clamp": Work(image, eager(lambda x, g: (x * g).clamp(128, 255))),
     "transpose f32": Work(
-        lambda n: square(n, "f32", "%y = theano.dimshuffle %x {new_order = [1, 0]}"), eager(lambda x: x.T.contiguous())
+        lambda n: square(n, "f32", "%y = theano.dimshuffle %x {new_order = [1, 0]}"),
+        eager(lambda x: x.T.contiguous()),
     ),
-    "sum f32 axis 1": Work(lambda n: square(n, "f32", "%y = theano.sum %x {axis = [1]}"), eager(lambda x: x.sum(1))),
-    "sum f32 axis 0": Work(lambda n: square(n, "f32", "%y = theano.sum %x {axis = [0]}"), eager(lambda x: x.sum(0))),
+    "sum f32 axis 1": Work(
+        lambda n: square(n, "f32", "%y = theano.sum %x {axis = [1]}"), eager(lambda x: x.sum(1))
+    ),
+    "sum f32 axis 0": Work(
+        lambda n: square(n, "f32", "%y = theano.sum %x {axis = [0]}"), eager(lambda x: x.sum(0))
+    ),
     "sum f32": Work(lambda n: square(n, "f32", "%y = theano.sum %x"), eager(lambda x: x.sum())),
-    "max i32 axis 1": Work(lambda n: square(n, "i32", "%y = theano.max %x {axis = [1]}"), eager(lambda x: x.amax(1))),
+    "max i32 axis 1": Work(
+        lambda n: square(n, "i32", "%y = theano.max %x {axis = [1]}"), eager(lambda x: x.amax(1))
+    ),
     "dense i32 in [-127, 127]": Work(dense, products, multiplied),
     "dense i8": Work(words, products, multiplied),
     "dense f32": Work(floats, lambda torch, x, w: {"torch f32": lambda: x @ w.T}, multiplied),
     "attention 96x256x64 f32": Work(
         attention,
-        lambda torch, q, k, v: {"torch f32": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)},
+        lambda torch, q, k, v: {
+            "torch f32": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        },
         lambda n: 4 * heads(n) * 256 * 256 * 64,
     ),
-    "conv2d 16x64@56 3x3": Work(conv, convolutions, lambda n: 2 * images_of(n) * 64 * 64 * 9 * 56 * 56),
+    "conv2d 16x64@56 3x3": Work(
+        conv, convolutions, lambda n: 2 * images_of(n) * 64 * 64 * 9 * 56 * 56
+    ),
 }
 
 
@@ -178,7 +221,9 @@ def arguments(f: Any) -> list[np.ndarray]:
         if dtype.kind == "f":
             found.append(random.normal(size=shape).astype(dtype))
         else:
-            found.append(random.integers(0 if dtype.kind == "u" else -127, 128, shape).astype(dtype))
+            found.append(
+                random.integers(0 if dtype.kind == "u" else -127, 128, shape).astype(dtype)
+            )
     return found
 
 
@@ -190,13 +235,22 @@ def check(work: Work) -> str:
     given = arguments(cvm.compile(text, target="reference"))
     target = "cpu" if importlib.util.find_spec("llvmlite") else "reference"
     found, wanted = (cvm.compile(text, target=t)(*given) for t in ("cuda", target))
-    return "same bits" if np.array_equal(found, wanted, equal_nan=found.dtype.kind == "f") else "DIFFERENT"
+    return (
+        "same bits"
+        if np.array_equal(found, wanted, equal_nan=found.dtype.kind == "f")
+        else "DIFFERENT"
+    )
 
 
 def predicted(text: str, device: str) -> float:
     """The milliseconds that the model of the machine gives for the program, from the emulator's counts."""
     rows = predictions(cvm.compile(text, target="cuda-sim"), {})
-    return sum(row["seconds"]["H200" if "H200" in device else "H100"] * row["launches"] for row in rows) * 1e3
+    return (
+        sum(
+            row["seconds"]["H200" if "H200" in device else "H100"] * row["launches"] for row in rows
+        )
+        * 1e3
+    )
 
 
 def timed(device: Any, run: Callable[[], Any], rounds: int) -> float:
@@ -325,7 +379,9 @@ def small_kernels(rounds: int, torch: Any) -> str:
         tensor = torch.from_numpy(x).cuda()
         for mode in ("default", "reduce-overhead"):
             compiled = torch.compile(theirs, mode=mode)
-            figure = lambda c=compiled: f"{called(lambda: c(tensor), torch.cuda.synchronize):.1f} µs"  # noqa: E731
+            figure = lambda c=compiled: (  # noqa: E731
+                f"{called(lambda: c(tensor), torch.cuda.synchronize):.1f} µs"
+            )
             peers.append(beside(f"torch.compile {mode}", figure))
     return f"| {launches} kernels on 64 x 64 | {mine:.1f} µs | {', '.join(peers)} |"
 
@@ -344,14 +400,23 @@ def digits(rounds: int, torch: Any) -> str:
     peers = []
     if torch is not None:
         nn = torch.nn
-        layers = nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU()
-        network = nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)).cuda().eval()
+        layers = (
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+        )
+        network = (
+            nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)).cuda().eval()
+        )
         for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
             with torch.no_grad():
                 tensor, model = torch.from_numpy(images).cuda().to(dtype), network.to(dtype)
                 compiled = torch.compile(model)
                 for peer, run in ((name, model), (f"compiled {name}", compiled)):
-                    figure = lambda r=run, x=tensor: f"{of_torch(torch, lambda: r(x), rounds):.3f} ms"  # noqa: E731
+                    figure = lambda r=run, x=tensor: (  # noqa: E731
+                        f"{of_torch(torch, lambda: r(x), rounds):.3f} ms"
+                    )
                     peers.append(beside(f"torch {peer}", figure))
     return f"| digits, {IMAGES:,} images | {mine:.3f} ms | {', '.join(peers)} |"
 

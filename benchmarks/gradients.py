@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 from side_by_side import Case, installed
+
 import cvm
 
 Step = Callable[[Any], tuple[Any, Any]]  # from weights to the loss and new weights
@@ -54,7 +56,9 @@ def with_torch(x: np.ndarray, targets: np.ndarray) -> Step:
         scores = torch.tanh(given @ w[0] + w[1]) @ w[2] + w[3]
         value = -(torch.log_softmax(scores, 1) * wanted).sum() / len(wanted)
         gradient = torch.autograd.grad(value, w)
-        return value.detach().numpy(), tuple((a - RATE * g).detach().numpy() for a, g in zip(w, gradient, strict=True))
+        return value.detach().numpy(), tuple(
+            (a - RATE * g).detach().numpy() for a, g in zip(w, gradient, strict=True)
+        )
 
     return step
 
@@ -62,13 +66,19 @@ def with_torch(x: np.ndarray, targets: np.ndarray) -> Step:
 CONTENDERS = {"cvm": with_cvm, "jax": with_jax, "torch": with_torch}
 
 
-def data(batch: int, sizes: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+def data(
+    batch: int, sizes: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
     """Inputs, targets, and the weights to begin with."""
     random, (n, m, k) = np.random.default_rng(0), sizes
     x = random.normal(size=(batch, n)).astype(np.float32)
     targets = np.eye(k, dtype=np.float32)[random.integers(0, k, batch)]
     shapes = [(n, m), (m,), (m, k), (k,)]
-    return x, targets, tuple((random.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in shapes)
+    return (
+        x,
+        targets,
+        tuple((random.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in shapes),
+    )
 
 
 def training(batch: int, sizes: tuple[int, int, int]) -> Case:

@@ -37,7 +37,9 @@ GROUPS = {
     "gradients": Group("A training step: loss, gradient and update"),
 }
 
-SETS = {"products": ("matmul", "contractions", "float_networks", "whole_networks", "threads")}  # groups under one name
+SETS = {
+    "products": ("matmul", "contractions", "float_networks", "whole_networks", "threads")
+}  # groups under one name
 
 
 def load() -> dict[str, dict[str, Any]]:

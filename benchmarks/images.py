@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, realize
 from side_by_side import Case, installed
+
 import cvm
 
 F32 = np.float32
@@ -33,8 +35,16 @@ def image(n: int) -> Case:
             out[i, 2] = min(max(x[i, 2] * g2, low), high)
 
     found["numpy"] = plain
-    numba_loop(found, by_hand, x.reshape(-1, 3), gain, out.reshape(-1, 3))  # numba likes the channels written out
-    on_torch(found, lambda torch, x, g, out: torch.clamp(torch.mul(x, g, out=out), 128, 255, out=out), x, gain, out)
+    numba_loop(
+        found, by_hand, x.reshape(-1, 3), gain, out.reshape(-1, 3)
+    )  # numba likes the channels written out
+    on_torch(
+        found,
+        lambda torch, x, g, out: torch.clamp(torch.mul(x, g, out=out), 128, 255, out=out),
+        x,
+        gain,
+        out,
+    )
     on_jax(found, lambda jax, x, g: jax.numpy.clip(x * g, F32(128), F32(255)), x, gain)
     on_halide(found, x.reshape(-1, 3), gain, out.reshape(-1, 3))
     return case
@@ -44,7 +54,9 @@ def on_halide(found: Found, x: np.ndarray, gain: np.ndarray, out: np.ndarray) ->
     if hl := installed("halide"):
         c, i, f = hl.Var("c"), hl.Var("i"), hl.Func("f")
         given, factor = hl.Buffer(x), hl.Buffer(gain)
-        f[c, i] = hl.clamp(hl.cast(hl.Float(32), given[c, i]) * factor[c], hl.f32(128.0), hl.f32(255.0))
+        f[c, i] = hl.clamp(
+            hl.cast(hl.Float(32), given[c, i]) * factor[c], hl.f32(128.0), hl.f32(255.0)
+        )
         f.output_buffer().dim(0).set_bounds(0, 3).set_stride(1)
         f.output_buffer().dim(1).set_stride(3)
         f.reorder(c, i).bound(c, 0, 3).unroll(c).vectorize(i, 8)

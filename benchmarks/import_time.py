@@ -9,7 +9,8 @@ CODE = "import numpy, time; began = time.perf_counter(); import cvm; print(time.
 
 def main() -> None:
     times = [
-        float(subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True).stdout) for _ in range(11)
+        float(subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True).stdout)
+        for _ in range(11)
     ]
     print(
         f"import cvm: {1000 * statistics.median(times):.1f} ms beyond numpy, "

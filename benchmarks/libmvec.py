@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 from contenders import Found
 from cvm.jit.llvm.native_code import Library
@@ -54,7 +55,9 @@ def on_libmvec(contenders: Found, name: str, out: np.ndarray, *arrays: np.ndarra
         contenders["libmvec"] = _loop(symbol, address, lanes, out, *arrays)
 
 
-def _loop(symbol: str, address: int, lanes: int, out: np.ndarray, *arrays: np.ndarray) -> Callable[[], Any]:
+def _loop(
+    symbol: str, address: int, lanes: int, out: np.ndarray, *arrays: np.ndarray
+) -> Callable[[], Any]:
     element = "float" if out.itemsize == 4 else "double"
     words = {"symbol": symbol, "element": element, "size": out.itemsize, "lanes": lanes}
     words["vector"] = vector = f"<{lanes} x {element}>"

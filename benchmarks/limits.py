@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
+
 import numpy as np
 from cvm.jit.host_processor import host_processor
 from cvm.jit.llvm.native_code import Library
@@ -34,7 +35,11 @@ def moving(name: str, read: int, written: int, streaming: bool) -> str:
     hint = ", !nontemporal !0" if streaming else ""
     lines = [f"%far{k} = mul i64 %apart, {k}" for k in range(read)]
     for n in range(4):
-        lines.append(f"%at{n} = add i64 %i, {32 * n}" if read else f"%held{n}_0 = load <8 x i32>, ptr %from, align 32")
+        lines.append(
+            f"%at{n} = add i64 %i, {32 * n}"
+            if read
+            else f"%held{n}_0 = load <8 x i32>, ptr %from, align 32"
+        )
         for k in range(read):
             lines += [
                 f"%o{n}_{k} = add i64 %far{k}, %at{n}",
@@ -65,7 +70,9 @@ def reading(name: str, streams: bool) -> str:
             f"%new{n} = or <8 x i32> %sum{n}, %v{n}",
         ]
     sums = {f"%sum{n}": (f"%new{n}", "<8 x i32>") for n in range(8)}
-    return looped(name, "ptr %to, ptr %from, i64 %n", 32, lines, sums, kept(list(sums), "<8 x i32>"))
+    return looped(
+        name, "ptr %to, ptr %from, i64 %n", 32, lines, sums, kept(list(sums), "<8 x i32>")
+    )
 
 
 def adding(name: str, width: int, sum: str, step: Callable[[str, str, str, str], list[str]]) -> str:
@@ -112,7 +119,10 @@ def looped(
     before: list[str] | None = None,
 ) -> str:
     """A function of one loop: i from 0 below n by a step; each of `sums` is zero, then its new value."""
-    phis = [f"{s} = phi {t} [ zeroinitializer, %entry ], [ {new}, %body ]" for s, (new, t) in sums.items()]
+    phis = [
+        f"{s} = phi {t} [ zeroinitializer, %entry ], [ {new}, %body ]"
+        for s, (new, t) in sums.items()
+    ]
     return "\n".join([
         f"define i32 @{name}({parameters}) nounwind {{", "entry:", *(before or []), "br label %head", "head:",
         "%i = phi i64 [ 0, %entry ], [ %next, %body ]", *phis, "%more = icmp slt i64 %i, %n",
@@ -139,13 +149,21 @@ def products(name: str, chain: list[DotProduct]) -> tuple[str, set[str]]:
     def step(new: str, sum: str, x: str, y: str) -> list[str]:
         lines, given = [], {"a": x, "b": y, "c": sum}
         for d in chain:
-            parts, result = (f"<{8 * width // bits} x i{bits}>" for bits in (d.operand_bits, d.result_bits))
+            parts, result = (
+                f"<{8 * width // bits} x i{bits}>" for bits in (d.operand_bits, d.result_bits)
+            )
             types = [result if o == "c" else parts for o in d.operands]
             wanted.add(f"declare {result} @{d.llvm}({', '.join(types)})")
             tag = f"{new}_{d.function}"
-            lines += [f"{tag}{o} = bitcast {v} {given[o]} to {t}" for o, t in zip(d.operands, types, strict=True)]
+            lines += [
+                f"{tag}{o} = bitcast {v} {given[o]} to {t}"
+                for o, t in zip(d.operands, types, strict=True)
+            ]
             operands = ", ".join(f"{t} {tag}{o}" for o, t in zip(d.operands, types, strict=True))
-            lines += [f"{tag} = call {result} @{d.llvm}({operands})", f"{tag}w = bitcast {result} {tag} to {v}"]
+            lines += [
+                f"{tag} = call {result} @{d.llvm}({operands})",
+                f"{tag}w = bitcast {result} {tag} to {v}",
+            ]
             given = {"a": f"{tag}w", "b": y, "c": sum}
         last = given["a"]
         return [
@@ -172,7 +190,11 @@ def peaks() -> dict[str, tuple[str, int, str, set[str]]]:
         for kind, terms, functions in chains:
             if all(f in has for f in functions):
                 name = f"{kind}_{functions[0]}_{width}"
-                found[name] = (kind, 2 * terms * width // 4, *products(name, [has[f] for f in functions]))
+                found[name] = (
+                    kind,
+                    2 * terms * width // 4,
+                    *products(name, [has[f] for f in functions]),
+                )
     return found
 
 
@@ -195,9 +217,15 @@ class Limits:
     """The loops, ready to run."""
 
     def __init__(self) -> None:
-        names = [*(_name(shares, past) for shares in SHARES for past in (False, True)), *READING, *LOOPS]
+        names = [
+            *(_name(shares, past) for shares in SHARES for past in (False, True)),
+            *READING,
+            *LOOPS,
+        ]
         self.reached_by: dict[str, str] = {}  # the loop of each peak that was measured
-        self.library = Library(TEXT, {name: (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64) for name in names})
+        self.library = Library(
+            TEXT, {name: (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64) for name in names}
+        )
 
     def run(self, name: str, to: np.ndarray, given: np.ndarray, n: int) -> Callable[[], int]:
         function, target, source = self.library.functions[name], to.ctypes.data, given.ctypes.data
@@ -213,7 +241,8 @@ class Limits:
         size = max(128, amount // (read + written) // 128 * 128)
         source, target = aligned(max(read, 1) * (size + APART)), aligned(written * size)
         return {
-            f"moving{' past' * past}": self.run(_name(shares, past), target, source, size) for past in (False, True)
+            f"moving{' past' * past}": self.run(_name(shares, past), target, source, size)
+            for past in (False, True)
         }
 
     def measured(self) -> dict[str, float]:
@@ -230,7 +259,13 @@ class Limits:
         turns, factors, sink = 50_000, aligned(2048, 0), aligned(1024)
         for title, kind in PEAKS.items():
             rates = {
-                name: turns * 2 * TURNS * SUMS * each / fastest(self.run(name, sink, factors, turns)) / 1e9
+                name: turns
+                * 2
+                * TURNS
+                * SUMS
+                * each
+                / fastest(self.run(name, sink, factors, turns))
+                / 1e9
                 for name, (of, each, *_) in LOOPS.items()
                 if of == kind
             }

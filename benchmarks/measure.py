@@ -20,10 +20,12 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
 from groups import RESULTS, is_ours
 from limits import COPY, PEAKS, READ, WRITE, Limits
 from report import best_peer
 from side_by_side import Case, agreement, installed, ratio, timed
+
 import cvm
 
 PEERS = ("numpy", "numexpr", "numba", "jax", "torch", "onnxruntime", "openvino", "halide")
@@ -33,7 +35,9 @@ def processor() -> str:
     """The processor's name, as the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
@@ -47,17 +51,23 @@ def versions() -> dict[str, str]:
     return found
 
 
-def measured(title: str, case: Case, limits: Limits, peaks: dict[str, float], seconds: float) -> dict[str, Any]:
+def measured(
+    title: str, case: Case, limits: Limits, peaks: dict[str, float], seconds: float
+) -> dict[str, Any]:
     """A row: milliseconds of each contender, how results agree, and the least that the machine would take."""
     agrees = agreement(case)
     moving = limits.moving(case.moved, case.shares) if case.moved else {}
     times = timed(case, moving, seconds)
     ms = {name: statistics.median(found.values()) for name, found in times.items()}
-    ratios = {name: ratio(found, times["cvm"]) for name, found in times.items() if not is_ours(name)}
+    ratios = {
+        name: ratio(found, times["cvm"]) for name, found in times.items() if not is_ours(name)
+    }
     row: dict[str, Any] = {
         "title": title,
         "ms": {name: ms[name] for name in case.contenders},
-        "ratios": {name: [round(q, 4) for q in ratios[name]] for name in case.contenders if name in ratios},
+        "ratios": {
+            name: [round(q, 4) for q in ratios[name]] for name in case.contenders if name in ratios
+        },
         "agrees": agrees,
         **({"strategies": case.strategies} if case.strategies else {}),
     }
@@ -82,11 +92,17 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("group")
-    parser.add_argument("--seconds", type=float, default=45.0, help="about how long it may take, with setting up")
+    parser.add_argument(
+        "--seconds", type=float, default=45.0, help="about how long it may take, with setting up"
+    )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="a part of the names of the cases to measure; none are kept")
+    parser.add_argument(
+        "--only", default="", help="a part of the names of the cases to measure; none are kept"
+    )
     options = parser.parse_args()
     began = time.perf_counter()
     cvm.set_num_threads(options.threads)
@@ -102,12 +118,18 @@ def main() -> None:
         print(f"\r  {n + 1}/{len(work)} {title:60}", end="\r", file=sys.stderr, flush=True)
         case = make()
         left = options.seconds - (time.perf_counter() - began)
-        rows.append(measured(title, case, limits, peaks, max(0.2, min(3.0, 0.5 * left / (len(work) - n)))))
+        rows.append(
+            measured(title, case, limits, peaks, max(0.2, min(3.0, 0.5 * left / (len(work) - n))))
+        )
         print(shown(rows[-1]), flush=True)
     made = {
         "group": options.group,
         "threads": options.threads,
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "machine": {
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+        },
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
         "load": round(load, 2),
         "seconds": round(time.perf_counter() - began, 1),
@@ -118,7 +140,9 @@ def main() -> None:
     }
     if not options.only:
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{options.group}.json").write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        (RESULTS / f"{options.group}.json").write_text(
+            json.dumps(made, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )
 
 
 if __name__ == "__main__":

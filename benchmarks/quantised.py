@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +37,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from measure import processor  # noqa: E402
 from tflite_cases import FOLDER, digest, inputs  # noqa: E402
+
 import cvm  # noqa: E402
 from cvm.cli import main as cvm_command  # noqa: E402
 from cvm.importers.exactness import verdicts  # noqa: E402
@@ -81,10 +83,13 @@ def tosa(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             _, made = make(seed)
             wanted = by_reference_model(made, Path(folder))
             if wanted is not None:
-                found = cvm.compile(cvm.from_tosa(write(made.graph)), optimize=2 if seed % 8 == 0 else 0)(
-                    *made.feed.values()
+                found = cvm.compile(
+                    cvm.from_tosa(write(made.graph)), optimize=2 if seed % 8 == 0 else 0
+                )(*made.feed.values())
+                same = (
+                    found.astype(wanted.dtype).tobytes() == wanted.tobytes()
+                    and found.shape == wanted.shape
                 )
-                same = found.astype(wanted.dtype).tobytes() == wanted.tobytes() and found.shape == wanted.shape
                 equal, wrong = equal + same, wrong + (not same)
     yield f"TOSA programs of {len(CASES)} kinds", f"{equal} of {equal + wrong} equal in every byte"
 
@@ -100,9 +105,13 @@ KIND = re.compile(r"(.*?)(?:_\d+x.*)?_ERRORIF_([A-Za-z0-9]+)")
 
 def refused(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """Graphs that each break one rule (ERROR_IF) of the specification, by the generator of its conformance tests."""
-    if (builder := shutil.which("tosa_verif_build_tests", path=str(Path(sys.executable).parent))) is None:
+    if (
+        builder := shutil.which("tosa_verif_build_tests", path=str(Path(sys.executable).parent))
+    ) is None:
         return
-    library = Path(str(importlib.util.find_spec("tosa_reference_model").submodule_search_locations[0]))  # type: ignore[union-attr, index]
+    library = Path(
+        str(importlib.util.find_spec("tosa_reference_model").submodule_search_locations[0])
+    )  # type: ignore[union-attr, index]
     accepted: Counter[str] = Counter()
     rules, count = set(), 0
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +133,11 @@ def refused(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
                 accepted[name] += 1
             except cvm.ParseError:
                 pass
-    kept = f"; accepted: {', '.join(f'{n} of {name}' for name, n in accepted.items())}" if accepted else ""
+    kept = (
+        f"; accepted: {', '.join(f'{n} of {name}' for name, n in accepted.items())}"
+        if accepted
+        else ""
+    )
     yield (
         f"negative cases of TOSA's conformance tests, {len(rules)} kinds",
         f"{count - accepted.total()} of {count} refused{kept}",
@@ -137,7 +150,9 @@ def samples(path: Path, module: Any, count: int) -> list[list[np.ndarray]]:
     return inputs(path.name, [(t.array_shape, t.element.dtype) for t in plain], count)
 
 
-def outputs(module: Any, rows: Sequence[Sequence[np.ndarray]], **how: Any) -> list[list[np.ndarray]]:
+def outputs(
+    module: Any, rows: Sequence[Sequence[np.ndarray]], **how: Any
+) -> list[list[np.ndarray]]:
     """The outputs of calls in turn, each with the state that the last has left."""
     f, state, found = cvm.compile(module, **how), list(module.state.values()), []
     for row in rows:
@@ -156,7 +171,11 @@ def accepted(path: Path) -> bytes:
             if (q := t.quantization) is not None and q.quantized_dimension >= max(len(t.shape), 1):
                 start = q._position
                 vtable = start - int.from_bytes(data[start : start + 4], "little", signed=True)
-                at = vtable + 4 + 2 * fields(SCHEMA["QuantizationParameters"])["quantized_dimension"][0]
+                at = (
+                    vtable
+                    + 4
+                    + 2 * fields(SCHEMA["QuantizationParameters"])["quantized_dimension"][0]
+                )
                 at = start + int.from_bytes(data[at : at + 2], "little")
                 data[at : at + 4] = bytes(4)
     return bytes(data)
@@ -166,7 +185,9 @@ def litert(path: Path, is_reference: bool) -> tuple[Any, Call]:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType  # type: ignore[import-not-found]
 
     kind = OpResolverType.BUILTIN_REF if is_reference else OpResolverType.AUTO
-    it = Interpreter(model_content=accepted(path), experimental_op_resolver_type=kind, num_threads=1)
+    it = Interpreter(
+        model_content=accepted(path), experimental_op_resolver_type=kind, num_threads=1
+    )
     it.allocate_tensors()
 
     def call(row: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -187,9 +208,16 @@ def tflite(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
         _, call = litert(path, True)
         pairs = list(zip(outputs(module, rows), map(call, rows), strict=True))
         equal = sum(all(map(np.array_equal, a, b)) for a, b in pairs)
-        bounded = sorted({v.operator for v in verdicts(module, "tflite-reference") if v.verdict == "bounded"})
-        said = f", bounded: {', '.join(bounded)}" if bounded else ", every operator exact by contract"
-        yield f"{path.name} and LiteRT's reference", f"{equal} of {len(rows)} inputs equal in every byte{said}"
+        bounded = sorted(
+            {v.operator for v in verdicts(module, "tflite-reference") if v.verdict == "bounded"}
+        )
+        said = (
+            f", bounded: {', '.join(bounded)}" if bounded else ", every operator exact by contract"
+        )
+        yield (
+            f"{path.name} and LiteRT's reference",
+            f"{equal} of {len(rows)} inputs equal in every byte{said}",
+        )
 
 
 def onnx(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
@@ -217,7 +245,9 @@ int main(void) {{
 """
 
 
-def on_arm(path: Path, module: Any, rows: Sequence[Sequence[np.ndarray]], folder: Path) -> list[list[np.ndarray]]:
+def on_arm(
+    path: Path, module: Any, rows: Sequence[Sequence[np.ndarray]], folder: Path
+) -> list[list[np.ndarray]]:
     """The outputs by code for 64-bit Arm, under qemu."""
     main = module.functions["main"]
     target = ["--triple", "aarch64-linux-gnu", "--cpu", "cortex-a76"]
@@ -228,11 +258,15 @@ def on_arm(path: Path, module: Any, rows: Sequence[Sequence[np.ndarray]], folder
         *((f"a{n}", a) for n, a in enumerate(main.arguments)),
         *((f"r{n}", r) for n, r in enumerate(main.results)),
     ]
-    sizes = {name: int(np.prod(v.type.array_shape)) * v.type.element.dtype.itemsize for name, v in values}
+    sizes = {
+        name: int(np.prod(v.type.array_shape)) * v.type.element.dtype.itemsize for name, v in values
+    }
     first = len(main.arguments)
     state = list(module.state)
     text = CALL.format(
-        buffers="\n".join(f"static _Alignas(64) unsigned char {n}[{size}];" for n, size in sizes.items()),
+        buffers="\n".join(
+            f"static _Alignas(64) unsigned char {n}[{size}];" for n, size in sizes.items()
+        ),
         read=" && ".join(f"fread({n}, {sizes[n]}, 1, stdin)" for n, _ in values[:first]),
         arguments=", ".join(f"(void *){n}" for n, _ in values),
         write=" ".join(f"fwrite({n}, {sizes[n]}, 1, stdout);" for n, _ in values[first:]),
@@ -256,10 +290,16 @@ def on_arm(path: Path, module: Any, rows: Sequence[Sequence[np.ndarray]], folder
     kept, found = list(module.state.values()), []
     for row in rows:
         fed = b"".join(np.ascontiguousarray(x).tobytes() for x in (*row, *kept))
-        done = subprocess.run(["qemu-aarch64", "./run"], input=fed, capture_output=True, check=True, cwd=folder).stdout
+        done = subprocess.run(
+            ["qemu-aarch64", "./run"], input=fed, capture_output=True, check=True, cwd=folder
+        ).stdout
         made, at = [], 0
         for name, v in values[first:]:
-            made.append(np.frombuffer(done[at : at + sizes[name]], v.type.element.dtype).reshape(v.type.array_shape))
+            made.append(
+                np.frombuffer(done[at : at + sizes[name]], v.type.element.dtype).reshape(
+                    v.type.array_shape
+                )
+            )
             at += sizes[name]
         kept = made[len(made) - len(state) :]
         found.append(made[: len(made) - len(state)])
@@ -352,9 +392,15 @@ def speed(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
         for path in models:
             command = [sys.executable, str(Path(__file__)), "--round", str(path)]
             rounds = [json.loads(subprocess.check_output(command)) for _ in range(options.rounds)]
-            shown = [f"{name} {1e3 * statistics.median(r[name] for r in rounds):.3f} ms" for name in rounds[0]]
+            shown = [
+                f"{name} {1e3 * statistics.median(r[name] for r in rounds):.3f} ms"
+                for name in rounds[0]
+            ]
             peers = [name for name in rounds[0] if name != "cvm"]
-            ratios = [f"{statistics.median(r[n] / r['cvm'] for r in rounds):.2f}x as fast as {n}" for n in peers]
+            ratios = [
+                f"{statistics.median(r[n] / r['cvm'] for r in rounds):.2f}x as fast as {n}"
+                for n in peers
+            ]
             yield f"{path.stem}, one thread", f"{', '.join(shown)}; {', '.join(ratios)}"
 
 
@@ -362,18 +408,42 @@ SECTIONS = {s.__name__: s for s in (tosa, refused, tflite, onnx, targets, speed)
 
 
 def main() -> int:
-    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    command.add_argument("models", nargs="*", metavar="MODEL")
-    command.add_argument("--tosa", type=int, default=1000, metavar="N", help="TOSA programs (default: %(default)s)")
-    command.add_argument(
-        "--inputs", type=int, default=100, metavar="N", help="of each .tflite model (default: %(default)s)"
+    command = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    command.add_argument("--calls", type=int, default=20, metavar="N", help="of each ONNX model (default: %(default)s)")
+    command.add_argument("models", nargs="*", metavar="MODEL")
     command.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="of timing, a process each (default: %(default)s)"
+        "--tosa", type=int, default=1000, metavar="N", help="TOSA programs (default: %(default)s)"
+    )
+    command.add_argument(
+        "--inputs",
+        type=int,
+        default=100,
+        metavar="N",
+        help="of each .tflite model (default: %(default)s)",
+    )
+    command.add_argument(
+        "--calls",
+        type=int,
+        default=20,
+        metavar="N",
+        help="of each ONNX model (default: %(default)s)",
+    )
+    command.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="of timing, a process each (default: %(default)s)",
     )
     command.add_argument("--round", metavar="MODEL", help="one round of timing of a model, as JSON")
-    command.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections (default: all)")
+    command.add_argument(
+        "--only",
+        nargs="+",
+        choices=SECTIONS,
+        default=list(SECTIONS),
+        help="sections (default: all)",
+    )
     options = command.parse_args()
     if options.round:
         print(json.dumps(in_turns(Path(options.round))))

@@ -11,7 +11,15 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from quantised_onnx import Net, quantised  # noqa: E402
 
-INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+INVERTED = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
 def head(net: Net, x: str, channels: int) -> onnx.ModelProto:

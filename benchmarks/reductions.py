@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, program
 from side_by_side import Case, installed
 
 random = np.random.default_rng(0)
 SIDE = 4096
-NAMES = {"sum": "sum", "max": "amax", "min": "amin", "prod": "prod", "all": "all", "any": "any"}  # theano's: torch's
+NAMES = {
+    "sum": "sum",
+    "max": "amax",
+    "min": "amin",
+    "prod": "prod",
+    "all": "all",
+    "any": "any",
+}  # theano's: torch's
 
 
 def operand(dtype: Any) -> np.ndarray:
@@ -31,7 +39,10 @@ def reduction(name: str, dtype: Any, axis: int | None) -> Case:
     out = np.empty_like(f(x))
     numpy_way = getattr(np, name)
     wide = {"dtype": out.dtype} if name in ("sum", "prod") else {}
-    found: Found = {"cvm": lambda: f(x, out=out), "numpy": lambda: numpy_way(x, axis=axis, out=out, **wide)}
+    found: Found = {
+        "cvm": lambda: f(x, out=out),
+        "numpy": lambda: numpy_way(x, axis=axis, out=out, **wide),
+    }
     if (name, axis) in LOOPS:
         numba_loop(found, LOOPS[name, axis], x, out.reshape(-1))
 
@@ -40,7 +51,9 @@ def reduction(name: str, dtype: Any, axis: int | None) -> Case:
         if name == "prod" and axis is None:
             torch.prod(x)
         else:
-            getattr(torch, NAMES[name])(x, out=out, **({"dim": (0, 1)} if not given and not of_bools else given))
+            getattr(torch, NAMES[name])(
+                x, out=out, **({"dim": (0, 1)} if not given and not of_bools else given)
+            )
 
     if out.dtype != np.uint64:  # which torch does not sum
         on_torch(found, by_torch, x, out)
@@ -165,7 +178,13 @@ def softmax() -> Case:
         e = np.exp(x - x.max(1, keepdims=True))
         return e / e.sum(1, keepdims=True)
 
-    return rows(SOFTMAX, plain, lambda torch, x: torch.softmax(x, 1), lambda jax, x: jax.nn.softmax(x, 1), _softmax)
+    return rows(
+        SOFTMAX,
+        plain,
+        lambda torch, x: torch.softmax(x, 1),
+        lambda jax, x: jax.nn.softmax(x, 1),
+        _softmax,
+    )
 
 
 def layernorm() -> Case:
@@ -177,13 +196,21 @@ def layernorm() -> Case:
         d = x - x.mean(1, keepdims=True)
         return d / jax.numpy.sqrt((d * d).mean(1, keepdims=True) + 1e-5)
 
-    return rows(LAYERNORM, plain, lambda torch, x: torch.nn.functional.layer_norm(x, (SIDE,)), by_jax, _layernorm)
+    return rows(
+        LAYERNORM,
+        plain,
+        lambda torch, x: torch.nn.functional.layer_norm(x, (SIDE,)),
+        by_jax,
+        _layernorm,
+    )
 
 
 AXES = {"all": None, "axis 0": 0, "axis 1": 1}
 WORK: dict[str, Callable[[], Case]] = {
     **{
-        f"{name} {np.dtype(dtype).name} {where}": lambda name=name, dtype=dtype, axis=axis: reduction(name, dtype, axis)
+        f"{name} {np.dtype(dtype).name} {where}": lambda name=name, dtype=dtype, axis=axis: (
+            reduction(name, dtype, axis)
+        )
         for name, dtype in (
             ("sum", np.float32),
             ("max", np.float32),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
 from goals import table
 from groups import GROUPS, is_ours, load
 
@@ -36,11 +37,18 @@ def section(group: str, result: dict[str, Any]) -> str:
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
     for r in rows:
         ms, scale = r["ms"], PER_MS[about.unit]
-        cells = [r["title"], *(number(ms[n] * scale) if n in ms else "" for n in ("cvm", *more, *peers))]
+        cells = [
+            r["title"],
+            *(number(ms[n] * scale) if n in ms else "" for n in ("cvm", *more, *peers)),
+        ]
         if peers:
             cells.append(best_peer(r))
         if bounded:
-            cells += [number(r["limit"] * scale), f"{r['limit ratio']:.2f}"] if "limit" in r else ["", ""]
+            cells += (
+                [number(r["limit"] * scale), f"{r['limit ratio']:.2f}"]
+                if "limit" in r
+                else ["", ""]
+            )
         if rated:
             cells.append(f"{r['rate']:.0f}" if "rate" in r else "")
         if told:
@@ -77,7 +85,10 @@ def agreements(rows: list[dict[str, Any]]) -> list[str]:
         elif set(kinds) <= {"exact", "within rounding"}:
             told.append(f"{name} exact or within rounding")
         else:
-            told.append(f"{name} " + ", ".join(f"{kind} ({'; '.join(titles)})" for kind, titles in kinds.items()))
+            told.append(
+                f"{name} "
+                + ", ".join(f"{kind} ({'; '.join(titles)})" for kind, titles in kinds.items())
+            )
     return told
 
 
@@ -109,7 +120,9 @@ def write() -> None:
         return
     parts = [table(results), machine(results), *(section(g, r) for g, r in results.items())]
     before, rest = PAGE.read_text("utf-8").split(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.split(END)[1], "utf-8")
+    PAGE.write_text(
+        before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.split(END)[1], "utf-8"
+    )
     try:
         from plot import draw
     except ImportError:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import runtime_loops as loops
 from contenders import Found, program, type_of
 from side_by_side import Case, installed
+
 import cvm
 
 PEER = "CVM-Runtime's loops (numba)"
@@ -28,7 +30,9 @@ def compiled(loop: Callable[..., None]) -> Callable[..., None]:
     return installed("numba").njit(error_model="numpy")(loop)
 
 
-def case(found: Found, out: np.ndarray, theirs: Callable[[], Callable[[], Any]], operations: float = 0) -> Case:
+def case(
+    found: Found, out: np.ndarray, theirs: Callable[[], Callable[[], Any]], operations: float = 0
+) -> Case:
     """`theirs` compiles their loops, where numba is installed."""
     if installed("numba"):
         found[PEER] = theirs()
@@ -88,7 +92,9 @@ def dense(m: int, k: int, n: int) -> Case:
 
 def pooled(c: int, size: int) -> Case:
     x, out = numbers(-127, 128, 1, c, size, size), np.empty((1, c, size // 2, size // 2), I32)
-    f = program("%y = cvm.max_pool2d %x0 {pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}", x)
+    f = program(
+        "%y = cvm.max_pool2d %x0 {pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}", x
+    )
 
     def theirs() -> Callable[[], Any]:
         max_pool = compiled(loops.max_pool)

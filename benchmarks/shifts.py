@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from contenders import Found, numba_loop, on_halide, on_jax, on_torch, program
 from side_by_side import Case
@@ -31,13 +32,17 @@ def shifted(n: int) -> Case:
             out[i] = min(max(np.int32(s), np.int32(-127)), np.int32(127))
 
     def by_torch(torch: Any, a: Any, b: Any, out: Any) -> None:
-        torch.add(a, b, out=out).bitwise_right_shift_(3).add_(1).bitwise_right_shift_(1).clamp_(-127, 127)
+        torch.add(a, b, out=out).bitwise_right_shift_(3).add_(1).bitwise_right_shift_(1).clamp_(
+            -127, 127
+        )
 
     found["numpy"] = plain
     numba_loop(found, loop, a, b, out)
     on_torch(found, by_torch, a, b, out)
     on_jax(found, lambda jax, a, b: jax.numpy.clip((((a + b) >> 3) + 1) >> 1, -127, 127), a, b)
-    on_halide(found, lambda hl, i, a, b: hl.clamp((((a[i] + b[i]) >> 3) + 1) >> 1, -127, 127), [a, b], out)
+    on_halide(
+        found, lambda hl, i, a, b: hl.clamp((((a[i] + b[i]) >> 3) + 1) >> 1, -127, 127), [a, b], out
+    )
     return case
 
 
@@ -49,7 +54,9 @@ def bytes_chain(dtype: Any, n: int) -> Case:
     top = wrapped(100)
     element = {np.uint8: "ui8", np.int8: "i8", np.int16: "i16"}[dtype]
     f = program(
-        f"%s = dali.add %x0, %x1\n%m = dali.min %s, 100 : {element}\n%z = dali.xor %x0, %x1\n%y = dali.max %m, %z", x, y
+        f"%s = dali.add %x0, %x1\n%m = dali.min %s, 100 : {element}\n%z = dali.xor %x0, %x1\n%y = dali.max %m, %z",
+        x,
+        y,
     )
 
     def loop(x: Any, y: Any, out: Any) -> None:
@@ -63,7 +70,13 @@ def bytes_chain(dtype: Any, n: int) -> Case:
 
     found: Found = {"cvm": lambda: f(x, y, out=out), "numpy": plain}
     numba_loop(found, loop, x, y, out)
-    on_torch(found, lambda torch, x, y, out: torch.maximum((x + y).clamp_(max=100), x ^ y, out=out), x, y, out)
+    on_torch(
+        found,
+        lambda torch, x, y, out: torch.maximum((x + y).clamp_(max=100), x ^ y, out=out),
+        x,
+        y,
+        out,
+    )
     on_jax(found, lambda jax, x, y: jax.numpy.maximum(jax.numpy.minimum(x + y, 100), x ^ y), x, y)
     return Case(found, 3 * x.nbytes, out, (2, 1))
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
 from groups import is_ours
 
@@ -47,22 +48,34 @@ class Case:
     tolerance: float = 1e-5
     bounds: Mapping[str, float] = field(default_factory=dict)
     inexact: Mapping[str, str] = field(default_factory=dict)
-    results: dict[str, Contender] = field(default_factory=dict)  # where comparing takes other calls than timing
-    units: Mapping[str, float] = field(default_factory=dict)  # pieces of work in a call, where contenders differ
-    before: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # what goes before a call and is not timed
+    results: dict[str, Contender] = field(
+        default_factory=dict
+    )  # where comparing takes other calls than timing
+    units: Mapping[str, float] = field(
+        default_factory=dict
+    )  # pieces of work in a call, where contenders differ
+    before: Mapping[str, Callable[[], Any]] = field(
+        default_factory=dict
+    )  # what goes before a call and is not timed
     strategies: str = ""  # that our contractions and reductions are computed by
 
 
 def strategies(f: Any) -> str:
     """The strategies that a compiled function takes, and how often each."""
     taken = Counter(re.findall(r"^  taken +(\w+)", f.lower("strategies"), re.MULTILINE))
-    return ", ".join(f"{name} {count}" if count > 1 else name for name, count in taken.most_common())
+    return ", ".join(
+        f"{name} {count}" if count > 1 else name for name, count in taken.most_common()
+    )
 
 
 def installed(name: str) -> Any:
     """The module, or None where it is not installed."""
     try:
-        return importlib.import_module(name) if importlib.util.find_spec(name.partition(".")[0]) is not None else None
+        return (
+            importlib.import_module(name)
+            if importlib.util.find_spec(name.partition(".")[0]) is not None
+            else None
+        )
     except ImportError:
         return None
 
@@ -105,8 +118,12 @@ def _compared(case: Case, name: str, got: list[np.ndarray], wanted: list[np.ndar
         difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
         largest = np.abs(b.astype(np.float64)).max(initial=1e-300)
         if b.dtype.kind == "f" or a.dtype.kind == "f":
-            allowed = case.bounds[name] * np.abs(b) if name in case.bounds else case.tolerance * largest
-            assert (difference <= allowed).all(), f"{name} is off by {difference.max() / largest:.3g}"
+            allowed = (
+                case.bounds[name] * np.abs(b) if name in case.bounds else case.tolerance * largest
+            )
+            assert (difference <= allowed).all(), (
+                f"{name} is off by {difference.max() / largest:.3g}"
+            )
             worst = max(worst, difference.max() / largest)
         else:
             assert name in case.inexact, f"{name} is off by {difference.max():.3g} of {largest:.3g}"
@@ -133,7 +150,9 @@ def timed(case: Case, beside: Mapping[str, Contender], seconds: float) -> dict[s
             short.add(name)
         calls[name] = 1 if spent > 1e-4 else min(2000, int(2e-4 / max(spent, 1e-7)) + 1)
     ours = next(iter(case.contenders))
-    short = short | set(beside) if ours in short else short - set(beside)  # a limit of what is cold is cold
+    short = (
+        short | set(beside) if ours in short else short - set(beside)
+    )  # a limit of what is cold is cold
     times: dict[str, Times] = {name: {} for name in everyone}
     began, rounds = time.perf_counter(), 0
     turns, order = list(everyone.items()), random.Random(0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
 from side_by_side import Case
+
 import cvm
 
 CHOSEN: dict[str, tuple[str, ...]] = {  # of each group

@@ -6,13 +6,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
 import numpy as np
 import onnx_models
 from onnx_models import on_onnxruntime, on_openvino
 from side_by_side import Case, Contender, strategies
+
 import cvm
 
-INEXACT: dict[str, str] = dict.fromkeys(("onnxruntime", "openvino"), "rounds halves to even, saturates at 255")
+INEXACT: dict[str, str] = dict.fromkeys(
+    ("onnxruntime", "openvino"), "rounds halves to even, saturates at 255"
+)
 
 
 def network(name: str, threads: int) -> Case:
@@ -48,7 +52,9 @@ def alone(run: Contender, threads: int) -> Callable[[], None]:
 
 
 WORK = {
-    f"{title}, {threads} thread{'s' * (threads > 1)}": lambda name=name, threads=threads: network(name, threads)
+    f"{title}, {threads} thread{'s' * (threads > 1)}": lambda name=name, threads=threads: network(
+        name, threads
+    )
     for title, name in (("ResNet-18", "resnet18"), ("MobileNetV1", "mobilenet"))
     for threads in (1, 2)
 }

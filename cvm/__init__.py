@@ -13,7 +13,9 @@ from pathlib import Path as _Path
 from typing import TYPE_CHECKING, cast as _cast, overload as _overload
 
 _here = _Path(__file__).parent
-if not (_here / "dialect").is_dir():  # in a checkout the packages are beside this folder, in a wheel inside it
+if not (
+    _here / "dialect"
+).is_dir():  # in a checkout the packages are beside this folder, in a wheel inside it
     __path__.append(str(_here.parent))
 
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK as _USER_TRACEBACK  # noqa: E402
@@ -33,13 +35,20 @@ from cvm.dialect.ir.limits import Limits as _Limits, limited as _limited  # noqa
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable, Sequence as _Sequence
     from contextlib import AbstractContextManager as _AbstractContextManager
-    from typing import Any as _Any, Literal as _Literal, ParamSpec as _ParamSpec, TypeVar as _TypeVar
+    from typing import (
+        Any as _Any,
+        Literal as _Literal,
+        ParamSpec as _ParamSpec,
+        TypeVar as _TypeVar,
+    )
+
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
     from cvm.jit.options import CompileOptions, TargetName
     from cvm.jit.runtime.thread_pool import get_num_threads, set_num_threads
     from cvm.lowering.processor import Processor
+
     from .batching import vmap
     from .control_flow import fori_loop, scan, while_loop
     from .derivatives import grad, jvp, value_and_grad, vjp
@@ -155,13 +164,21 @@ def compile(
         require(program, require_exact)
     if callable(program) or program is None:
         if convert:
-            raise Error("convert is for programs, whose arguments have declared types; a Python function takes any")
+            raise Error(
+                "convert is for programs, whose arguments have declared types; a Python function takes any"
+            )
         from .traced_function import TraceOptions, traced
 
         traces = TraceOptions(target, options, rules, static_argnums, static_argnames)
-        return (lambda function: traced(function, traces)) if program is None else traced(program, traces)
+        return (
+            (lambda function: traced(function, traces))
+            if program is None
+            else traced(program, traces)
+        )
     if rules is not None or static_argnums != () or static_argnames != ():
-        raise Error("rules, static_argnums and static_argnames are options for Python functions, not for programs")
+        raise Error(
+            "rules, static_argnums and static_argnames are options for Python functions, not for programs"
+        )
     if not isinstance(entry, str):
         raise Error(f"entry is the name of a function or a graph, got {entry!r}")
     if isinstance(program, (str, bytes, _os.PathLike)):
@@ -170,7 +187,9 @@ def compile(
     from cvm.jit.compile import compile_program
 
     if not isinstance(program, Module):
-        raise Error(f"expected a module, a program's text or path, or a Python function, got {type(program).__name__}")
+        raise Error(
+            f"expected a module, a program's text or path, or a Python function, got {type(program).__name__}"
+        )
     return _cast("Compiled", compile_program(program, entry, target, options))
 
 
@@ -249,7 +268,9 @@ def __getattr__(name: str) -> _Any:
 def _is_module(name: str) -> bool:
     """Test whether a module of the package has this name; `from cvm import name` asks for the attribute before it is loaded."""
     files = (f"{name}.py", f"{name}/__init__.py")
-    return any(_os.path.exists(_os.path.join(folder, file)) for folder in __path__ for file in files)
+    return any(
+        _os.path.exists(_os.path.join(folder, file)) for folder in __path__ for file in files
+    )
 
 
 def __dir__() -> list[str]:

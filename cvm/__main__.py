@@ -1,6 +1,7 @@
 """`python -m cvm` is the command `cvm`."""
 
 import sys
+
 from cvm.cli import main
 
 if __name__ == "__main__":

@@ -8,12 +8,24 @@ from functools import cache, partial, wraps
 from inspect import Parameter, Signature, signature
 from operator import attrgetter
 from typing import Any, NamedTuple
+
 import numpy as np
+
 from cvm.dialect.ir.diagnostics import Error
 from cvm.dialect.ir.types import BF16, F16, F32, F64, compute_type
+
 from . import trace
 from .numpy_or_dali_ufuncs import common
-from .trace import TracedArray, apply, element_of, fail, fail_unknown, into, tracer_of, ufunc_of_trace
+from .trace import (
+    TracedArray,
+    apply,
+    element_of,
+    fail,
+    fail_unknown,
+    into,
+    tracer_of,
+    ufunc_of_trace,
+)
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
@@ -48,7 +60,11 @@ def reduced_axes(axis: Axes, rank: int, of_numbers: bool = True) -> tuple[int, .
     """The axes of a reduction; where they are those of numbers, too, these have 0 and -1, as in NumPy."""
     if isinstance(axis, list):
         fail("the axes of a reduction are an integer, or a tuple of them")
-    return () if of_numbers and not rank and type(axis) is int and axis in (0, -1) else whole_axes(axis, rank)
+    return (
+        ()
+        if of_numbers and not rank and type(axis) is int and axis in (0, -1)
+        else whole_axes(axis, rank)
+    )
 
 
 def along(x: Any, axis: int | None) -> tuple[Any, int]:
@@ -90,20 +106,28 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
 
     found = [tracer.array(typed(a), "dali") for a in arrays]
     if len(types := dict.fromkeys(str(f.type.element) for f in found)) > 1:
-        fail(f"np.{what} wants arrays of one element type, got {' and '.join(types)}: use astype on them")
+        fail(
+            f"np.{what} wants arrays of one element type, got {' and '.join(types)}: use astype on them"
+        )
     return found
 
 
 def of_shape(shape: Any, found: Any) -> Any:
     """The result, unless broadcasting has given it another shape."""
-    return found if found.shape == shape else fail(f"an array of shape {found.shape} is no array of shape {shape}")
+    return (
+        found
+        if found.shape == shape
+        else fail(f"an array of shape {found.shape} is no array of shape {shape}")
+    )
 
 
 # reductions
 
 
 IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
-COMBINE = dict(sum="add", prod="multiply", max="maximum", min="minimum", all="logical_and", any="logical_or")
+COMBINE = dict(
+    sum="add", prod="multiply", max="maximum", min="minimum", all="logical_and", any="logical_or"
+)
 
 
 def _chosen(name: str, x: Any, mask: Any, initial: Any) -> Any:
@@ -116,14 +140,24 @@ def _chosen(name: str, x: Any, mask: Any, initial: Any) -> Any:
 
 
 def _from(name: str, found: Any, initial: Any) -> Any:
-    return found if initial is None else ufunc_of_trace(COMBINE[name], found, np.asarray(initial, found.dtype))
+    return (
+        found
+        if initial is None
+        else ufunc_of_trace(COMBINE[name], found, np.asarray(initial, found.dtype))
+    )
 
 
 def _reduction(name: str, *omitted: str) -> Callable[..., Any]:
     """NumPy's reduction of this name, without the options that are omitted."""
 
     def reduce(
-        x: Any, axis: Axes = None, *, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+        x: Any,
+        axis: Axes = None,
+        *,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Any:
         if name in ("all", "any") and x.dtype != np.bool_:
             x = ufunc_of_trace("not_equal", x, 0)
@@ -132,12 +166,19 @@ def _reduction(name: str, *omitted: str) -> Callable[..., Any]:
             return _complex_extreme(name, x, axis, keepdims, initial)
         over = reduced_axes(axis, x.ndim)
         if name in ("max", "min") and initial is not None and 0 in [x.shape[a] for a in over]:
-            one = apply("builtin.pad", x, before=(0,) * x.ndim, after=tuple(int(a in over) for a in range(x.ndim)))
+            one = apply(
+                "builtin.pad",
+                x,
+                before=(0,) * x.ndim,
+                after=tuple(int(a in over) for a in range(x.ndim)),
+            )
             x = trace.NUMPY_FUNCTIONS["full_like"](one, initial)
         if dtype is not None:
             x = astype(x, dtype)
         typed = {} if dtype is None else {"dtype": element_of(dtype)}
-        return _kept(_from(name, apply(f"theano.{name}", x, axis=over, **typed), initial), over, keepdims)
+        return _kept(
+            _from(name, apply(f"theano.{name}", x, axis=over, **typed), initial), over, keepdims
+        )
 
     taken = [p for n, p in signature(reduce).parameters.items() if n not in omitted]
     reduce.__signature__ = Signature(taken)  # type: ignore[attr-defined]
@@ -150,7 +191,9 @@ def _complex_extreme(name: str, x: Any, axis: Axes, keepdims: bool, initial: Any
         fail(f"np.{name} of complex numbers takes one axis, or all of them")
     given, at = along(x, over[0] if len(over) == 1 else None)
     place = trace.NUMPY_FUNCTIONS[f"arg{name}"](given, at, keepdims=True)
-    found = _from(name, squeeze(trace.NUMPY_FUNCTIONS["take_along_axis"](given, place, at), at), initial)
+    found = _from(
+        name, squeeze(trace.NUMPY_FUNCTIONS["take_along_axis"](given, place, at), at), initial
+    )
     return _kept(found, over, keepdims)
 
 
@@ -158,7 +201,9 @@ def _kept(y: Any, over: Sequence[int], keepdims: bool) -> Any:
     return expand_dims(y, tuple(over)) if keepdims else y
 
 
-def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Any:
+def mean(
+    x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, where: Any = None
+) -> Any:
     """The mean: for integers in f64, for floats in their type, for f16 in f32."""
     whole = dtype is not None and np.dtype(dtype).kind in "biu"
     if whole or (where is not None and where is not True):
@@ -166,7 +211,9 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
         wide = np.float64 if dtype is None and x.type.element.is_discrete else dtype or x.dtype
         count = REDUCTIONS["sum"](present, axis, keepdims=keepdims)
         total = REDUCTIONS["sum"](x, axis, dtype=wide, keepdims=keepdims, where=where)
-        return astype(ufunc_of_trace("divide", total, count if whole else astype(count, wide)), wide)
+        return astype(
+            ufunc_of_trace("divide", total, count if whole else astype(count, wide)), wide
+        )
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element in (F16, BF16):
@@ -176,7 +223,11 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, w
     if all(isinstance(n, int) for n in sizes):
         count: Any = np.asarray(np.prod(sizes, dtype=np.float64), x.dtype)
     else:  # the size is known at run time only
-        count = apply("theano.sum", apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second"), axis=over)
+        count = apply(
+            "theano.sum",
+            apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second"),
+            axis=over,
+        )
     return _kept(ufunc_of_trace("divide", apply("theano.sum", x, axis=over), count), over, keepdims)
 
 
@@ -203,7 +254,9 @@ def _is_fortran(order: Any) -> bool:
 
 
 def transpose(x: Any, *axes: Any) -> Any:
-    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes or None
+    order = (
+        axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes or None
+    )
     if order is None:
         order = range(x.ndim)[::-1]
     if len(order) != x.ndim:
@@ -227,13 +280,19 @@ def moveaxis(x: Any, source: Axes, destination: Axes) -> Any:
 
 
 def expand_dims(x: Any, axis: Axes) -> Any:
-    for a in sorted(whole_axes(axis, x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1))):
+    for a in sorted(
+        whole_axes(axis, x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1))
+    ):
         x = apply("cvm.expand_dims", x, axis=a)
     return x
 
 
 def squeeze(x: Any, axis: Axes = None) -> Any:
-    over = tuple(n for n, d in enumerate(x.shape) if d == 1) if axis is None else reduced_axes(axis, x.ndim)
+    over = (
+        tuple(n for n, d in enumerate(x.shape) if d == 1)
+        if axis is None
+        else reduced_axes(axis, x.ndim)
+    )
     return apply("cvm.squeeze", x, axes=over) if over else x
 
 
@@ -245,7 +304,10 @@ def flip(x: Any, axis: Axes = None) -> Any:
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     x, at = along(x, axis)
     if isinstance(repeats, TracedArray):
-        fail_unknown(repeats, "repeats are known while compiling, since the size of the result depends on them")
+        fail_unknown(
+            repeats,
+            "repeats are known while compiling, since the size of the result depends on them",
+        )
     if np.ndim(repeats) or repeats == 0:
         return subscript(x, (slice(None),) * at + (np.repeat(np.arange(x.shape[at]), repeats),))
     return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=at)
@@ -279,12 +341,16 @@ def subscript(x: Any, key: Any) -> Any:
     at = dots[0] if dots else len(given)
     parts = [*given[:at], *[slice(None)] * (x.ndim - taken), *given[at + 1 :]]
     if any(isinstance(p, ARRAYS) for p in given):
-        chosen = [n for n, p in enumerate(given) if not (p is None or p is ... or isinstance(p, slice))]
+        chosen = [
+            n for n, p in enumerate(given) if not (p is None or p is ... or isinstance(p, slice))
+        ]
         return _by_arrays(x, parts, side_by_side=chosen == [*range(chosen[0], chosen[-1] + 1)])
     of_axes = [p for p in parts if p is not None]
     ranges = [_range(p, n) for p, n in zip(of_axes, x.shape, strict=True)]
     if any(r.length == 0 for r in ranges):  # the result is empty
-        after = tuple(0 if r.length is None else r.length - n for r, n in zip(ranges, x.shape, strict=True))
+        after = tuple(
+            0 if r.length is None else r.length - n for r, n in zip(ranges, x.shape, strict=True)
+        )
         x = apply("builtin.pad", x, before=(0,) * x.ndim, after=after)
     elif any((r.begin, r.end, r.stride) != (0, FAR, 1) for r in ranges):
         begin, end, strides, _ = zip(*ranges, strict=True)
@@ -303,23 +369,33 @@ def _by_arrays(x: Any, parts: list[Any], side_by_side: bool) -> Any:
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
     except (ValueError, TypeError):
-        fail(f"the arrays of a subscript have one shape, got {', '.join(str(a.shape) for a in arrays)}")
-    same = [a if a.shape == shape else trace.NUMPY_FUNCTIONS["broadcast_to"](a, shape) for a in arrays]
+        fail(
+            f"the arrays of a subscript have one shape, got {', '.join(str(a.shape) for a in arrays)}"
+        )
+    same = [
+        a if a.shape == shape else trace.NUMPY_FUNCTIONS["broadcast_to"](a, shape) for a in arrays
+    ]
     found = apply("builtin.gather", sliced, [astype(a, np.int64) for a in same], axes=over)
     if side_by_side:
         return found
-    moved = range(over[0], over[0] + len(shape))  # NumPy puts them first where they are not beside each other
+    moved = range(
+        over[0], over[0] + len(shape)
+    )  # NumPy puts them first where they are not beside each other
     return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
 
 
 def _places(part: Any, size: Any) -> Any:
     if isinstance(part, TracedArray) and part.dtype == np.bool_:
-        fail("the number of elements that a traced mask chooses is not known while compiling: use np.where")
+        fail(
+            "the number of elements that a traced mask chooses is not known while compiling: use np.where"
+        )
     if not isinstance(part, TracedArray):
         part = np.asarray(part, np.int64 if isinstance(part, (list, tuple)) and not part else None)
         if part.dtype == np.bool_:
             if part.shape != (size,):
-                fail(f"a mask known while compiling has the size of its axis, {size}, got the shape {part.shape}")
+                fail(
+                    f"a mask known while compiling has the size of its axis, {size}, got the shape {part.shape}"
+                )
             part = np.flatnonzero(part)
         if isinstance(size, int) and not ((-size <= part) & (part < size)).all():
             fail(f"the axis has {size} elements, got the subscripts {part.tolist()}")
@@ -340,7 +416,9 @@ class _Range(NamedTuple):
 def _range(part: Any, size: Any) -> _Range:
     if not isinstance(part, slice):
         if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
-            fail(f"{SUBSCRIPTS}, got {type(part).__name__}: use np.where for elements that meet a condition")
+            fail(
+                f"{SUBSCRIPTS}, got {type(part).__name__}: use np.where for elements that meet a condition"
+            )
         at = int(part)
         if isinstance(size, int) and not -size <= at < size:
             fail(f"the axis has {size} elements, got the subscript {at}")
@@ -373,11 +451,16 @@ def matmul(x: Any, y: Any) -> Any:
         fail(f"the sizes that are summed over differ: {inner[0]} and {inner[1]}")
     rows = (*range(a.ndim), "x") if a.ndim > 1 else ("x", 0, "x")
     columns = (*range(b.ndim - 2), "x", b.ndim - 2, b.ndim - 1) if b.ndim > 1 else ("x", 0, "x")
-    left, right = apply("theano.dimshuffle", a, new_order=rows), apply("theano.dimshuffle", b, new_order=columns)
+    left, right = (
+        apply("theano.dimshuffle", a, new_order=rows),
+        apply("theano.dimshuffle", b, new_order=columns),
+    )
     products = apply("theano.elemwise", left, right, scalar_op="mul")
     truths = element.kind == "bool"
     wide = {} if truths else {"acc_dtype": compute_type(element), "dtype": element}
-    found = apply("theano.any" if truths else "theano.sum", products, axis=(products.ndim - 2,), **wide)
+    found = apply(
+        "theano.any" if truths else "theano.sum", products, axis=(products.ndim - 2,), **wide
+    )
     dropped = (found.ndim - 2,) * (a.ndim == 1) + (found.ndim - 1,) * (b.ndim == 1)
     return apply("cvm.squeeze", found, axes=dropped) if dropped else found
 
@@ -389,7 +472,9 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     if by_dali(x) and low is not None and high is not None:
         return apply("dali.clamp", x, low, high)
     x = x if isinstance(x, TracedArray) or by_dali(low, high) else np.asarray(x)
-    if isinstance(x, TracedArray) and x.type.element.is_integer:  # a bound that all integers of the type keep
+    if (
+        isinstance(x, TracedArray) and x.type.element.is_integer
+    ):  # a bound that all integers of the type keep
         least, most = x.type.element.limits
         low = None if type(low) is int and low <= least else low
         high = None if type(high) is int and high >= most else high
@@ -407,7 +492,9 @@ def _larger_or_smaller(ufunc: str, operator: str, x: Any, y: Any) -> Any:
     if not isinstance(x, TracedArray):
         x, y = y, x
     found = apply(operator, x, y)  # y if an operand is NaN
-    return apply("dali.where", apply("dali.ne", x, x), x, found) if found.dtype.kind == "f" else found
+    return (
+        apply("dali.where", apply("dali.ne", x, x), x, found) if found.dtype.kind == "f" else found
+    )
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
@@ -452,22 +539,48 @@ METHODS: dict[str, Callable[..., Any]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **METHODS,
     **{f.__name__: f for f in (concatenate, matmul, stack, where)},
-    "square": lambda x: ufunc_of_trace("multiply", x, x) if by_dali(x) else ufunc_of_trace("square", x),
+    "square": lambda x: (
+        ufunc_of_trace("multiply", x, x) if by_dali(x) else ufunc_of_trace("square", x)
+    ),
     **{f.__name__: _view(f) for f in (expand_dims, flip, moveaxis)},
     **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape")},
     "size": lambda x, axis=None: x.size if axis is None else x.shape[whole_axis(axis, x.ndim)],
-    **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
+    **{
+        "amax": REDUCTIONS["max"],
+        "amin": REDUCTIONS["min"],
+        "maximum": maximum,
+        "minimum": minimum,
+    },
 }
 
 
 def _reduced(
-    name: str, x: Any, axis: Axes = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    name: str,
+    x: Any,
+    axis: Axes = 0,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Any:
     return REDUCTIONS[name](x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-COPIED = ("astype", "clip", "nan_to_num", "pad", "roll", "round", "around")  # NumPy's results share no memory
-MEANINGLESS = ("copy", "device", "optimize", "subok")  # parameters of NumPy's that do not change what is computed
+COPIED = (
+    "astype",
+    "clip",
+    "nan_to_num",
+    "pad",
+    "roll",
+    "round",
+    "around",
+)  # NumPy's results share no memory
+MEANINGLESS = (
+    "copy",
+    "device",
+    "optimize",
+    "subok",
+)  # parameters of NumPy's that do not change what is computed
 
 
 def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -480,8 +593,14 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         shares = options.get("copy") is False
         try:
             given, options, out = _in_own_words(name, own, args, options)
-            if "dtype" in own and options.get("dtype") is None and getattr(out, "dtype", np.dtype(int)).kind in "fc":
-                options["dtype"] = np.result_type(getattr(options.get(next(iter(own))), "dtype", bool), out.dtype)
+            if (
+                "dtype" in own
+                and options.get("dtype") is None
+                and getattr(out, "dtype", np.dtype(int)).kind in "fc"
+            ):
+                options["dtype"] = np.result_type(
+                    getattr(options.get(next(iter(own))), "dtype", bool), out.dtype
+                )
             signature(function).bind(*given, **options)
         except TypeError as e:
             fail(f"{name} of a traced array: {e}; it takes {words}")
@@ -512,7 +631,11 @@ def _in_own_words(
 ) -> tuple[list[Any], dict[str, Any], Any]:
     """The arguments for NumPy's parameters as those of a function that may name them otherwise, and the value of `out`."""
     if (numpys := _signature_of_numpys(name)) is None:
-        return [*args], {o: v for o, v in options.items() if o in own or not (v is None or o in MEANINGLESS)}, None
+        return (
+            [*args],
+            {o: v for o, v in options.items() if o in own or not (v is None or o in MEANINGLESS)},
+            None,
+        )
     positional, named, out = [], {}, None
     names = [*own]
     for word, value in numpys.bind(*args, **options).arguments.items():
@@ -531,8 +654,14 @@ def _in_own_words(
                 positional.append(value)
             else:
                 named[taken] = value
-        elif not (value is None or word in MEANINGLESS or (np.isscalar(value) and value == parameter.default)):
-            fail(f"{name} of a traced array has no parameter {word} here; it takes {', '.join(own)}")
+        elif not (
+            value is None
+            or word in MEANINGLESS
+            or (np.isscalar(value) and value == parameter.default)
+        ):
+            fail(
+                f"{name} of a traced array has no parameter {word} here; it takes {', '.join(own)}"
+            )
     return positional, named, out
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
+
 import cvm
 from cvm.dialect.ir import limits
 
@@ -33,7 +34,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "verify": ("verify cert.json model.tflite --target cuda-sim",),
     "explain": ("explain cvm.dense.C2", "explain parse.brace"),
     "lower": ("lower layer.cvm --to loops", "lower layer.cvm --to strategies --cpu znver4"),
-    "opt": ("opt layer.cvm --pipeline canonicalize,cse,fuse", "opt layer.cvm --target cuda --print-after-all"),
+    "opt": (
+        "opt layer.cvm --pipeline canonicalize,cse,fuse",
+        "opt layer.cvm --target cuda --print-after-all",
+    ),
     "cost": ("cost layer.cvm --size N=64", "cost layer.cvm --size N=64 -o roofline.svg"),
     "build": ("build layer.cvm --size N=16 -o layer.so --header layer.h",),
     "import": ("import model.onnx --size N=1 -o model.cvm",),
@@ -73,15 +77,30 @@ _LIMITS = _arg(
 _PROGRAM = _arg("program", metavar="PROG.cvm")
 _PROGRAMS = _arg("programs", nargs="+", metavar="PROG.cvm")
 _ANY_LEVEL = "a program, or kernels as lower --to loops shows them"
-_ENTRY = _arg("--entry", "the function (default: %(default)s, or the only one)", default="main", metavar="NAME")
-_TARGET = _arg("--target", "cpu (the default), reference, cuda or cuda-sim", default="cpu", metavar="TARGET")
-_CPU = _arg("--cpu", "the processor that the code is for, such as x86-64-v3 or native", metavar="NAME")
+_ENTRY = _arg(
+    "--entry",
+    "the function (default: %(default)s, or the only one)",
+    default="main",
+    metavar="NAME",
+)
+_TARGET = _arg(
+    "--target", "cpu (the default), reference, cuda or cuda-sim", default="cpu", metavar="TARGET"
+)
+_CPU = _arg(
+    "--cpu", "the processor that the code is for, such as x86-64-v3 or native", metavar="NAME"
+)
 _LEVEL = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
-_OPTIMIZE = _arg("-O", _LEVEL, type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL")
-_CHECKED = "check every access, alignment and proven interval while it runs, to find bugs of the compiler"
+_OPTIMIZE = _arg(
+    "-O", _LEVEL, type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL"
+)
+_CHECKED = (
+    "check every access, alignment and proven interval while it runs, to find bugs of the compiler"
+)
 _SANITIZE = _flag("--sanitize", _CHECKED)
 _INPUTS = _arg("--inputs", "arrays by the arguments' names", metavar="FILE.npz")
-_OUTPUT = _arg("-o --output", "where to write it (default: standard output)", default="-", metavar="FILE")
+_OUTPUT = _arg(
+    "-o --output", "where to write it (default: standard output)", default="-", metavar="FILE"
+)
 _ARRAY = "an argument's array"
 _OF_EACH = "of A, and given again of B"
 
@@ -257,7 +276,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a character that a terminal lacks is no reason to fail
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a character that a terminal lacks is no reason to fail
     try:
         options = parser().parse_args(argv)
         if options.load:  # modules of other packages, or of the current folder
@@ -293,7 +314,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("CVM_TRACEBACK") == "1":
             raise
         what = f"{type(e).__name__}: {e}"
-        return _say(f"cvm: internal error: {what}\nplease report this, with what CVM_TRACEBACK=1 adds", 1)
+        return _say(
+            f"cvm: internal error: {what}\nplease report this, with what CVM_TRACEBACK=1 adds", 1
+        )
 
 
 def for_cpu(name: str | None) -> AbstractContextManager[None]:
@@ -340,17 +363,31 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, *args: Any, **named: Any) -> Any:
         self.given = sys.argv[1:] if not args or args[0] is None else args[0]
         found, more = super().parse_known_args(*args, **named)
-        return (found, more) if not more else self.error(f"unrecognized arguments: {' '.join(more)}")
+        return (
+            (found, more) if not more else self.error(f"unrecognized arguments: {' '.join(more)}")
+        )
 
     def error(self, message: str) -> NoReturn:
         from cvm.dialect.ir.suggest import did_you_mean
 
         known = [s for a in self._actions for s in a.option_strings]
-        flags = [f for f in self.given if f[:2] == "--" and not any(s.startswith(f.partition("=")[0]) for s in known)]
+        flags = [
+            f
+            for f in self.given
+            if f[:2] == "--" and not any(s.startswith(f.partition("=")[0]) for s in known)
+        ]
         if flags and "required:" in message and did_you_mean(flags[0], known):
             message = f"unrecognized arguments: {flags[0]}"
-        if (word := re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message)) is not None:
-            known = known if word[1] is None else [str(c) for a in self._actions for c in a.choices or ()]
+        if (
+            word := re.search(
+                r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message
+            )
+        ) is not None:
+            known = (
+                known
+                if word[1] is None
+                else [str(c) for a in self._actions for c in a.choices or ()]
+            )
             message += did_you_mean(word[word.lastindex or 0], known)
         super().error(message)
 

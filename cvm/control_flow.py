@@ -5,11 +5,14 @@ arguments are the carried values, slices of what is scanned, and the arrays of t
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.builtin.control_flow import Loop, Scan, While
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.function import Value
+
 from .array_api import astype, whole_number
 from .numpy_or_dali_ufuncs import PYTHON_NUMBERS
 from .trace import TracedArray, Tracer, caller, fail, running_tracer, tracer_of
@@ -21,7 +24,12 @@ MOST_TRACES = 4  # of a body, until the types of Python numbers that it carries 
 
 
 def scan(
-    f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, unroll: int = 1
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
 ) -> tuple[Any, Any]:
     """Steps `carry, y = f(carry, x)` over slices x of `xs` along first axes, or `length` steps: the last carry, and the ys stacked.
 
@@ -40,17 +48,26 @@ def scan(
         fail(f"cvm.scan takes as many steps as xs have slices, or length, {got}")
 
     def step(carry: Any, taken: Sequence[TracedArray]) -> Any:
-        if not isinstance(returned := f(carry, unflatten(form, iter(taken))), tuple) or len(returned) != 2:
-            fail("the function of cvm.scan returns a pair: the next carry, and the element of this step, or None")
+        if (
+            not isinstance(returned := f(carry, unflatten(form, iter(taken))), tuple)
+            or len(returned) != 2
+        ):
+            fail(
+                "the function of cvm.scan returns a pair: the next carry, and the element of this step, or None"
+            )
         return returned
 
-    body = _Body(tracer, "cvm.scan", init, [TensorType(x.shape[1:], x.type.element) for x in slices], step)
+    body = _Body(
+        tracer, "cvm.scan", init, [TensorType(x.shape[1:], x.type.element) for x in slices], step
+    )
     ys: Sequence[Any]
     if isinstance(sizes[0], int) and sizes[0] == 0:
         last, ys = body.carried, [np.zeros((0, *y.shape), y.dtype) for y in body.collected]
     else:
         trips = None if slices else sizes[0]
-        last, ys = body.loop(slices, lambda o, c: Scan(o, c, len(body.carried), len(slices), trips, reverse))
+        last, ys = body.loop(
+            slices, lambda o, c: Scan(o, c, len(body.carried), len(slices), trips, reverse)
+        )
     return unflatten(body.form, iter(last)), unflatten(body.collected_form, iter(ys))
 
 
@@ -59,7 +76,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     if _tracer((lower, upper, init_val)) is None:
         return traced(lambda init: fori_loop(lower, upper, body_fun, init))(init_val)
     if isinstance(lower, TracedArray) or isinstance(upper, TracedArray):
-        return while_loop(lambda c: c[0] < upper, lambda c: (c[0] + 1, body_fun(*c)), (lower, init_val))[1]
+        return while_loop(
+            lambda c: c[0] < upper, lambda c: (c[0] + 1, body_fun(*c)), (lower, init_val)
+        )[1]
     first, last = whole_number(lower, "lower"), whole_number(upper, "upper")
 
     def step(carry: Any, _: None) -> Any:
@@ -69,22 +88,34 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     return scan(step, (first, init_val), None, max(last - first, 0))[0][1]
 
 
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
     """`while cond_fun(val): val = body_fun(val)`. It has no derivative, since the number of steps is not known."""
     if (tracer := _tracer(init_val)) is None:
         return traced(lambda init: while_loop(cond_fun, body_fun, init))(init_val)
 
     def condition(value: Any) -> TracedArray:
-        if not isinstance(holds := cond_fun(value), TracedArray) or holds.ndim or holds.dtype != np.bool_:
+        if (
+            not isinstance(holds := cond_fun(value), TracedArray)
+            or holds.ndim
+            or holds.dtype != np.bool_
+        ):
             got = holds.type if isinstance(holds, TracedArray) else repr(holds)
-            fail(f"the condition of cvm.while_loop is a bool of rank 0 that depends on carried values, got {got}")
+            fail(
+                f"the condition of cvm.while_loop is a bool of rank 0 that depends on carried values, got {got}"
+            )
         return holds
 
-    body = _Body(tracer, "cvm.while_loop", init_val, [], lambda value, _: (body_fun(value), None), condition)
+    body = _Body(
+        tracer, "cvm.while_loop", init_val, [], lambda value, _: (body_fun(value), None), condition
+    )
     if not body.carried:
         fail("cvm.while_loop carries at least one array")
     go = condition(unflatten(body.form, iter(body.carried)))
-    last, _ = body.loop([], lambda o, c: While((tracer.operand(go, "numpy", body.span), *o), c, len(body.carried)))
+    last, _ = body.loop(
+        [], lambda o, c: While((tracer.operand(go, "numpy", body.span), *o), c, len(body.carried))
+    )
     return unflatten(body.form, iter(last))
 
 
@@ -108,15 +139,27 @@ class _Body:
     """A function of the program, from carried values and further arguments to the next carried values and what is collected."""
 
     def __init__(
-        self, tracer: Tracer, loop: str, init: Any, types: Sequence[TensorType], step: Step, condition: Any = None
+        self,
+        tracer: Tracer,
+        loop: str,
+        init: Any,
+        types: Sequence[TensorType],
+        step: Step,
+        condition: Any = None,
     ) -> None:
         self.tracer, self.name, self.span = tracer, loop, caller()
         self.form, start = flatten_results(init)
         self.carried = [_array(tracer, x) for x in start]
         for _ in range(MOST_TRACES):
-            inner = Tracer(f"{tracer.name}.{loop.partition('.')[2]}{len(tracer.functions)}", tracer.rules, outer=tracer)
+            inner = Tracer(
+                f"{tracer.name}.{loop.partition('.')[2]}{len(tracer.functions)}",
+                tracer.rules,
+                outer=tracer,
+            )
             inner.span = self.span
-            given = [inner.argument(f"carry{n}", c.type, c.weak) for n, c in enumerate(self.carried)]  # type: ignore[arg-type]
+            given = [
+                inner.argument(f"carry{n}", c.type, c.weak) for n, c in enumerate(self.carried)
+            ]  # type: ignore[arg-type]
             taken = [inner.argument(f"x{n}", t) for n, t in enumerate(types)]
             with inner:
                 carry, collected = step(unflatten(self.form, iter(given)), taken)
@@ -133,7 +176,9 @@ class _Body:
                 self.collected = [_array(inner, y) for y in leaves]
             break
         else:
-            fail(f"the types that {loop} carries do not settle: give arrays of a dtype, where there are Python numbers")
+            fail(
+                f"the types that {loop} carries do not settle: give arrays of a dtype, where there are Python numbers"
+            )
         self.inner, self.results = inner, [*go, *passed, *self.collected]
 
     def _settled(self, n: int, found: TracedArray) -> bool:
@@ -141,7 +186,9 @@ class _Body:
         if found.type.key[1] != (carried := self.carried[n]).type.key[1]:
             which = f"the step's result {n} has shape {found.shape}"
             fail(f"{self.name} carries an array of shape {carried.shape}, {which}")
-        if found.dtype == carried.dtype or (found.weak and np.can_cast(found.dtype, carried.dtype, "same_kind")):
+        if found.dtype == carried.dtype or (
+            found.weak and np.can_cast(found.dtype, carried.dtype, "same_kind")
+        ):
             return True
         if carried.weak is None:
             which = f"the step's result {n} is one of {found.dtype}"
@@ -150,7 +197,9 @@ class _Body:
         self.carried[n].weak = found.weak
         return False
 
-    def loop(self, slices: Sequence[TracedArray], operator_of: Callable[..., Loop[Value]]) -> tuple[Arrays, Arrays]:
+    def loop(
+        self, slices: Sequence[TracedArray], operator_of: Callable[..., Loop[Value]]
+    ) -> tuple[Arrays, Arrays]:
         """The last carried values and what is collected, by the loop that `operator_of` gives for operands and the callee."""
         tracer, function = self.tracer, self.inner.function(self.results)
         tracer.functions[function.name] = function

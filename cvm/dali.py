@@ -1,6 +1,7 @@
 """The dali dialect's operators as functions for traced Python, by any rules: `cvm.dali.div(x, 3)`, `cvm.dali.sqrt(x)`, ..."""
 
 from cvm.dialect.spec.op import OPERATORS
+
 from .operator_functions import OperatorFunction, names
 
 

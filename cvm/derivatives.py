@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
+
 from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Undecided
@@ -19,8 +20,16 @@ from cvm.dialect.theano.grad_lop_rop import Grad, LOp, ROp, fits
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
+
 from .trace import TracedArray, Tracer, caller, fail, tracer_of
-from .traced_function import DEFAULT, TracedFunction, flatten_results, signature_of, traced, unflatten
+from .traced_function import (
+    DEFAULT,
+    TracedFunction,
+    flatten_results,
+    signature_of,
+    traced,
+    unflatten,
+)
 
 Wrt = int | Sequence[int]
 
@@ -45,12 +54,18 @@ def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
 def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The function's result, and the pullback from cotangents of the result to cotangents of all arguments."""
     if isinstance(function, CompiledFunction):
-        return function(*primals), lambda *g: _of_program(function, LOp, range(len(primals)), value=False)(*primals, *g)
+        return function(*primals), lambda *g: _of_program(
+            function, LOp, range(len(primals)), value=False
+        )(*primals, *g)
     value = derived_function(function, lambda f, *args: f(*args))(*primals)
 
     def pulled(*args: Any) -> Any:
         recorded = _Recorded(function, args[: len(primals)], range(len(primals)))
-        return tuple(recorded.pulled(recorded.seeds(args[len(primals) :], recorded.results, "cotangent", "result")))
+        return tuple(
+            recorded.pulled(
+                recorded.seeds(args[len(primals) :], recorded.results, "cotangent", "result")
+            )
+        )
 
     def pull(*cotangents: Any) -> Any:
         return derived_function(None, pulled)(*primals, *cotangents)
@@ -62,7 +77,9 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
     """The function's result, and its tangent for tangents of all arguments."""
     count = len(primals)
     if isinstance(function, CompiledFunction):
-        return function(*primals), _of_program(function, ROp, range(count), value=False)(*primals, *tangents)
+        return function(*primals), _of_program(function, ROp, range(count), value=False)(
+            *primals, *tangents
+        )
 
     def pushed(*args: Any) -> Any:
         recorded = _Recorded(function, args[:count], range(count))
@@ -83,7 +100,10 @@ def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
     if function is None:
         derived.__name__ = "derivative"
         return traced(derived)
-    plain, options = plain_function(function), function.options if isinstance(function, TracedFunction) else DEFAULT
+    plain, options = (
+        plain_function(function),
+        function.options if isinstance(function, TracedFunction) else DEFAULT,
+    )
     if not callable(plain):
         fail(f"expected a function to differentiate, got {type(plain).__name__}")
     signature = signature_of(plain)
@@ -126,7 +146,9 @@ class _Recorded:
     def arrays(self, nodes: Sequence[Node]) -> list[TracedArray]:
         return [TracedArray(self.tracer, n.value) for n in nodes]
 
-    def seeds(self, given: Sequence[Any], values: Sequence[Value], what: str, each: str) -> list[Node]:
+    def seeds(
+        self, given: Sequence[Any], values: Sequence[Value], what: str, each: str
+    ) -> list[Node]:
         """The seeds of the derivative: numbers for values of rank 0, and arrays of the values' shapes."""
         if len(seeds := [self.node(g) for g in flatten_results(list(given))[1]]) != len(values):
             fail(f"expected {len(values)} {what}s, one of each {each}, got {len(seeds)}")
@@ -139,13 +161,19 @@ class _Recorded:
 
     def pulled(self, seeds: Sequence[Node]) -> list[Any]:
         """The cotangents, each in its argument's structure."""
-        leaves = iter(self.arrays(self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)))
+        leaves = iter(
+            self.arrays(
+                self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)
+            )
+        )
         return [unflatten(f, leaves) for f in self.forms]
 
 
 def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, Any]:
     places = (wrt,) if isinstance(wrt, int) else tuple(wrt)
-    if any(not isinstance(n, int) or not 0 <= n < len(args) for n in places) or len(set(places)) != len(places):
+    if any(not isinstance(n, int) or not 0 <= n < len(args) for n in places) or len(
+        set(places)
+    ) != len(places):
         fail(f"wrt names arguments 0 to {len(args) - 1}, each once, got {wrt!r}")
     recorded = _Recorded(function, args, places)
     result = recorded.builder.node(recorded.results[0]) if recorded.form == ("array",) else None
@@ -168,7 +196,10 @@ def _of_program(function: CompiledFunction, derivative: Any, wrt: Wrt, value: bo
     if derivative is LOp:
         arguments += [Value(f"g_{r.name}", r.type, r.span) for r in source.results]
     elif derivative is ROp:
-        arguments += [Value(f"d_{source.arguments[n].name}", source.arguments[n].type, source.span) for n in places]
+        arguments += [
+            Value(f"d_{source.arguments[n].name}", source.arguments[n].type, source.span)
+            for n in places
+        ]
     count = len(source.arguments)
     calls: list[tuple[Operator[Value], int]] = []
     if value:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from typing import Any
+
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Span, counted
 
@@ -29,7 +30,9 @@ def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
 def coloured(diagnostic: Diagnostic) -> str:
     """The text of a diagnostic with the colours of a terminal."""
     text = _CARET.sub("\\1\033[1;32m\\2\033[0m", str(diagnostic))
-    return _HEAD.sub(lambda m: f"\033[1m{m[1]}\033[{COLOURS[m[2]]}m{m[2]}{m[3] or ''}:\033[0m ", text)
+    return _HEAD.sub(
+        lambda m: f"\033[1m{m[1]}\033[{COLOURS[m[2]]}m{m[2]}{m[3] or ''}:\033[0m ", text
+    )
 
 
 def _place(span: Span) -> dict[str, Any]:
@@ -59,7 +62,9 @@ def as_sarif(diagnostics: Sequence[Diagnostic]) -> str:
             "level": d.severity,
             "message": {"text": d.message},
             "locations": [_location(d.span)],
-            "relatedLocations": [{**_location(n.span), "message": {"text": n.message}} for n in d.notes if n.span],
+            "relatedLocations": [
+                {**_location(n.span), "message": {"text": n.message}} for n in d.notes if n.span
+            ],
         }
         for d in diagnostics
     ]

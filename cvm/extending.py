@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
+
 from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, TargetError
 from cvm.dialect.ir.extensions import PLACED
 from cvm.dialect.ir.suggest import did_you_mean
@@ -52,7 +53,11 @@ from cvm.lowering.pipeline import PASSES, lower, unscheduled
 
 API_VERSION = 1
 F = TypeVar("F", bound=Callable[..., Any])
-UNITS: dict[Level, type] = {"graph": Function, "loops": Kernel, "gpu": Kernel}  # what passes of a level transform
+UNITS: dict[Level, type] = {
+    "graph": Function,
+    "loops": Kernel,
+    "gpu": Kernel,
+}  # what passes of a level transform
 
 __all__ = [
     "API_VERSION", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "OPERATORS", "Alloc", "Apply", "C", "CallError",
@@ -75,23 +80,34 @@ def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
     def declared(function: F) -> F:
         name = function.__name__
         if level not in UNITS:
-            raise Error(f"pass {name}: expected one of the levels {', '.join(UNITS)}, got {level!r}")
+            raise Error(
+                f"pass {name}: expected one of the levels {', '.join(UNITS)}, got {level!r}"
+            )
         if name in PASSES or name in REGISTERED:
             raise Error(f"pass {name}: there is a pass of this name already")
-        if after and (after not in PASSES or PASSES[after].unit not in (UNITS[level], Plan)[: 1 + (level != "graph")]):
+        if after and (
+            after not in PASSES
+            or PASSES[after].unit not in (UNITS[level], Plan)[: 1 + (level != "graph")]
+        ):
             known = [n for n, p in PASSES.items() if p.unit is UNITS[level]]
-            raise Error(f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}")
+            raise Error(
+                f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}"
+            )
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         kind = ((UNITS[level], Kernels, NoneType), f"a {UNITS[level].__name__}")
         checked = guarded(SimpleNamespace(name=f"pass {name}"), "it", function, kind)
-        REGISTERED[name] = replace(declare(level, UNITS[level])(checked), summary=summary, after=after)
+        REGISTERED[name] = replace(
+            declare(level, UNITS[level])(checked), summary=summary, after=after
+        )
         PLACED.extend([name] * bool(after))
         return function
 
     return declared
 
 
-def register_importer(suffix: str) -> Callable[[Callable[[Path], Module]], Callable[[Path], Module]]:
+def register_importer(
+    suffix: str,
+) -> Callable[[Callable[[Path], Module]], Callable[[Path], Module]]:
     """Declare a function from the path of a model to a module, for files with this suffix, as in `cvm import model.suffix`."""
     from cvm.commands.importing import IMPORTERS
 

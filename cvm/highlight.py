@@ -3,13 +3,28 @@
 import re
 from collections.abc import Iterator
 from typing import Any
+
 from pygments.lexer import Lexer
-from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Text, _TokenType
+from pygments.token import (
+    Comment,
+    Error,
+    Keyword,
+    Name,
+    Number,
+    Operator,
+    Punctuation,
+    String,
+    Text,
+    _TokenType,
+)
+
 from cvm.parser.recovery import scanner
 
 TYPES: dict[str, _TokenType] = {
     "COMMENT": Comment.Single,
-    **dict.fromkeys(("FUNC", "GRAPH", "MODULE", "RETURN", "CALL", "CONST", "INIT", "FILE", "DENSE"), Keyword),
+    **dict.fromkeys(
+        ("FUNC", "GRAPH", "MODULE", "RETURN", "CALL", "CONST", "INIT", "FILE", "DENSE"), Keyword
+    ),
     **dict.fromkeys(("VALUE", "RESULT"), Name.Variable),
     **dict.fromkeys(("OPERATOR", "INFIX"), Name.Builtin),
     **dict.fromkeys(("TENSOR", "FIELD", "ELEMENT", "MISTYPED", "ASCRIPTION"), Keyword.Type),

@@ -5,7 +5,9 @@ one element `set` keeps the last, the others combine all."""
 
 from functools import partial, partialmethod
 from typing import Any
+
 import numpy as np
+
 from .array_api import ravel, reshape, subscript, where
 from .numpy_or_dali_ufuncs import converted
 from .trace import NUMPY_FUNCTIONS, TracedArray, apply, fail, ufunc_of_trace
@@ -30,11 +32,15 @@ class IndexUpdate:
     def changed(self, name: str, values: Any) -> Any:
         """A copy of the array with these elements changed."""
         x = self.x
-        given = values if isinstance(values, TracedArray) or np.isscalar(values) else np.asarray(values)
+        given = (
+            values if isinstance(values, TracedArray) or np.isscalar(values) else np.asarray(values)
+        )
         new = converted(x.tracer, given, x.dtype)
         if (mask := _mask(x, self.key)) is not None:
             if new.ndim > x.ndim - np.ndim(self.key):
-                fail("elements that a mask chooses take a number, or values along the axes that the mask does not have")
+                fail(
+                    "elements that a mask chooses take a number, or values along the axes that the mask does not have"
+                )
             return where(mask, new if name == "set" else ufunc_of_trace(UFUNCS[name], x, new), x)
         places = subscript(_numbers(x), self.key)
         try:
@@ -44,7 +50,9 @@ class IndexUpdate:
         if not fits:
             fail(f"values of shape {new.shape} do not fit elements of shape {places.shape}")
         given = ravel(x), ravel(np.broadcast_to(new, places.shape)), [ravel(places)]
-        return reshape(apply("builtin.scatter", *given, axes=(0,), scalar_op=COMBINED[name]), x.shape)
+        return reshape(
+            apply("builtin.scatter", *given, axes=(0,), scalar_op=COMBINED[name]), x.shape
+        )
 
 
 def _mask(x: TracedArray, key: Any) -> Any:
@@ -74,7 +82,9 @@ def update_in_place(x: TracedArray, new: Any) -> None:
 
 
 def _set(self: TracedArray, key: Any, values: Any) -> None:
-    came_back = self.memory is not None and self.memory.changed is values and values.origin[0] is self
+    came_back = (
+        self.memory is not None and self.memory.changed is values and values.origin[0] is self
+    )
     if came_back and values.origin[1] == key:  # `x[key] += y`: the elements that it changed
         self.memory = values.memory
     update_in_place(self, IndexUpdate(self, key).changed("set", values))
@@ -82,7 +92,9 @@ def _set(self: TracedArray, key: Any, values: Any) -> None:
 
 def _update(name: str, x: Any, indices: Any, values: Any) -> None:
     if not isinstance(x, TracedArray):
-        fail("traced values change traced arrays only: make the array of traced ones, as by np.zeros_like")
+        fail(
+            "traced values change traced arrays only: make the array of traced ones, as by np.zeros_like"
+        )
     update_in_place(x, IndexUpdate(x, indices).changed(name, values))
 
 

@@ -6,13 +6,25 @@ the element type that the other operands give, and an integer that does not fit 
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from cvm.dialect.ir.literal_types import literal_type
 from cvm.dialect.ir.types import F32, F64, I32, TensorType
 from cvm.dialect.program.function import Literal
 from cvm.dialect.spec.op import OPERATORS
+
 from . import trace
-from .trace import PYTHON_NUMBERS, TracedArray, apply, caller, element_of, fail, tracer_of, weak_kind
+from .trace import (
+    PYTHON_NUMBERS,
+    TracedArray,
+    apply,
+    caller,
+    element_of,
+    fail,
+    tracer_of,
+    weak_kind,
+)
 
 if TYPE_CHECKING:
     from cvm.dialect.numpy.ufunc_table import Ufunc
@@ -23,7 +35,13 @@ RESULTS = {
     "modf": ("modf_fraction", "modf_integral"),
     "frexp": ("frexp_fraction", "frexp_exponent"),
 }
-ALIASES = {"mod": "remainder", "pow": "power", "true_divide": "divide", "degrees": "rad2deg", "radians": "deg2rad"}
+ALIASES = {
+    "mod": "remainder",
+    "pow": "power",
+    "true_divide": "divide",
+    "degrees": "rad2deg",
+    "radians": "deg2rad",
+}
 # of integers beyond the array's type: what every comparison gives
 BEYOND = {"equal": (False, False), "not_equal": (True, True), "less": (True, False), "less_equal": (True, False), "greater": (False, True), "greater_equal": (False, True)}  # fmt: skip
 DALI = {  # NumPy's names of what the dali dialect has
@@ -36,13 +54,18 @@ DALI = {  # NumPy's names of what the dali dialect has
     "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
 }  # fmt: skip
-SIGNED_DIFFER = ("floor_divide", "remainder")  # of the same types, but rounded toward zero by the dali dialect
+SIGNED_DIFFER = (
+    "floor_divide",
+    "remainder",
+)  # of the same types, but rounded toward zero by the dali dialect
 
 
 @cache
 def ufuncs() -> "Mapping[str, Ufunc]":
     """The table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which take a while to import."""
-    from cvm.dialect.numpy import ufunc_table  # by the package, for whose import, which fills the table, threads wait
+    from cvm.dialect.numpy import (
+        ufunc_table,
+    )  # by the package, for whose import, which fills the table, threads wait
 
     return ufunc_table.UFUNCS
 
@@ -66,11 +89,19 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     if name == "power" and type(y) in (int, float) and y in trace.POWERS and dtypes[0].char in "fd":
         return by_numpy(trace.POWERS[y], [converted(tracer, inputs[0], dtypes[0])])
     row = ufuncs()[name]
-    if name == "power" and dtypes[0].char in "fd" and type(y) not in PYTHON_NUMBERS and {*inputs[1].shape} <= {1}:
+    if (
+        name == "power"
+        and dtypes[0].char in "fd"
+        and type(y) not in PYTHON_NUMBERS
+        and {*inputs[1].shape} <= {1}
+    ):
         shapes = [getattr(x, "shape", ()) for x in inputs]
         row = row if shapes[1] and {*shapes[0]} <= {1} else ufuncs()["scalar_power"]
     # weak operands in the loop's types, and strong ones too where the operator would choose another loop
-    operands = [x if weak_kind(x) is None else converted(tracer, x, d) for x, d in zip(inputs, dtypes, strict=False)]
+    operands = [
+        x if weak_kind(x) is None else converted(tracer, x, d)
+        for x, d in zip(inputs, dtypes, strict=False)
+    ]
     loop = row.loop(tuple(x.type.element for x in operands))
     if loop is None or [e.dtype for e in loop[:-1]] != list(dtypes[: len(inputs)]):
         operands = [converted(tracer, x, d) for x, d in zip(operands, dtypes, strict=False)]
@@ -86,7 +117,9 @@ def known(inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any]]:
     return tracer, [x if type(x) in PYTHON_NUMBERS else tracer.array(x) for x in inputs]
 
 
-def loop_of(name: str, inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any], tuple[np.dtype, ...]]:
+def loop_of(
+    name: str, inputs: Sequence[Any]
+) -> tuple[trace.Tracer, list[Any], tuple[np.dtype, ...]]:
     """The tracer of a ufunc's operands, they as `known` gives them, and the element types of the ufunc's loop for them."""
     tracer, inputs = known(inputs)
     row = ufuncs().get(name)
@@ -94,7 +127,9 @@ def loop_of(name: str, inputs: Sequence[Any]) -> tuple[trace.Tracer, list[Any], 
     if len(inputs) != ufunc.nin:
         fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}")
     kinds = [weak_kind(given) or given.dtype for given in inputs]
-    if name in BEYOND and all(isinstance(k, type) for k in kinds):  # for which NumPy has a loop over objects
+    if name in BEYOND and all(
+        isinstance(k, type) for k in kinds
+    ):  # for which NumPy has a loop over objects
         kinds = [np.dtype(k) for k in kinds]
     try:
         return tracer, inputs, ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
@@ -110,7 +145,9 @@ def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
             return array
         element = element_of(dtype)
         checked = array.weak is int and element.is_integer
-        return apply("numpy.elementwise", array, ufunc="in_range" if checked else "astype", dtype=element)
+        return apply(
+            "numpy.elementwise", array, ufunc="in_range" if checked else "astype", dtype=element
+        )
     try:
         with np.errstate(all="ignore"):
             number = np.asarray(given, dtype).item()
@@ -119,7 +156,9 @@ def converted(tracer: trace.Tracer, given: Any, dtype: np.dtype) -> TracedArray:
     except (TypeError, ValueError) as e:
         fail(str(e))
     type_ = TensorType((), element_of(dtype))
-    return TracedArray(tracer, Literal(number, type_, caller(), explicit=type_ != literal_type("numpy", number)))
+    return TracedArray(
+        tracer, Literal(number, type_, caller(), explicit=type_ != literal_type("numpy", number))
+    )
 
 
 def common(inputs: Sequence[Any]) -> list[Any]:
@@ -139,7 +178,11 @@ def _beyond(name: str, inputs: Sequence[Any]) -> Any:
     """A comparison with a Python integer that the array's type does not hold: decided beforehand."""
     for place, given in enumerate(inputs):
         other = inputs[1 - place]
-        if type(given) is not int or not isinstance(other, TracedArray) or not other.type.element.is_integer:
+        if (
+            type(given) is not int
+            or not isinstance(other, TracedArray)
+            or not other.type.element.is_integer
+        ):
             continue
         low, high = other.type.element.limits
         if low <= given <= high:
@@ -157,13 +200,20 @@ def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
     if element is F64 and any(type(x) is float and float(np.float32(x)) != x for x in inputs):
         return True  # the number is an f32 there
     types = [{int: I32, float: F32}.get(weak_kind(x)) or x.type.element for x in inputs]
-    if name not in DALI or any(e.kind == "complex" for e in types) or set(types) <= {element} <= {F32, F64}:
+    if (
+        name not in DALI
+        or any(e.kind == "complex" for e in types)
+        or set(types) <= {element} <= {F32, F64}
+    ):
         return False
     operator = OPERATORS[f"dali.{DALI[name]}"]
     fields = [f.name for f in operator.fields if f.is_operand]
     scalars = [TensorType((), e) for e in types]
     try:
-        return operator(**dict(zip(fields, scalars, strict=True))).result_types()[0].element is not element
+        return (
+            operator(**dict(zip(fields, scalars, strict=True))).result_types()[0].element
+            is not element
+        )
     except (KeyError, TypeError, ValueError, AssertionError):
         return True
 

@@ -5,7 +5,9 @@ dialect's, with attributes as keywords: `cvm.conv2d(x, w, padding=(1, 1))`."""
 
 from collections.abc import Callable
 from typing import Any
+
 from cvm.dialect.spec.op import OPERATORS
+
 from .array_api import clip, where
 from .trace import apply, tracer_of, ufunc_of_trace
 

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 import cvm
 
 SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by a whole factor
 MAP = "viridis"
-MATRIX = 32  # rows and columns of a matrix that is drawn with axes and a scale, instead of as an image
+MATRIX = (
+    32  # rows and columns of a matrix that is drawn with axes and a scale, instead of as an image
+)
 NUMBERED = 12  # and of one whose elements are written in it
 CHANNELS = (1, 3, 4)
 PAUSE = 40  # milliseconds between the pictures of a .gif
@@ -28,9 +32,13 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
     try:
         if kind == ".gif":
             if not images:
-                raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}, and no reading is like an image")
+                raise cvm.Error(
+                    f"nothing to show in {path}: {_shapes(readings)}, and no reading is like an image"
+                )
             frames = _images(first)
-            frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0)
+            frames[0].save(
+                path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0
+            )
         elif len(readings) == 1 and images and kind == ".png" and not _is_matrix(first[-1]):
             _images(first[-1:])[0].save(path, optimize=True)
         else:
@@ -54,7 +62,13 @@ def _picture(array: np.ndarray) -> np.ndarray | None:
     if array.ndim == 4:
         array = array[0] if len(array) else array
     if array.ndim == 3 and array.shape[2] not in CHANNELS:
-        array = np.moveaxis(array, 0, 2) if array.shape[0] in CHANNELS else array[0] if len(array) else array
+        array = (
+            np.moveaxis(array, 0, 2)
+            if array.shape[0] in CHANNELS
+            else array[0]
+            if len(array)
+            else array
+        )
     if array.ndim == 3 and array.shape[2] in CHANNELS:
         array = array[:, :, 0] if array.shape[2] == 1 else array[:, :, :3]
     image = array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)
@@ -88,7 +102,9 @@ def _images(arrays: Sequence[np.ndarray]) -> list[Any]:
     return found
 
 
-def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndarray]], times: Sequence[int]) -> None:
+def _figure(
+    path: str, readings: Readings, images: Mapping[str, Sequence[np.ndarray]], times: Sequence[int]
+) -> None:
     """A panel for each reading: an image, the curve of a vector, or of a number over time."""
     from matplotlib.figure import Figure
 
@@ -106,7 +122,9 @@ def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndar
         elif readings[name][-1].ndim == 1:
             panel.plot(_real(readings[name][-1]))
         else:
-            panel.plot(times, [_real(a) for a in readings[name]], marker="." if len(times) < 50 else "")
+            panel.plot(
+                times, [_real(a) for a in readings[name]], marker="." if len(times) < 50 else ""
+            )
             panel.set_xlabel("tick")
     for panel in panels.flat[len(shown) :]:
         panel.remove()
@@ -126,7 +144,9 @@ def _matrix(figure: Any, panel: Any, array: np.ndarray) -> None:
     if max(array.shape) <= NUMBERED:
         for (row, column), value in np.ndenumerate(array):
             colour = "black" if shown.norm(value) > 0.6 else "white"
-            panel.text(column, row, f"{value:.3g}", ha="center", va="center", color=colour, fontsize=7)
+            panel.text(
+                column, row, f"{value:.3g}", ha="center", va="center", color=colour, fontsize=7
+            )
 
 
 def _real(array: np.ndarray) -> np.ndarray:
@@ -134,4 +154,7 @@ def _real(array: np.ndarray) -> np.ndarray:
 
 
 def _shapes(readings: Readings) -> str:
-    return ", ".join(f"{n} has shape {list(a[-1].shape)}" for n, a in readings.items()) or "nothing is read"
+    return (
+        ", ".join(f"{n} has shape {list(a[-1].shape)}" for n, a in readings.items())
+        or "nothing is read"
+    )

@@ -4,8 +4,10 @@ Scalar operations have Theano's names; operands broadcast along dimensions that 
 
 from functools import partial
 from typing import Any
+
 from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
+
 from .operator_functions import OperatorFunction, names
 from .trace import TracedArray, apply
 
@@ -16,7 +18,9 @@ def dimshuffle(x: Any, *new_order: int | str) -> Any:
 
 def dot(x: TracedArray, y: TracedArray) -> Any:
     """The product of matrices, (m, k) by (k, n), summed in the result's type."""
-    product = apply("theano.elemwise", dimshuffle(x, 0, 1, "x"), dimshuffle(y, "x", 0, 1), scalar_op="mul")
+    product = apply(
+        "theano.elemwise", dimshuffle(x, 0, 1, "x"), dimshuffle(y, "x", 0, 1), scalar_op="mul"
+    )
     return apply("theano.sum", product, axis=(1,), acc_dtype=product.type.element)
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partialmethod
 from typing import Any, NoReturn
+
 import numpy as np
+
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.attributes import conform
 from cvm.dialect.ir.cast_arrays import with_plain_truths
@@ -29,7 +31,11 @@ from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
 RULES = ("numpy", "dali")
-POWERS = {2: "square", -1: "reciprocal", 0.5: "sqrt"}  # ufuncs that NumPy takes for an exponent that is one number
+POWERS = {
+    2: "square",
+    -1: "reciprocal",
+    0.5: "sqrt",
+}  # ufuncs that NumPy takes for an exponent that is one number
 PYTHON_NUMBERS = (int, float, complex)
 _running = threading.local()
 
@@ -44,14 +50,20 @@ class Tracer:
 
     The body of a loop has a tracer of its own inside of another; what it uses of `outer` ones becomes arguments."""
 
-    def __init__(self, name: str, rules: str, notes_differences: bool = False, outer: Tracer | None = None) -> None:
+    def __init__(
+        self, name: str, rules: str, notes_differences: bool = False, outer: Tracer | None = None
+    ) -> None:
         self.name = name
         self.rules = rules
         self.outer = outer
         self.captured: dict[Value, Value] = {}  # an argument for each value of the outer function
-        self.functions: dict[str, Function] = outer.functions if outer else {}  # of the program, besides this one
+        self.functions: dict[str, Function] = (
+            outer.functions if outer else {}
+        )  # of the program, besides this one
         self.notes_differences = notes_differences
-        self.differences: list[tuple[str, Span]] = []  # between the rules, by ufunc, at most one of each
+        self.differences: list[
+            tuple[str, Span]
+        ] = []  # between the rules, by ufunc, at most one of each
         self.arguments: list[Value] = []
         self.parameters: dict[str, str] = {}  # of the Python function, by the names of their arrays
         self.operations: list[Operation] = []
@@ -72,14 +84,22 @@ class Tracer:
         """The value of an array of this function or of an outer one."""
         changed = None if given.memory is None else given.memory.changed
         if changed is not None and changed is not given:
-            fail("this array shares memory with another one, which was changed: use np.copy before, or that one", span)
+            fail(
+                "this array shares memory with another one, which was changed: use np.copy before, or that one",
+                span,
+            )
         if given.tracer is self:
             return given.value
         if self.outer is None:
-            fail("an array of another compiled function, or kept from an earlier trace, is used here", span)
+            fail(
+                "an array of another compiled function, or kept from an earlier trace, is used here",
+                span,
+            )
         if isinstance(value := self.outer.seen(given, span), Literal):
             return value
-        return self.captured.setdefault(value, Value(f"outer{len(self.captured)}", value.known_type, span))
+        return self.captured.setdefault(
+            value, Value(f"outer{len(self.captured)}", value.known_type, span)
+        )
 
     def argument(self, name: str, type: TensorType, weak: Any = None) -> TracedArray:
         """An argument; `weak` is the Python type of one that was given as a number."""
@@ -89,12 +109,18 @@ class Tracer:
 
     def note_difference(self, differs: Callable[[], bool], name: str) -> None:
         """Keeps a place where the rules of NumPy and of the dali dialect differ."""
-        if self.notes_differences and all(name != known for known, _ in self.differences) and differs():
+        if (
+            self.notes_differences
+            and all(name != known for known, _ in self.differences)
+            and differs()
+        ):
             self.differences.append((name, caller()))
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
         """Record an operation; raises VerifyError at the caller's line if it breaks a constraint."""
-        return tuple(TracedArray(self, r) for r in Builder(self.operations, span, prefix="").add(operator))
+        return tuple(
+            TracedArray(self, r) for r in Builder(self.operations, span, prefix="").add(operator)
+        )
 
     def constant(self, array: np.ndarray, span: Span | None = None) -> TracedArray:
         type = TensorType(array.shape, element_of(array.dtype, span))
@@ -103,7 +129,11 @@ class Tracer:
 
     def array(self, given: Any, dialect: str = "numpy") -> TracedArray:
         """A traced array as it is, and one of a number or of NumPy data."""
-        return given if isinstance(given, TracedArray) else TracedArray(self, self.operand(given, dialect))
+        return (
+            given
+            if isinstance(given, TracedArray)
+            else TracedArray(self, self.operand(given, dialect))
+        )
 
     def operand(self, given: Any, dialect: str, span: Span | None = None) -> Value:
         """The value of an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
@@ -123,7 +153,9 @@ class Tracer:
 
     def finish(self, results: list[Any]) -> Module:
         """The recorded program, whose first function is this one."""
-        return verify(Module({self.name: self.function(results), **self.functions}, self.span.source.filename))
+        return verify(
+            Module({self.name: self.function(results), **self.functions}, self.span.source.filename)
+        )
 
     def function(self, results: list[Any]) -> Function:
         values = tuple(self.operand(r, self.rules, self.span) for r in results)
@@ -146,7 +178,9 @@ def fail_unknown(x: TracedArray, why: str) -> NoReturn:
     if not values or any(v.name not in parameters or v.known_type.array_shape for v in values):
         fail(why)
     names = sorted({parameters[v.name] for v in values})
-    error = TraceError(Diagnostic(f"{why}, or give cvm.compile static_argnames={names}", caller(), "trace"))
+    error = TraceError(
+        Diagnostic(f"{why}, or give cvm.compile static_argnames={names}", caller(), "trace")
+    )
     error.static_names = frozenset(names)
     raise error
 
@@ -157,7 +191,10 @@ _sources: dict[str, Source] = {}
 def caller() -> Span:
     """The user's line of Python that is running: the innermost frame outside this package and NumPy."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (_PACKAGE, "numpy"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
+        _PACKAGE,
+        "numpy",
+    ):
         frame = frame.f_back
     filename = frame.f_code.co_filename
     text = "".join(linecache.getlines(filename, frame.f_globals))
@@ -177,8 +214,13 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
     if (operator := OPERATORS.get(name)) is None:
         fail(f"there is no operator {name}", span)
     if (tracer := tracer_of(operands)) is None:
-        fail(f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span)
-    results = tracer.add(operator(**_bind(tracer, operator, list(operands), attributes, span)), span)
+        fail(
+            f"{name} works on the arrays of a function compiled with cvm.compile; none was given",
+            span,
+        )
+    results = tracer.add(
+        operator(**_bind(tracer, operator, list(operands), attributes, span)), span
+    )
     return results[0] if len(results) == 1 else results
 
 
@@ -202,14 +244,22 @@ def _flat(operands: Any) -> list[Any]:
 
 
 def _bind(
-    tracer: Tracer, operator: type[Operator[Any]], given: list[Any], attributes: dict[str, Any], span: Span
+    tracer: Tracer,
+    operator: type[Operator[Any]],
+    given: list[Any],
+    attributes: dict[str, Any],
+    span: Span,
 ) -> dict[str, Any]:
     """The operator's fields from positional operands and keyword attributes (an operand may be given by name too)."""
     values: dict[str, Any] = {}
     fields = {f.name: f for f in operator.fields}
     for f in operator.fields:
         if f.kind == "variadic":
-            several = given if len(given) != 1 or not isinstance(given[0], (list, tuple)) else list(given[0])
+            several = (
+                given
+                if len(given) != 1 or not isinstance(given[0], (list, tuple))
+                else list(given[0])
+            )
             values[f.name] = tuple(tracer.operand(g, operator.dialect, span) for g in several)
             given = []
         elif f.is_operand and (given or attributes.get(f.name) is not None):
@@ -226,7 +276,10 @@ def _bind(
         values[name] = _attribute(operator, fields[name], value, span)
     for f in fields.values():
         if f.required and f.name not in values:
-            fail(f"{operator.name} wants the {'operand' if f.is_operand else 'attribute'} {f.name}", span)
+            fail(
+                f"{operator.name} wants the {'operand' if f.is_operand else 'attribute'} {f.name}",
+                span,
+            )
     return values
 
 
@@ -245,7 +298,9 @@ class NoSuchAttribute(TraceError, AttributeError):
     """An attribute that a traced array does not have."""
 
 
-NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, such as sum, linalg.norm, add.reduce and add.at
+NUMPY_FUNCTIONS: dict[
+    str, Callable[..., Any]
+] = {}  # by name, such as sum, linalg.norm, add.reduce and add.at
 UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # the ufuncs by the name of the rules
 
 
@@ -254,9 +309,13 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _no_counterpart(name: str) -> NoReturn:
-    near = get_close_matches(name, [n for n in NUMPY_FUNCTIONS if not n.endswith((".reduce", ".at"))], 4, 0.5)
+    near = get_close_matches(
+        name, [n for n in NUMPY_FUNCTIONS if not n.endswith((".reduce", ".at"))], 4, 0.5
+    )
     also = f"near it are {', '.join(f'np.{n}' for n in near)}; " if near else ""
-    fail(f"np.{name} has no counterpart for traced arrays; {also}docs/numpy.md lists those that have one")
+    fail(
+        f"np.{name} has no counterpart for traced arrays; {also}docs/numpy.md lists those that have one"
+    )
 
 
 def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
@@ -265,10 +324,14 @@ def _of_dtype(ufunc: np.ufunc, inputs: Any, dtype: Any) -> list[Any]:
     kinds = [weak_kind(x) or a.dtype for x, a in zip(inputs, arrays, strict=True)]
     signature = (*(None,) * ufunc.nin, *(np.dtype(dtype),) * ufunc.nout)
     try:
-        dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=signature, casting="same_kind")
+        dtypes = ufunc.resolve_dtypes(
+            (*kinds, *(None,) * ufunc.nout), signature=signature, casting="same_kind"
+        )
     except TypeError as e:
         fail(str(e))
-    whole = all(isinstance(k, type) for k in kinds)  # the ufunc converts Python numbers beside arrays
+    whole = all(
+        isinstance(k, type) for k in kinds
+    )  # the ufunc converts Python numbers beside arrays
     given = zip(inputs, arrays, kinds, dtypes, strict=False)
     return [x if isinstance(k, type) and not whole else a.astype(t) for x, a, k, t in given]
 
@@ -285,7 +348,9 @@ def into(out: Any, found: Any) -> Any:
     if isinstance(out, tuple):
         return into(out[0], found) if len(out) == 1 else tuple(map(into, out, found))
     if not isinstance(out, TracedArray):
-        fail("traced values change traced arrays only: make out of traced ones, as by np.zeros_like")
+        fail(
+            "traced values change traced arrays only: make out of traced ones, as by np.zeros_like"
+        )
     out.change_in_place("leave out to get a new array")
     if found.shape != out.shape:
         fail(f"an array of shape {out.shape} cannot hold a result of shape {found.shape}")
@@ -302,7 +367,9 @@ class Memory:
 
     def __init__(self, is_argument: bool) -> None:
         self.is_argument = is_argument
-        self.changed: TracedArray | None = None  # the others, which NumPy changes with it, are refused from then on
+        self.changed: TracedArray | None = (
+            None  # the others, which NumPy changes with it, are refused from then on
+        )
 
 
 class TracedArray:
@@ -314,7 +381,9 @@ class TracedArray:
     def __init__(self, tracer: Tracer, value: Value, weak: type | None = None) -> None:
         self.tracer = tracer
         self.value = value
-        self.weak = weak  # int, float or complex for a Python number, whose element type gives way (NEP 50)
+        self.weak = (
+            weak  # int, float or complex for a Python number, whose element type gives way (NEP 50)
+        )
         self.memory: Memory | None = None  # of a view, in NumPy, and of an array with views
         self.origin: tuple[TracedArray, Any] | None = None  # the array and the subscript of a view
 
@@ -364,10 +433,14 @@ class TracedArray:
 
     def change_in_place(self, instead: str) -> None:
         """Refuses to change an argument, or the memory of one, and an array of the function around the body of a loop."""
-        if self.value in self.tracer.arguments or (self.memory is not None and self.memory.is_argument):
+        if self.value in self.tracer.arguments or (
+            self.memory is not None and self.memory.is_argument
+        ):
             fail(f"a compiled function leaves its arguments as they are: {instead}")
         if tracer_of([self]) is not self.tracer:
-            fail(f"the body of a loop leaves arrays of the function around it as they are, carry them: {instead}")
+            fail(
+                f"the body of a loop leaves arrays of the function around it as they are, carry them: {instead}"
+            )
 
     def take_value(self, new: TracedArray) -> None:
         """Take the elements of another array; those that share this one's memory are not used after it."""
@@ -378,13 +451,18 @@ class TracedArray:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
             raise AttributeError(name)
-        public = ", ".join(n for n in dir(type(self)) if n[0] != "_" and (n == "at" or hasattr(np.ndarray, n)))
+        public = ", ".join(
+            n for n in dir(type(self)) if n[0] != "_" and (n == "at" or hasattr(np.ndarray, n))
+        )
         message = f"traced arrays have no {name}; they have {public}, and cvm's functions take them"
         raise NoSuchAttribute(Diagnostic(message, caller(), "trace"))
 
     def _number(self) -> NoReturn:
         why = "so they cannot become Python numbers, nor elements of NumPy's arrays: make those of traced ones"
-        fail_unknown(self, f"the elements of an array are not known while compiling, {why}, as by np.zeros_like")
+        fail_unknown(
+            self,
+            f"the elements of an array are not known while compiling, {why}, as by np.zeros_like",
+        )
 
     __int__ = __float__ = __index__ = __complex__ = _number
 
@@ -392,11 +470,15 @@ class TracedArray:
         return repr(self) if not form else self._number()
 
     def __round__(self, digits: int = 0) -> NoReturn:
-        fail("Python's round gives a number, and elements are not known while compiling: use np.rint")
+        fail(
+            "Python's round gives a number, and elements are not known while compiling: use np.rint"
+        )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         how = "use cvm's functions or NumPy's ufuncs on it, and use np.stack for several of them"
-        fail_unknown(self, f"NumPy cannot compute with an array that is not known while compiling; {how}")
+        fail_unknown(
+            self, f"NumPy cannot compute with an array that is not known while compiling; {how}"
+        )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "outer":
@@ -409,7 +491,9 @@ class TracedArray:
         if ufunc.__name__ in NUMPY_FUNCTIONS:
             found = NUMPY_FUNCTIONS[ufunc.__name__](*inputs, **options)
         elif given := [o for o, value in options.items() if value is not None]:
-            fail(f"np.{ufunc.__name__} takes operands, out, dtype and where here, got {', '.join(given)}")
+            fail(
+                f"np.{ufunc.__name__} takes operands, out, dtype and where here, got {', '.join(given)}"
+            )
         else:
             found = ufunc_of_trace(ufunc.__name__, *inputs)
         if mask is not None and mask is not True:
@@ -419,7 +503,9 @@ class TracedArray:
             found = NUMPY_FUNCTIONS["where"](mask, found, out[0])
         return found if out is None else into(out, found)
 
-    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
         room = function.__module__.partition(".")[2]
         name = f"{room}.{function.__name__}" if room in ("linalg", "fft") else function.__name__
         return _function(name)(*args, **kwargs)
@@ -446,9 +532,16 @@ def _binary(self: TracedArray, name: str, other: Any, *modulus: Any) -> Any:
     """The operator as NumPy's arrays compute it: some powers by other ufuncs."""
     if modulus:
         fail("arrays have no powers modulo a number")
-    known = name == "power" and self.tracer.rules == "numpy" and type(other) in (int, float) and other in POWERS
+    known = (
+        name == "power"
+        and self.tracer.rules == "numpy"
+        and type(other) in (int, float)
+        and other in POWERS
+    )
     if known and self.weak is None:
-        squared = other == 2 and type(other) is int and (self.ndim or self.dtype.kind != "b")  # one bool becomes an i64
+        squared = (
+            other == 2 and type(other) is int and (self.ndim or self.dtype.kind != "b")
+        )  # one bool becomes an i64
         if squared or self.dtype.kind in "fc":
             return ufunc_of_trace(POWERS[other], self)
     return _operator(name, self, other)
@@ -459,7 +552,9 @@ def _reflected(self: TracedArray, name: str, other: Any) -> Any:
 
 
 def _in_place(self: TracedArray, name: str, other: Any) -> Any:
-    self.change_in_place(f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements")
+    self.change_in_place(
+        f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements"
+    )
     return into(self, _binary(self, name, other))
 
 
@@ -467,14 +562,25 @@ _BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
     "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
 }  # fmt: skip
-SIGNS = dict(zip(_BINARY.values(), ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"], strict=True))
+SIGNS = dict(
+    zip(
+        _BINARY.values(),
+        ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"],
+        strict=True,
+    )
+)
 for _python, _ufunc in _BINARY.items():
     setattr(TracedArray, f"__{_python}__", partialmethod(_binary, _ufunc))
     setattr(TracedArray, f"__r{_python}__", partialmethod(_reflected, _ufunc))
     setattr(TracedArray, f"__i{_python}__", partialmethod(_in_place, _ufunc))
 for _python, _ufunc in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():  # fmt: skip
     setattr(TracedArray, f"__{_python}__", partialmethod(_binary, _ufunc))
-for _python, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+for _python, _ufunc in {
+    "neg": "negative",
+    "pos": "positive",
+    "abs": "absolute",
+    "invert": "invert",
+}.items():
     setattr(TracedArray, f"__{_python}__", lambda self, name=_ufunc: _operator(name, self))
 TracedArray.__divmod__ = partialmethod(_binary, "divmod")  # type: ignore[attr-defined]
 TracedArray.__rdivmod__ = partialmethod(_reflected, "divmod")  # type: ignore[attr-defined]

@@ -14,7 +14,9 @@ from functools import lru_cache, partial, update_wrapper
 from html import escape
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
+
 import numpy as np
+
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import CallError, Error, TraceError, VerifyError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
@@ -30,6 +32,7 @@ from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT as PLAIN_OPTIONS, CompileOptions, Stage
 from cvm.jit.targets import TARGETS
+
 from .trace import PYTHON_NUMBERS, RULES, TracedArray, Tracer, caller
 
 P = ParamSpec("P")
@@ -57,11 +60,19 @@ class TraceOptions:
     def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
         """The parameters whose values are part of the signature; raises Error for names and numbers that are none."""
         names = [*parameters.parameters]
-        named = (self.static_argnames,) if isinstance(self.static_argnames, str) else self.static_argnames
-        numbers = (self.static_argnums,) if isinstance(self.static_argnums, int) else self.static_argnums
+        named = (
+            (self.static_argnames,)
+            if isinstance(self.static_argnames, str)
+            else self.static_argnames
+        )
+        numbers = (
+            (self.static_argnums,) if isinstance(self.static_argnums, int) else self.static_argnums
+        )
         for name in named:
             if name not in names:
-                raise Error(f"static_argnames names the parameters {', '.join(names)}, got {name!r}")
+                raise Error(
+                    f"static_argnames names the parameters {', '.join(names)}, got {name!r}"
+                )
         for n in numbers:
             if not -len(names) <= n < len(names):
                 raise Error(f"static_argnums counts the {len(names)} parameters from 0, got {n}")
@@ -88,12 +99,20 @@ class TracedFunction(Generic[P, R]):
         self._parameters = signature_of(function)
         self._traces: dict[Signature, Trace] = {}
         self._shapes = Counter[Signature]()
-        positional = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in self._parameters.parameters.values())
+        positional = all(
+            p.kind is p.POSITIONAL_OR_KEYWORD for p in self._parameters.parameters.values()
+        )
         self._names = tuple(self._parameters.parameters) if positional else ()
         self._static = options.static_names(self._parameters)
-        self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
-        self._ways: dict[CompiledFunction, DispatchEntry] = {}  # kept with the traces: a call may be on any of them
-        self._direct: set[CompiledFunction] = set()  # called directly now, the rest going to `__call__`
+        self._defaults = {
+            n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty
+        }
+        self._ways: dict[
+            CompiledFunction, DispatchEntry
+        ] = {}  # kept with the traces: a call may be on any of them
+        self._direct: set[CompiledFunction] = (
+            set()
+        )  # called directly now, the rest going to `__call__`
         self._last: CompiledFunction | None = None
         self._elsewhere: dict[int, dict[TracedFunction, TracedFunction]] = {}
         update_wrapper(self, function)
@@ -123,9 +142,14 @@ class TracedFunction(Generic[P, R]):
             module, name = self.function.__module__, self.function.__qualname__
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
-            return traced, (self.function, self.options)  # pickling the function says what is wrong with its name
+            return traced, (
+                self.function,
+                self.options,
+            )  # pickling the function says what is wrong with its name
         # joblib's or Dask's pickler of functions by their code, for workers that do not run this process's main module
-        by_value: Any = sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get("cloudpickle")
+        by_value: Any = sys.modules.get("joblib.externals.cloudpickle") or sys.modules.get(
+            "cloudpickle"
+        )
         if decorated and module == "__main__" and by_value is not None:
             return _of_main, (name, by_value.dumps((self.function, self.options)))
         return (_named, (module, name)) if decorated else (traced, (self.function, self.options))
@@ -135,7 +159,9 @@ class TracedFunction(Generic[P, R]):
 
     def _repr_html_(self) -> str:
         """The function in a notebook: that of the latest signature, or the name alone."""
-        return f"<pre>{escape(repr(self))}</pre>" + ("" if self._last is None else self._last._repr_html_())
+        return f"<pre>{escape(repr(self))}</pre>" + (
+            "" if self._last is None else self._last._repr_html_()
+        )
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -144,7 +170,9 @@ class TracedFunction(Generic[P, R]):
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
         with USER_TRACEBACK:
-            if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
+            if any(
+                map(_is_traced, (*args, *kwargs.values()))
+            ):  # part of another function that is being traced
                 return self.function(*args, **kwargs)
             with DefaultFpEnvironment():
                 structure, arrays, compiled, form = self._prepared(args, kwargs)
@@ -153,14 +181,23 @@ class TracedFunction(Generic[P, R]):
             except VerifyError:  # of sizes that were unknown while compiling: what is empty of them has another program
                 compiled, form = self._compiled(structure, arrays, unknown=None)
                 answer = _result(compiled, form, arrays, out, (args, kwargs))
-            if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
+            if (
+                compiled not in self._direct
+                and not kwargs
+                and len(args) == len(self._names)
+                and _is_direct(self)
+            ):
                 self._call_directly(compiled, form, [part for _, part in structure])
             return answer
 
     def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
         several = form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)}
-        if not (several or form == ("array",)) or not isinstance(compiled, NativeFunction) or compiled.table is None:
+        if (
+            not (several or form == ("array",))
+            or not isinstance(compiled, NativeFunction)
+            or compiled.table is None
+        ):
             return
         if any(kind for part in structure for _, kind in leaves(part, "")):
             return  # machine code takes arrays, which a Python number is not by its type
@@ -199,14 +236,20 @@ class TracedFunction(Generic[P, R]):
 
     def _latest(self) -> CompiledFunction:
         if self._last is None:
-            raise TraceError(f"{self.__name__} has not been traced: call it, or trace(...) it, with arguments first")
+            raise TraceError(
+                f"{self.__name__} has not been traced: call it, or trace(...) it, with arguments first"
+            )
         return self._last
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
+    def _flatten(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[np.ndarray]]:
         arrays: list[np.ndarray] = []
         leaf, fixed = partial(argument_leaf, arrays, self.rules == "numpy"), self._static
         given = self._bind(args, kwargs).items()
-        return tuple([(n, static(v, n) if n in fixed else flatten(v, leaf, n)) for n, v in given]), arrays
+        return tuple(
+            [(n, static(v, n) if n in fixed else flatten(v, leaf, n)) for n, v in given]
+        ), arrays
 
     def _prepared(
         self, args: Any, kwargs: Any, unknown: bool = False
@@ -237,7 +280,9 @@ class TracedFunction(Generic[P, R]):
         bound.apply_defaults()
         return bound.arguments
 
-    def _compiled(self, structure: Any, arrays: list[np.ndarray], unknown: bool | None = False) -> Trace:
+    def _compiled(
+        self, structure: Any, arrays: list[np.ndarray], unknown: bool | None = False
+    ) -> Trace:
         """The compiled function for a signature, whose sizes are unknown after many shapes, always or, if None, never."""
         dtypes = tuple(a.dtype.str for a in arrays)
         shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
@@ -260,15 +305,24 @@ class TracedFunction(Generic[P, R]):
         self._last = found[0]
         return found
 
-    def _trace(self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]) -> Trace:
-        importlib.import_module(".numpy_functions", __package__)  # gives traced arrays their methods
-        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
+    def _trace(
+        self, structure: Any, arrays: list[np.ndarray], shapes: Sequence[tuple[Dim, ...]]
+    ) -> Trace:
+        importlib.import_module(
+            ".numpy_functions", __package__
+        )  # gives traced arrays their methods
+        name = (
+            "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_")
+            or "main"
+        )
         tracer = Tracer(name, self.rules, self._warns)
         tracer.span = caller()
         parameters = (p for p, part in structure for _ in leaves(part, p))
         tracer.parameters = dict(zip(named_leaves(structure), parameters, strict=True))
         given = zip(named_leaves(structure).items(), arrays, shapes, strict=True)
-        arguments = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for (n, k), a, s in given])
+        arguments = iter(
+            [tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for (n, k), a, s in given]
+        )
         call = self._parameters.bind_partial()
         for parameter, part in structure:
             call.arguments[parameter] = unflatten(part, arguments)
@@ -284,12 +338,16 @@ class TracedFunction(Generic[P, R]):
             raise TraceError(f"{self.__name__} returns no array")
         if tracer.differences:
             self._warns = False
-            places = ", ".join(f"np.{ufunc} in line {span.line}" for ufunc, span in tracer.differences)
+            places = ", ".join(
+                f"np.{ufunc} in line {span.line}" for ufunc, span in tracer.differences
+            )
             means = f"{self.__name__} means what NumPy means, which differs from the dali dialect's rules that traced"
             how = '@cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
             text, place = f"{means} functions had before: {places}. {how}", tracer.span
             warnings.warn_explicit(text, FutureWarning, place.source.filename, place.line)
-        return compile_function(tracer.finish(results), name, self.target, self.options.compile), form
+        return compile_function(
+            tracer.finish(results), name, self.target, self.options.compile
+        ), form
 
 
 @dataclass(eq=False)
@@ -297,7 +355,9 @@ class _Methods:
     """The compiled methods of one instance, which lie in its `__dict__`; a copy of it, and one unpickled, has its own."""
 
     instance: int = 0
-    functions: dict[TracedFunction, TracedFunction] = field(default_factory=dict[TracedFunction, TracedFunction])
+    functions: dict[TracedFunction, TracedFunction] = field(
+        default_factory=dict[TracedFunction, TracedFunction]
+    )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Methods, ()
@@ -306,7 +366,12 @@ class _Methods:
 def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> TracedFunction:
     """The function, compiled for each signature it is called with."""
     target = TARGETS.get(options.target)
-    direct = target is not None and target.is_direct and options.compile.optimize > 0 and fastcall.usable()
+    direct = (
+        target is not None
+        and target.is_direct
+        and options.compile.optimize > 0
+        and fastcall.usable()
+    )
     kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
     return kind(function, options)
 
@@ -319,8 +384,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         found = inspect.signature(function)
     except (TypeError, ValueError) as e:
         raise TraceError(f"expected a Python function that says what it takes: {e}") from None
-    if isinstance(getattr(function, "func", function), np.ufunc):  # arrays alone: the rest says how NumPy goes about it
-        return found.replace(parameters=[p for p in found.parameters.values() if p.default is p.empty])
+    if isinstance(
+        getattr(function, "func", function), np.ufunc
+    ):  # arrays alone: the rest says how NumPy goes about it
+        return found.replace(
+            parameters=[p for p in found.parameters.values() if p.default is p.empty]
+        )
     return found
 
 
@@ -331,7 +400,11 @@ def _is_direct(called: TracedFunction) -> bool:
 def _is_traced(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_is_traced, value))
-    return any(map(_is_traced, value.values())) if isinstance(value, dict) else isinstance(value, TracedArray)
+    return (
+        any(map(_is_traced, value.values()))
+        if isinstance(value, dict)
+        else isinstance(value, TracedArray)
+    )
 
 
 def _named(module: str, name: str) -> Any:
@@ -350,18 +423,25 @@ def _of_main(name: str, value: bytes) -> Any:
     return traced(*pickle.loads(value))
 
 
-def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray], out: Any, given: Any) -> Any:
+def _result(
+    compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray], out: Any, given: Any
+) -> Any:
     if out is not None:
         return compiled(*arrays, out=out)
     found = compiled(*arrays)
-    found = like_arguments(found if isinstance(found, tuple) else (found,), given, compiled.options.like)
+    found = like_arguments(
+        found if isinstance(found, tuple) else (found,), given, compiled.options.like
+    )
     return unflatten(form, iter(found))
 
 
 def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
     """The shapes with sizes left unknown: equal ones share a name, and 0 and 1 stay."""
     names: dict[Dim, Size] = {}
-    return [tuple(d if d in (0, 1) else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
+    return [
+        tuple(d if d in (0, 1) else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s)
+        for s in shapes
+    ]
 
 
 # Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
@@ -383,7 +463,11 @@ def flatten(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
             parts = tuple(flatten(v, leaf, f"{name}[{n}]") for n, v in enumerate(value))
             return ("tuple" if isinstance(value, tuple) else "list"), parts
         case dict():
-            return "dict", tuple(value), tuple(flatten(v, leaf, f"{name}[{k!r}]") for k, v in value.items())
+            return (
+                "dict",
+                tuple(value),
+                tuple(flatten(v, leaf, f"{name}[{k!r}]") for k, v in value.items()),
+            )
     return leaf(value, name)
 
 
@@ -391,9 +475,15 @@ def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -
     """The structure of an array, which is appended, or of a static value. `weak` keeps that a number was one of Python's."""
     if weak and type(value) in PYTHON_NUMBERS:
         try:
-            arrays.append(np.array(value, {int: np.int64, float: np.float64, complex: np.complex128}[type(value)]))
+            arrays.append(
+                np.array(
+                    value, {int: np.int64, float: np.float64, complex: np.complex128}[type(value)]
+                )
+            )
         except OverflowError:
-            raise CallError(f"argument {name}: a Python integer is an i64 here, got {value}") from None
+            raise CallError(
+                f"argument {name}: a Python integer is an i64 here, got {value}"
+            ) from None
         return "weak", type(value)
     requirement = ": expected arrays, numbers or hashable values"
     try:
@@ -417,7 +507,13 @@ def as_array(value: Any) -> np.ndarray | None:
     if isinstance(value, (np.ndarray, str, bytes, type)):
         return value if isinstance(value, np.ndarray) else None
     if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
-        dtype = np.bool_ if isinstance(value, bool) else np.int32 if isinstance(value, int) else np.float32
+        dtype = (
+            np.bool_
+            if isinstance(value, bool)
+            else np.int32
+            if isinstance(value, int)
+            else np.float32
+        )
         try:
             return np.array(value, dtype)
         except OverflowError:
@@ -471,6 +567,8 @@ def leaves(part: Any, name: str) -> Iterator[tuple[str, type | None]]:
     if kind in ("array", "weak"):
         yield name, rest[0] if rest else None
     elif kind != "static":
-        for key, inner in zip(rest[0] if kind == "dict" else range(len(rest[0])), rest[-1], strict=True):
+        for key, inner in zip(
+            rest[0] if kind == "dict" else range(len(rest[0])), rest[-1], strict=True
+        ):
             plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(key))
             yield from leaves(inner, f"{name}_{plain}")

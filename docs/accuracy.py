@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
@@ -74,15 +75,24 @@ def error(function: str, element: ElementType, start: int) -> tuple[float, tuple
     return worst(ulps(run(function, *operands), exact(function, *operands)), operands)
 
 
-def measure(function: str, element: ElementType, known: dict[str, Any], deadline: float) -> dict[str, Any]:
+def measure(
+    function: str, element: ElementType, known: dict[str, Any], deadline: float
+) -> dict[str, Any]:
     """Continue the measurement of a function until all arguments are tested or time is up."""
     bits = digest(function, element)
-    found = known if known.get("bits") == bits else {"bits": bits, "tried": 0, "ulps": 0.0, "at": []}
+    found = (
+        known if known.get("bits") == bits else {"bits": bits, "tried": 0, "ulps": 0.0, "at": []}
+    )
     count = total(function, element)
     while found["tried"] < count and time.monotonic() < deadline:
         start = found["tried"]
         if not start // CHUNK % 64:
-            print(f"\r{function} {element}: {start * 100 // count}%  ", end="\r", file=sys.stderr, flush=True)
+            print(
+                f"\r{function} {element}: {start * 100 // count}%  ",
+                end="\r",
+                file=sys.stderr,
+                flush=True,
+            )
         here, at = error(function, element, start)
         if here > found["ulps"]:
             found |= {"ulps": round(here, 4), "at": list(at)}
@@ -94,7 +104,12 @@ def page(found: dict[str, Any]) -> str:
     def cells(function: str) -> list[str]:
         half, single, double = (found[function][str(e)] for e in ELEMENTS)
         return [
-            *(function, f"{half['ulps']:.2f}", f"{single['ulps']:.2f}", _numbers(single["at"], np.float32)),
+            *(
+                function,
+                f"{half['ulps']:.2f}",
+                f"{single['ulps']:.2f}",
+                _numbers(single["at"], np.float32),
+            ),
             "all" if single["tried"] == 1 << 32 else f"{single['tried']:,}",
             *(f"{double['ulps']:.2f}", _numbers(double["at"], np.float64)),
             f"{min(MILLION, double['tried']):,}"
@@ -120,9 +135,14 @@ def main() -> None:
             row = found.setdefault(function, {})
             row[str(element)] = measure(function, element, row.get(str(element), {}), deadline)
             FOUND.write_text(
-                json.dumps({f: found[f] for f in FUNCTIONS if f in found}, indent=1) + "\n", encoding="utf-8"
+                json.dumps({f: found[f] for f in FUNCTIONS if f in found}, indent=1) + "\n",
+                encoding="utf-8",
             )
-    if all(found.get(f, {}).get(str(e), {}).get("tried") == total(f, e) for f in FUNCTIONS for e in ELEMENTS):
+    if all(
+        found.get(f, {}).get(str(e), {}).get("tried") == total(f, e)
+        for f in FUNCTIONS
+        for e in ELEMENTS
+    ):
         PAGE.write_text(page(found), encoding="utf-8")
     else:
         print("docs/accuracy.md is left as it is: not all is measured yet")

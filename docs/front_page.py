@@ -58,8 +58,12 @@ def picture() -> str:
     body, top = [], PAD
     for n, (title, lines) in enumerate(shown):
         height = (len(lines) + 1) * LINE + PAD
-        body.append(f'<rect x="{PAD}" y="{top}" width="{width - 2 * PAD}" height="{height}" rx="8"/>')
-        body.append(f'<text class="title" x="{2 * PAD}" y="{top + LINE + 2}">{escape(title)}</text>')
+        body.append(
+            f'<rect x="{PAD}" y="{top}" width="{width - 2 * PAD}" height="{height}" rx="8"/>'
+        )
+        body.append(
+            f'<text class="title" x="{2 * PAD}" y="{top + LINE + 2}">{escape(title)}</text>'
+        )
         for k, line in enumerate(lines, 2):
             kind = ' class="comment"' if line.lstrip().startswith("//") else ""
             body.append(f'<text{kind} x="{2 * PAD}" y="{top + k * LINE + 4}">{escape(line)}</text>')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.notation import expressions as ex
 from cvm.dialect.notation.formulas import Formula, Formulas
@@ -23,7 +24,9 @@ BIG = {"add": "∑", "mul": "∏", "and": "⋀", "or": "⋁"}
 def page(program: Formulas) -> str:
     """The formulas of a program, one below the other; empty where they are long, or nests compute something."""
     steps = [step for step in program.steps if isinstance(step, Formula)]
-    if len(steps) < len(program.steps) or any(_symbols(step.value, {}) > MOST_SYMBOLS for step in steps):
+    if len(steps) < len(program.steps) or any(
+        _symbols(step.value, {}) > MOST_SYMBOLS for step in steps
+    ):
         return ""
     return "\n\n".join(map(display, steps))
 
@@ -38,8 +41,14 @@ def _symbols(e: ex.Expr, known: dict[int, int]) -> int:
 def display(formula: Formula) -> str:
     """A formula on a line of its own, with the range of each index."""
     names = Names()
-    shown = _element(formula.tensor, formula.indices, names), _operator("="), _term(formula.value, names, 0)
-    ranges = (_row(_name(i, names), _operator("&lt;"), _size(i.extent, names)) for i in formula.indices)
+    shown = (
+        _element(formula.tensor, formula.indices, names),
+        _operator("="),
+        _term(formula.value, names, 0),
+    )
+    ranges = (
+        _row(_name(i, names), _operator("&lt;"), _size(i.extent, names)) for i in formula.indices
+    )
     where = "".join(f'<mspace width="2em"/>{r}' for r in ranges)
     return f'<div style="overflow-x: auto"><math display="block">{_row(*shown)}{where}</math></div>'
 
@@ -65,9 +74,15 @@ def _term(e: ex.Expr, names: Names, level: int) -> str:
         case ex.Check(_, value, _, _):
             return _term(value, names, level)
         case ex.Reduce(function, over, body):
-            under = _joined(_row(_name(i, names), _operator("&lt;"), _size(i.extent, names)) for i in over)
-            sign = f"<mo>{BIG[function]}</mo>" if function in BIG else f"<mo>{escape(function)}</mo>"
-            return _bracketed(_row(f"<munder>{sign}{under}</munder>", _term(body, names, 6)), level > 5)
+            under = _joined(
+                _row(_name(i, names), _operator("&lt;"), _size(i.extent, names)) for i in over
+            )
+            sign = (
+                f"<mo>{BIG[function]}</mo>" if function in BIG else f"<mo>{escape(function)}</mo>"
+            )
+            return _bracketed(
+                _row(f"<munder>{sign}{under}</munder>", _term(body, names, 6)), level > 5
+            )
         case ex.Apply(function, operands, _):
             return _apply(function, operands, names, level)
     raise TypeError(f"no mathematics for {type(e).__name__}")
@@ -84,7 +99,11 @@ def _apply(function: str, operands: tuple[ex.Expr, ...], names: Names, level: in
                 return _row(_operator("⌊"), fraction, _operator("⌋"))
             return _call("trunc", [fraction]) if by.type.is_integer else fraction
         case "sqrt" | "cbrt", _:
-            return f"<msqrt>{plain[0]}</msqrt>" if function == "sqrt" else f"<mroot>{plain[0]}<mn>3</mn></mroot>"
+            return (
+                f"<msqrt>{plain[0]}</msqrt>"
+                if function == "sqrt"
+                else f"<mroot>{plain[0]}<mn>3</mn></mroot>"
+            )
         case "pow" | "ipow", (base, _):
             return f"<msup>{_term(base, names, 7)}{plain[1]}</msup>"
         case "exp", _:
@@ -105,14 +124,19 @@ def _apply(function: str, operands: tuple[ex.Expr, ...], names: Names, level: in
 def _cases(condition: ex.Expr, then: ex.Expr, otherwise: ex.Expr, names: Names) -> str:
     rows = []
     while True:
-        rows.append((_term(then, names, 0), _row("<mtext>if&#160;</mtext>", _term(condition, names, 0))))
+        rows.append(
+            (_term(then, names, 0), _row("<mtext>if&#160;</mtext>", _term(condition, names, 0)))
+        )
         match otherwise:
-            case ex.When(condition, then, otherwise) | ex.Apply("select", (condition, then, otherwise), _):
+            case ex.When(condition, then, otherwise) | ex.Apply(
+                "select", (condition, then, otherwise), _
+            ):
                 continue
         break
     rows.append((_term(otherwise, names, 0), "<mtext>otherwise</mtext>"))
     cells = "".join(
-        "<mtr>" + "".join(f'<mtd style="text-align:left">{c}</mtd>' for c in row) + "</mtr>" for row in rows
+        "<mtr>" + "".join(f'<mtd style="text-align:left">{c}</mtd>' for c in row) + "</mtr>"
+        for row in rows
     )
     return _row(_operator("{"), f"<mtable>{cells}</mtable>")
 
@@ -139,7 +163,12 @@ def _size(dim: Dim, names: Names) -> str:
 
 
 def _call(function: str, operands: Iterable[str]) -> str:
-    return _row(f'<mi mathvariant="normal">{escape(function)}</mi>', _operator("("), _joined(operands), _operator(")"))
+    return _row(
+        f'<mi mathvariant="normal">{escape(function)}</mi>',
+        _operator("("),
+        _joined(operands),
+        _operator(")"),
+    )
 
 
 def _joined(parts: Iterable[str]) -> str:

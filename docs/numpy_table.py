@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
@@ -16,6 +17,7 @@ sys.path[:0] = [str(ROOT)]
 
 from cvm.dialect.numpy import elementwise as elementwise  # noqa: E402  (loads the table)
 from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
+
 from cvm.array_api import FUNCTIONS  # noqa: E402
 from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
 from cvm.numpy_or_dali_ufuncs import ALIASES, RESULTS  # noqa: E402
@@ -79,9 +81,7 @@ ASIDE = frozenset(
         "row_stack",
     ]
 )
-KNOWN = (
-    "same, of what is known while compiling"  # NumPy itself computes it, and its result is a constant of the program
-)
+KNOWN = "same, of what is known while compiling"  # NumPy itself computes it, and its result is a constant of the program
 REASONS = (  # of functions of traced arrays that have no counterpart, by their names
     (r"linalg\.", "there are no factorizations"),
     (r"fft\.", "there are no Fourier transforms"),
@@ -89,12 +89,18 @@ REASONS = (  # of functions of traced arrays that have no counterpart, by their 
     (r"busday|datetime|is_busday", "dates are no element type"),
     (r"array2string|array_repr|array_str|save", "it gives text or a file"),
     (r"poly|roots", "write the polynomial with operators"),
-    (r"shares_memory|may_share_memory|min_scalar_type|einsum_path", "it says how NumPy stores or computes"),
+    (
+        r"shares_memory|may_share_memory|min_scalar_type|einsum_path",
+        "it says how NumPy stores or computes",
+    ),
     (r"can_cast|common_type|result_type|is\w+obj", "use x.dtype"),
     (r"(un)?packbits", "use shifts and bitwise operators"),
     (r"\w+_indices_from", "use np.tril_indices(n) and the like, of x.shape"),
     (r"apply_\w+|piecewise", "use cvm.vmap, or np.where"),
-    (r"insert|delete|block|resize|diagflat|unstack", "use np.concatenate, np.reshape and subscripts"),
+    (
+        r"insert|delete|block|resize|diagflat|unstack",
+        "use np.concatenate, np.reshape and subscripts",
+    ),
     (r"(nan)?(percentile|quantile)|nanmedian|(arg)?partition", "use np.sort and a subscript"),
     (r"cumulative_\w+|nancum\w+", "use np.cumsum or np.cumprod"),
     (r".*", "write it with operators"),
@@ -107,7 +113,12 @@ def of_numpy() -> dict[str, Any]:
     for prefix, room in (("", np), ("linalg.", np.linalg), ("fft.", np.fft)):
         for name in dir(room):
             f = getattr(room, name)
-            if callable(f) and not name.startswith("_") and not isinstance(f, (type, np.ufunc)) and name not in ASIDE:
+            if (
+                callable(f)
+                and not name.startswith("_")
+                and not isinstance(f, (type, np.ufunc))
+                and name not in ASIDE
+            ):
                 found[prefix + name] = f
     return found
 

@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 import onnx  # noqa: E402
+
 import cvm.importers.onnx  # noqa: E402,F401
 from cvm.importers.onnx.exactness import of_operator  # noqa: E402
 from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
@@ -45,8 +46,16 @@ def about(schema: Any) -> tuple[str, str]:
         for r in rules:
             fixed = [p.name for p in r.parameters if p.kind in ("Array", "Ints")]
             doc = " ".join((r.function.__doc__ or "").split())
-            said = doc + (" " if doc and fixed else "") + (f"Constant: {', '.join(fixed)}." if fixed else "")
-            span = f"from opset {r.since}" if r.until == LATEST else f"opset {r.since} to {r.until - 1}"
+            said = (
+                doc
+                + (" " if doc and fixed else "")
+                + (f"Constant: {', '.join(fixed)}." if fixed else "")
+            )
+            span = (
+                f"from opset {r.since}"
+                if r.until == LATEST
+                else f"opset {r.since} to {r.until - 1}"
+            )
             notes += [f"{span}: {said}" if len(rules) > 1 else said] if said else []
         return "imported", " ".join(notes)
     if schema.name in REFUSED:
@@ -58,21 +67,30 @@ def about(schema: Any) -> tuple[str, str]:
 
 def exact(name: str, kind: str) -> str:
     """The exactness of results on integers and on floats."""
-    return " | ".join("" if kind == "refused" else str(of_operator(name, floats)) for floats in (False, True))
+    return " | ".join(
+        "" if kind == "refused" else str(of_operator(name, floats)) for floats in (False, True)
+    )
 
 
 def page() -> str:
     latest: dict[str, Any] = {}
     for s in onnx.defs.get_all_schemas_with_history():
-        if not s.domain and (s.name not in latest or latest[s.name].since_version < s.since_version):
+        if not s.domain and (
+            s.name not in latest or latest[s.name].since_version < s.since_version
+        ):
             latest[s.name] = s
-    rows = [f"| {name} | {' | '.join(about(s))} | {exact(name, about(s)[0])} |\n" for name, s in sorted(latest.items())]
+    rows = [
+        f"| {name} | {' | '.join(about(s))} | {exact(name, about(s)[0])} |\n"
+        for name, s in sorted(latest.items())
+    ]
     own = sorted(n for n in RULES if n.startswith("com.microsoft."))
     rows += [
         f"| {name} | imported | As onnxruntime computes it; scales and zero points are constants. | {exact(name.rpartition('.')[2], 'imported')} |\n"
         for name in own
     ]
-    head = HEAD.format(package="onnx", version=onnx.__version__, opset=onnx.defs.onnx_opset_version())
+    head = HEAD.format(
+        package="onnx", version=onnx.__version__, opset=onnx.defs.onnx_opset_version()
+    )
     return head + "".join(rows)
 
 

@@ -28,13 +28,19 @@ TAKES = {
 
 def promotion() -> list[str]:
     head = ["", *(f"**{e}**" for e in SUPPORTED)]
-    return table(head, [[f"**{a}**", *(PROMOTION[a, b].name for b in SUPPORTED)] for a in SUPPORTED])
+    return table(
+        head, [[f"**{a}**", *(PROMOTION[a, b].name for b in SUPPORTED)] for a in SUPPORTED]
+    )
 
 
 def rules() -> list[str]:
     rows = []
     for kind, rule in RULES.items():
-        members = [o for o in OPERATORS.values() if issubclass(o, Pointwise) and getattr(o, "rule", None) is rule]
+        members = [
+            o
+            for o in OPERATORS.values()
+            if issubclass(o, Pointwise) and getattr(o, "rule", None) is rule
+        ]
         rows.append([", ".join(map(written, members)), rule.gives, TAKES.get(kind, "")])
     return table(["operators", "give", "take"], rows)
 

@@ -11,6 +11,7 @@ from html import escape, unescape
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from pygments.lexers.shell import BashSessionLexer
@@ -25,6 +26,7 @@ from cvm.dialect.spec.op import Operator  # noqa: E402
 from cvm.lowering.formulas.printer import formulas_text  # noqa: E402
 from cvm.lowering.passes import LEVELS  # noqa: E402
 from cvm.lowering.pipeline import to_formulas  # noqa: E402
+
 import cvm  # noqa: E402
 from cvm.commands import ops, opt  # noqa: E402
 
@@ -35,7 +37,9 @@ def on_startup(**_: Any) -> None:
     shutil.rmtree(package, ignore_errors=True)
     for room in ("cvm", "dialect", "parser", "lowering", "jit", "grammar"):
         shutil.copytree(ROOT / room, package if room == "cvm" else package / room)
-    BashSessionLexer._ps1rgx = re.compile(r"^(\$ )(.*\n?)")  # a result `%y` is no prompt, as Pygments takes it for
+    BashSessionLexer._ps1rgx = re.compile(
+        r"^(\$ )(.*\n?)"
+    )  # a result `%y` is no prompt, as Pygments takes it for
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -49,7 +53,9 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/editors.md": (ROOT / "editors" / "README.md").read_text("utf-8"),
         "reference/environment.md": environment(),
     }
-    pages |= {f"reference/operators/{d}.md": dialect(d, known) for d, known in ops.by_dialect().items()}
+    pages |= {
+        f"reference/operators/{d}.md": dialect(d, known) for d, known in ops.by_dialect().items()
+    }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -62,13 +68,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     def outside(match: re.Match[str]) -> str:
         target = (folder / match[2]).resolve()
-        inside = target.is_relative_to(ROOT / "docs") or "://" in match[2] or match[2].startswith("#")
+        inside = (
+            target.is_relative_to(ROOT / "docs") or "://" in match[2] or match[2].startswith("#")
+        )
         if inside or not target.exists():
             return match[0]
         path = target.relative_to(ROOT)
         return f"[{match[1]}]({config.repo_url}/blob/main/{path})" if config.repo_url else match[1]
 
-    markdown = re.sub(PICTURE, r"![\2](\3#only-light)![\2](\1#only-dark)", markdown)  # as the theme knows them
+    markdown = re.sub(
+        PICTURE, r"![\2](\3#only-light)![\2](\1#only-dark)", markdown
+    )  # as the theme knows them
     return re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", outside, markdown)
 
 
@@ -76,7 +86,9 @@ def on_post_build(config: Any) -> None:
     """Refuse a site with pictures or links that lead nowhere: those in HTML are not checked by MkDocs."""
     site = Path(config.site_dir)
     lost = [
-        f"{p.relative_to(site)}: {target}" for p in sorted(site.rglob("*/index.html")) for target in missing(p, site)
+        f"{p.relative_to(site)}: {target}"
+        for p in sorted(site.rglob("*/index.html"))
+        for target in missing(p, site)
     ]
     if lost:
         raise PluginError("links that lead nowhere:\n" + "\n".join(lost))
@@ -86,7 +98,11 @@ def missing(page: Path, site: Path) -> Iterator[str]:
     """The targets of a page's pictures and links that are not part of the site."""
     for target in re.findall(r'(?:src|srcset|href)="([^"#?]+)', page.read_text("utf-8")):
         if ":" not in target and not target.startswith("//"):
-            path = site / target.lstrip("/") if target.startswith("/") else page.parent / unescape(target)
+            path = (
+                site / target.lstrip("/")
+                if target.startswith("/")
+                else page.parent / unescape(target)
+            )
             if not path.exists():
                 yield target
 
@@ -102,7 +118,9 @@ def index() -> str:
     for name, known in ops.by_dialect().items():
         parts.append(f"## [{name}](operators/{name}.md)\n\n| operator | |\n|---|---|")
         for op in known:
-            parts.append(f"| [`{op.name}`](operators/{name}.md#{anchor(op)}) | {_cell(ops.summary(op))} |")
+            parts.append(
+                f"| [`{op.name}`](operators/{name}.md#{anchor(op)}) | {_cell(ops.summary(op))} |"
+            )
         parts.append("")
     return "\n".join(parts)
 
@@ -142,13 +160,17 @@ def formulas(example: str) -> Formulas | None:
 
 def _cell(text: str) -> str:
     """Text as code in a table."""
-    marks = re.sub(r"[\[\]*_|`]", lambda m: f"&#{ord(m[0])};", escape(text))  # which Markdown would read
+    marks = re.sub(
+        r"[\[\]*_|`]", lambda m: f"&#{ord(m[0])};", escape(text)
+    )  # which Markdown would read
     return f"<code>{marks}</code>" if text else ""
 
 
 def passes() -> str:
     """The page of all passes, level by level, by the docstrings of their files."""
-    parts = ["# All passes\n\nIn the order of the pipelines. `cvm opt --pipeline NAME,...` runs them by name.\n"]
+    parts = [
+        "# All passes\n\nIn the order of the pipelines. `cvm opt --pipeline NAME,...` runs them by name.\n"
+    ]
     known = opt.all_passes().values()
     for level in LEVELS:
         parts.append(f"## {level}\n")
@@ -163,7 +185,10 @@ def prose(text: str) -> Iterator[str]:
         if part.startswith("    "):
             yield f"``` {{ .text .wrapped }}\n{dedent(part)}\n```\n"
         else:
-            yield re.sub(r"(`[^`]*`)|([\\*_<>\[\]])", lambda m: m[1] or f"&#{ord(m[2])};", part) + "\n"
+            yield (
+                re.sub(r"(`[^`]*`)|([\\*_<>\[\]])", lambda m: m[1] or f"&#{ord(m[2])};", part)
+                + "\n"
+            )
 
 
 def api() -> str:
@@ -175,4 +200,7 @@ def api() -> str:
 def environment() -> str:
     """The environment variables that the code reads, as docs/command_line.md describes them."""
     page = (ROOT / "docs" / "command_line.md").read_text("utf-8")
-    return "# Environment variables\n" + page.partition("## Environment variables\n")[2].partition("\n## ")[0]
+    return (
+        "# Environment variables\n"
+        + page.partition("## Environment variables\n")[2].partition("\n## ")[0]
+    )

@@ -22,10 +22,13 @@ from conformance_cases import cases, failures, operators  # noqa: E402
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
 from targets_agree import agree  # noqa: E402
+
 import cvm  # noqa: E402
 from cvm.commands.ops import by_dialect  # noqa: E402
 
-SHOWN = tuple(t for t in TARGETS if t in HERE or t != "cuda")  # a GPU is not everywhere; what emulates one is
+SHOWN = tuple(
+    t for t in TARGETS if t in HERE or t != "cuda"
+)  # a GPU is not everywhere; what emulates one is
 PAGE = ROOT / "docs" / "status.md"
 BEGIN, END = "<!-- status: written by docs/status.py -->\n", "<!-- end of status -->\n"
 SECTION = re.compile(r"<details><summary><b>(\w+)</b>.*?</details>\n", re.S)
@@ -41,11 +44,15 @@ def section(dialect: str, names: list[str]) -> str:
     outcome = []
     with ProcessPoolExecutor(initializer=warnings.simplefilter, initargs=("ignore",)) as pool:
         for target in SHOWN:
-            failing = [ops for found in pool.map(_failing, about, [target] * len(about)) for ops in found]
+            failing = [
+                ops for found in pool.map(_failing, about, [target] * len(about)) for ops in found
+            ]
             outcome.append(f"{total - len(failing)} on {target}")
             short = Counter(used for ops in failing for used in ops)
             rows[target] = {n: f"{uses[n] - short[n]}" if short[n] else "all" for n in uses}
-            rows[target] |= zip(alone, pool.map(_by_example, alone, [target] * len(alone)), strict=True)
+            rows[target] |= zip(
+                alone, pool.map(_by_example, alone, [target] * len(alone)), strict=True
+            )
     lines = [
         f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases hold {', '.join(outcome)}</summary>",
         "",
@@ -73,7 +80,9 @@ def _by_example(name: str, target: str) -> str:
 
 def main() -> int:
     lacking = [f"{t}: {TARGETS[t].missing()}" for t in SHOWN if t not in HERE]
-    dialects = {name: [op.name for op in ops] for name, ops in by_dialect().items() if name != "builtin"}
+    dialects = {
+        name: [op.name for op in ops] for name, ops in by_dialect().items() if name != "builtin"
+    }
     unknown = [f"there is no dialect {name}" for name in sys.argv[1:] if name not in dialects]
     if lacking or unknown:
         print("\n".join(lacking + unknown), file=sys.stderr)
@@ -83,7 +92,10 @@ def main() -> int:
     sections = {m[1]: m[0] for m in SECTION.finditer(old)}
     for name in sys.argv[1:] or dialects:
         sections[name] = section(name, dialects[name])
-    PAGE.write_text(before + BEGIN + "\n" + "\n".join(sections[n] for n in dialects) + "\n" + END + after, "utf-8")
+    PAGE.write_text(
+        before + BEGIN + "\n" + "\n".join(sections[n] for n in dialects) + "\n" + END + after,
+        "utf-8",
+    )
     return 0
 
 

@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT)]
 
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.parser import check  # noqa: E402
+
 import cvm  # noqa: E402
 from cvm.testing.commands import calls_of  # noqa: E402
 from cvm.testing.filetest import Filetest  # noqa: E402
@@ -31,9 +32,13 @@ def functions(text: str) -> dict[str, str]:
     plain = re.sub(r"[ \t]*//(?! error:)[^\n]*", "", text)
     plain = re.sub(r"[ \t]*// error:[^\n]*", MARK, plain)
     found = {}
-    for match in re.finditer(r"^((?:func|graph) @([\w.$]+).*?\{\n)(.*?^\})", plain, re.MULTILINE | re.DOTALL):
+    for match in re.finditer(
+        r"^((?:func|graph) @([\w.$]+).*?\{\n)(.*?^\})", plain, re.MULTILINE | re.DOTALL
+    ):
         lines = [line.rstrip() for line in match[3].splitlines() if line.strip()]
-        found[match[2]] = "\n".join([re.sub(r"\s+", " ", match[1].replace(MARK, "")).strip(), *lines])
+        found[match[2]] = "\n".join(
+            [re.sub(r"\s+", " ", match[1].replace(MARK, "")).strip(), *lines]
+        )
     return found
 
 
@@ -67,7 +72,9 @@ def cut(function: str, line: int) -> str:
 def alone(function: str, line: int) -> str:
     """A function without the lines that are wrong, but for this one."""
     head, *body = function.splitlines()
-    return "\n".join([head, *(text for n, text in enumerate(body) if n == line or MARK not in text)])
+    return "\n".join(
+        [head, *(text for n, text in enumerate(body) if n == line or MARK not in text)]
+    )
 
 
 def names(text: str) -> set[str]:

@@ -1,6 +1,7 @@
 """Compile a function or a clocked program of a verified module for a target."""
 
 from typing import TYPE_CHECKING
+
 from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.diagnostics import Diagnostic, TargetError
 from ..dialect.program.function import Function, Graph
@@ -36,7 +37,9 @@ def compile_function(
     try:
         return chosen.compile(module, function, options)
     except MemoryError as e:
-        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
+        raise TargetError(
+            Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)
+        ) from None
 
 
 def prepared(module: Module, entry: str) -> tuple[Module, Function]:
@@ -44,7 +47,9 @@ def prepared(module: Module, entry: str) -> tuple[Module, Function]:
     function = find(module, entry)
     entry = function.name
     if has_derivatives(module, function):
-        from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
+        from ..lowering.graph.differentiate import (
+            expand_derivatives,
+        )  # and with it the theano dialect
 
         for f in reached(module, function):
             module = expand_derivatives(module, f)

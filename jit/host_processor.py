@@ -4,12 +4,18 @@ import platform
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+
 import llvmlite.binding as llvm
+
 from ..dialect.ir.diagnostics import TargetError
 from ..lowering.processor import LEVELS, NAMED, Processor, named, with_features
 
 # bytes: a virtual machine may report the caches of all its socket, most of which others use, or none
-LIMITS = {"l1_bytes": (16 << 10, 128 << 10), "l2_bytes": (256 << 10, 2 << 20), "l3_bytes": (4 << 20, 32 << 20)}
+LIMITS = {
+    "l1_bytes": (16 << 10, 128 << 10),
+    "l2_bytes": (256 << 10, 2 << 20),
+    "l3_bytes": (4 << 20, 32 << 20),
+}
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
 NATIVE = "native"
@@ -43,7 +49,9 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
     found: dict[str, int] = {}
     for cache in sorted(folder.glob("index*")):
         try:
-            level, kind, size = ((cache / name).read_text().strip() for name in ("level", "type", "size"))
+            level, kind, size = (
+                (cache / name).read_text().strip() for name in ("level", "type", "size")
+            )
             held = int(size[:-1]) << UNITS[size[-1]]
         except (OSError, ValueError, KeyError, IndexError):
             continue
@@ -84,4 +92,6 @@ def check_runs_here(described: Processor | None) -> None:
         )
     if lacking := sorted({*LEVELS[described.cpu], *described.features} - host_features()):
         uses = f"which code for {described.cpu} uses"
-        raise TargetError(f"this machine lacks {', '.join(lacking)}, {uses}; build and lower work for it")
+        raise TargetError(
+            f"this machine lacks {', '.join(lacking)}, {uses}; build and lower work for it"
+        )

@@ -2,12 +2,24 @@
 
 from dataclasses import dataclass, field
 from typing import Literal
+
 from ..dialect.ir.diagnostics import TargetError
 from ..lowering.processor import Processor, requested
 
 TargetName = Literal["cpu", "cuda", "cuda-sim", "reference"]
 Stage = Literal[
-    "graph", "mlir", "linalg", "formulas", "loops", "strategies", "schedule", "llvm", "llvm-opt", "asm", "cuda", "ptx"
+    "graph",
+    "mlir",
+    "linalg",
+    "formulas",
+    "loops",
+    "strategies",
+    "schedule",
+    "llvm",
+    "llvm-opt",
+    "asm",
+    "cuda",
+    "ptx",
 ]
 LEVELS = (0, 2)  # no optimization at all, and all of it
 
@@ -31,7 +43,9 @@ class CompileOptions:
             known = "0, the plain way, and 2, the default"
             raise TargetError(f"the optimization levels are {known}; got {self.optimize!r}")
         if self.like not in (None, "numpy"):
-            raise TargetError(f'like is "numpy", or None for arrays of the arguments\' kind; got {self.like!r}')
+            raise TargetError(
+                f'like is "numpy", or None for arrays of the arguments\' kind; got {self.like!r}'
+            )
 
 
 DEFAULT = CompileOptions(cpu=None)

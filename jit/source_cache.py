@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
 from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.constant_files import FileConstantError, Files
 from ..dialect.ir.diagnostics import Source
@@ -33,7 +34,9 @@ def compile_text(
     if (data := None if name is None else disk_cache.load(name)) is not None:
         source = Source(filename, text if isinstance(text, str) else text.decode())
         files = None if folder is None else Files(folder)
-        if (found := _recall(data, source, files, lambda: _program(parse(), entry), options)) is not None:
+        if (
+            found := _recall(data, source, files, lambda: _program(parse(), entry), options)
+        ) is not None:
             return found
     from .compile import compile_program  # and with it all that reads and compiles programs
 
@@ -44,9 +47,13 @@ def compile_text(
     return made
 
 
-def _name(text: str | bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:
+def _name(
+    text: str | bytes, folder: Path | None, entry: str, options: CompileOptions
+) -> str | None:
     try:
-        return name_of_text(text.encode() if isinstance(text, str) else text, folder, entry, options)
+        return name_of_text(
+            text.encode() if isinstance(text, str) else text, folder, entry, options
+        )
     except UnicodeError:  # the parser says what is wrong
         return None
 
@@ -77,6 +84,12 @@ def _remember(name: str, made: NativeFunction) -> None:
     files = made.module.files
     if made.kept_as is None or None in files.values():
         return
-    found = described(Signature(made.head, made.overwritten, made.returned, None if made.is_static else made.left_open))
+    found = described(
+        Signature(
+            made.head, made.overwritten, made.returned, None if made.is_static else made.left_open
+        )
+    )
     if found is not None:
-        disk_cache.store(name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode())
+        disk_cache.store(
+            name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode()
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
 from ..dialect.ir.diagnostics import TargetError
 
 if TYPE_CHECKING:
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
 def lazy(place: str) -> Callable[..., Any]:
     """The function at `module:name`, relative to this package or absolute, imported when it is called."""
     module, _, name = place.partition(":")
-    return lambda *arguments, **named: getattr(import_module(module, __package__), name)(*arguments, **named)
+    return lambda *arguments, **named: getattr(import_module(module, __package__), name)(
+        *arguments, **named
+    )
 
 
-_LOWER, _LOWER_FOR_GPU = lazy("..lowering.pipeline:lower"), lazy("..lowering.pipeline:lower_for_gpu")
+_LOWER, _LOWER_FOR_GPU = (
+    lazy("..lowering.pipeline:lower"),
+    lazy("..lowering.pipeline:lower_for_gpu"),
+)
 _EMIT_LLVM, _EMIT_CUDA = lazy(".llvm.emit:emit_plans"), lazy(".cuda.emit:emit")
 _STEPPER = lazy(".functions.steppers:PythonStepper")
 
@@ -43,7 +49,9 @@ class Target:
 
     name: str
     load: Callable[[Module, Function, CompileOptions], CompiledFunction]
-    load_kernels: Callable[..., CompiledFunction] | None = None  # a plan of a text without a program, as functions are
+    load_kernels: Callable[..., CompiledFunction] | None = (
+        None  # a plan of a text without a program, as functions are
+    )
     lower: Callable[[Module, Function, CompileOptions], Plan] = _for_cpu
     emit: Callable[[Plan, CompileOptions], Any] = lambda plan, _: plan
     stages: Mapping[str, Callable[[Any, CompileOptions], str]] = field(default_factory=dict)
@@ -55,12 +63,16 @@ class Target:
     is_direct: bool = False  # calls can be made without Python
     unchecked: str = "sanitize is for the target cpu"  # empty where kernels can check themselves
 
-    def compile(self, module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
+    def compile(
+        self, module: Module, function: Function, options: CompileOptions
+    ) -> CompiledFunction:
         """Loads a function; TargetError where the target cannot run here."""
         self._check(options)
         return self.load(module, function, options)
 
-    def compile_kernels(self, plan: Plan, options: CompileOptions, *declared: Formulas) -> CompiledFunction:
+    def compile_kernels(
+        self, plan: Plan, options: CompileOptions, *declared: Formulas
+    ) -> CompiledFunction:
         """Loads kernels that have no program; `declared` are the formulas that they compute, if these were given."""
         self._check(options)
         if self.load_kernels is None:

@@ -15,8 +15,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
+
 from ..dialect.notation.expressions import ZERO, Const, Expr, Extent, Index, Read, as_index
-from ..dialect.notation.loops import Block, For, If, Kernel, Store, expressions, reshaped_parameters, statements
+from ..dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Store,
+    expressions,
+    reshaped_parameters,
+    statements,
+)
 from ..dialect.notation.plan import Plan
 from ..dialect.notation.printer import statement_text
 from ..dialect.notation.traverse import rewrite, walk
@@ -63,11 +73,16 @@ def strategies_text(module: Module, function: Function) -> str:
     @plan_pass
     def explain_tile(tile: Plan) -> Plan:
         chain = [k.name.removesuffix(".rows") for k in tile.kernels]
-        head = [f"kernels @{chain[0]} to @{chain[-1]}", "  taken tile_and_fuse  tiles of rows stay in the caches"]
+        head = [
+            f"kernels @{chain[0]} to @{chain[-1]}",
+            "  taken tile_and_fuse  tiles of rows stay in the caches",
+        ]
         tiled[chain[0]] = [*head, *_explained(tile)]
         return tile
 
-    fused: Plan = run_passes(placed([tile_and_fuse.with_options(body=(explain_tile, *pipeline.TILE))]), plan, Context())
+    fused: Plan = run_passes(
+        placed([tile_and_fuse.with_options(body=(explain_tile, *pipeline.TILE))]), plan, Context()
+    )
     lines: list[str] = []
     for kernel in plan.kernels:
         if kernel in fused.kernels:
@@ -83,11 +98,19 @@ def _explained(plan: Plan) -> Iterator[str]:
     for kernel in plan.kernels:
         plain = collapsed(kernel)
         explained: list[tuple[Problem, list[Choice]]] = []
-        made = lower_by_strategy(plain, *context.seen(reshaped_parameters(kernel, plain)), explained)
+        made = lower_by_strategy(
+            plain, *context.seen(reshaped_parameters(kernel, plain)), explained
+        )
         for problem, choices in explained:
-            if problem.c is not None or made is not None or match_channel_lanes(problem.kernel) is not None:
+            if (
+                problem.c is not None
+                or made is not None
+                or match_channel_lanes(problem.kernel) is not None
+            ):
                 yield from _contraction(problem, choices)
-        if made is None and any(isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)):
+        if made is None and any(
+            isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)
+        ):
             yield from _reduction(plan, kernel)
 
 
@@ -95,7 +118,10 @@ def _described() -> str:
     """The processor that costs are estimated for."""
     p = processor()
     width = p.tile_vector_bytes
-    products = ", ".join(d.mnemonic for d in p.dot_products if d.vector_bytes == width) or "no dot products"
+    products = (
+        ", ".join(d.mnemonic for d in p.dot_products if d.vector_bytes == width)
+        or "no dot products"
+    )
     return f"{p.cpu or 'any processor'}: {p.vector_registers} vectors of {width} bytes, {products}"
 
 
@@ -118,7 +144,9 @@ def _why(choice: Choice, several: bool) -> str:
     if choice.why_not:
         return choice.why_not
     if isinstance(choice.taken, Expr):
-        return f"where {statement_text(If(choice.taken, ())).partition('if ')[2].partition(' {')[0]}"
+        return (
+            f"where {statement_text(If(choice.taken, ())).partition('if ')[2].partition(' {')[0]}"
+        )
     if choice.taken is not None:
         return "elsewhere" if several else "costs least" if choice.cost else ""
     return "costs more"
@@ -131,7 +159,9 @@ def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
     alone, candidates = replace(plan, kernels=(kernel,)), [*REDUCTIONS]
     costs: dict[str, float] = {}
     for candidate in REDUCTIONS:
-        own = [p for p in passes if p.name in (candidate.name, vectorize.name) or p not in candidates]
+        own = [
+            p for p in passes if p.name in (candidate.name, vectorize.name) or p not in candidates
+        ]
         changed, instructions = _after(own, alone)
         if candidate.name in changed:
             costs[candidate.name] = instructions
@@ -145,7 +175,13 @@ def _reduction(plan: Plan, kernel: Kernel) -> Iterator[str]:
     least = min(costs.values())
     for name in sorted(needs, key=lambda name: (name != taken, costs.get(name, inf))):
         if name in costs:
-            why = f"{taken} comes first" if name != taken else "costs least" if costs[name] == least else "comes first"
+            why = (
+                f"{taken} comes first"
+                if name != taken
+                else "costs least"
+                if costs[name] == least
+                else "comes first"
+            )
             yield f"  {'taken' if name == taken else 'not':6}{name:20}{costs[name]:15,.0f}  {why}"
         elif needs[name]:
             yield f"  {'not':6}{name:20}{'':15}  {needs[name]}"
@@ -159,7 +195,9 @@ def _after(passes: list[Pass[..., Any]], plan: Plan) -> tuple[set[str], float]:
         if after is not before:
             changed.add(done.name)
 
-    return changed, sum(_instructions(k.body) for k in run_passes(passes, plan, Context(), watch=watch).kernels)
+    return changed, sum(
+        _instructions(k.body) for k in run_passes(passes, plan, Context(), watch=watch).kernels
+    )
 
 
 def _instructions(block: Block) -> float:
@@ -168,7 +206,9 @@ def _instructions(block: Block) -> float:
     for s in block:
         match s:
             case For(index, body, start, _):
-                length = rewrite(s.end - start, _guessed)  # in the first iteration of the loops around
+                length = rewrite(
+                    s.end - start, _guessed
+                )  # in the first iteration of the loops around
                 extent = index.extent if isinstance(index.extent, int) else UNKNOWN_TRIPS
                 trips = length.value if isinstance(length, Const) else extent
                 count += -(-trips // (s.width if s.kind == "vector" else 1)) * _instructions(body)
@@ -182,4 +222,6 @@ def _instructions(block: Block) -> float:
 
 
 def _guessed(e: Expr) -> Expr | None:
-    return ZERO if isinstance(e, Index) else as_index(UNKNOWN_TRIPS) if isinstance(e, Extent) else None
+    return (
+        ZERO if isinstance(e, Index) else as_index(UNKNOWN_TRIPS) if isinstance(e, Extent) else None
+    )

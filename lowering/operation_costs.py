@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
 from ..dialect.builtin import Const
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
@@ -17,7 +18,9 @@ AFTER_GRAPH = UNOPTIMIZED_FORMULAS[len(UNOPTIMIZED_GRAPH) :]
 AFTER_FORMULAS = UNOPTIMIZED[len(UNOPTIMIZED_FORMULAS) : -1]  # the last one places buffers
 
 
-def operation_costs(module: Module, function: Function, sizes: Mapping[Any, int] | None = None) -> Cost:
+def operation_costs(
+    module: Module, function: Function, sizes: Mapping[Any, int] | None = None
+) -> Cost:
     """The cost of a function, its parts being those of its operations that some result needs."""
     context = context_of(module, function)
     plain: Function = run_passes(UNOPTIMIZED_GRAPH, function, context)
@@ -26,6 +29,8 @@ def operation_costs(module: Module, function: Function, sizes: Mapping[Any, int]
     costs: list[Cost] = []
     computed = [o for o in plain.operations if not isinstance(o.operator, Const)]
     for operation, step in zip(computed, program.steps, strict=True):
-        counted = cost(run_passes(AFTER_FORMULAS, replace(program, steps=(step,), results=()), context), sizes)
+        counted = cost(
+            run_passes(AFTER_FORMULAS, replace(program, steps=(step,), results=()), context), sizes
+        )
         costs.append(replace(counted, name=operation_text(operation, names), memory=0, parts=()))
     return sum_of(costs, function.name)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
 import numpy as np
+
 from ..dialect.notation.expressions import Tensor
 from ..dialect.notation.interval import Interval
 from ..dialect.program.function import Function
@@ -25,14 +27,18 @@ class Context:
     ranges: dict[Tensor, Interval] = field(default_factory=dict)
     views: dict[Tensor, Tensor] = field(default_factory=dict)
 
-    def seen(self, views: Mapping[Tensor, Tensor]) -> tuple[dict[Tensor, np.ndarray], dict[Tensor, Interval]]:
+    def seen(
+        self, views: Mapping[Tensor, Tensor]
+    ) -> tuple[dict[Tensor, np.ndarray], dict[Tensor, Interval]]:
         """The constants and the ranges, those of these views included."""
         found = Context(constants={**self.constants}, ranges={**self.ranges})
         found.add(views)
         return found.constants, found.ranges
 
     def add(
-        self, views: Mapping[Tensor, Tensor], constants: Mapping[Tensor, np.ndarray] = MappingProxyType({})
+        self,
+        views: Mapping[Tensor, Tensor],
+        constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}),
     ) -> None:
         """Take note of views and constants that a pass made."""
         self.views.update(views)

@@ -10,9 +10,17 @@ from functools import wraps
 from inspect import signature, unwrap
 from itertools import groupby
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
 from ..dialect.ir.compilation_context import check_time
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
-from ..dialect.notation.loops import Block, Kernel, Loop, Statement, reshaped_parameters, rewrite_block
+from ..dialect.notation.loops import (
+    Block,
+    Kernel,
+    Loop,
+    Statement,
+    reshaped_parameters,
+    rewrite_block,
+)
 from ..dialect.notation.plan import Kernels, Plan
 from ..dialect.program.function import Function
 from .pass_context import Context
@@ -49,7 +57,9 @@ class Pass(Generic[P, R]):
 
     def with_options(self, **options: object) -> "Pass[P, R]":
         """The pass with other values of some options."""
-        return _declared(self.function, self.level, self.unit, self.on_scheduled, {**self.options, **options})
+        return _declared(
+            self.function, self.level, self.unit, self.on_scheduled, {**self.options, **options}
+        )
 
 
 def declare(
@@ -60,7 +70,11 @@ def declare(
 
 
 def _declared(
-    function: Callable[P, R], level: Level, unit: type, on_scheduled: bool, options: Mapping[str, object]
+    function: Callable[P, R],
+    level: Level,
+    unit: type,
+    on_scheduled: bool,
+    options: Mapping[str, object],
 ) -> Pass[P, R]:
     text = " ".join((getattr(unwrap(function), "__globals__", {}).get("__doc__") or "").split())
     summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
@@ -83,7 +97,9 @@ kernel_pass = declare("loops", Kernel)
 
 def statement_pass(change: Callable[[Statement], Block | None]) -> Pass[[Kernel], Kernel]:
     """Decorate a rewriting of statements, as `rewrite_block` takes one, as a pass of its name over kernels."""
-    return kernel_pass(wraps(change)(lambda kernel: kernel.with_body(rewrite_block(kernel.body, change))))
+    return kernel_pass(
+        wraps(change)(lambda kernel: kernel.with_body(rewrite_block(kernel.body, change)))
+    )
 
 
 scheduled_kernel_pass = declare("loops", Kernel, on_scheduled=True)
@@ -123,15 +139,25 @@ def run_passes(
 
 
 def _through(
-    group: Sequence[Pass[..., Any]], item: Any, context: Context, ready: Callable[[Kernel], None], watch: Watch
+    group: Sequence[Pass[..., Any]],
+    item: Any,
+    context: Context,
+    ready: Callable[[Kernel], None],
+    watch: Watch,
 ) -> Any:
     """Run one pass, or kernel passes that follow each other, on an item and the loops inside of it."""
     unit = group[0].unit
     if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
-        item = _in_loops(item, lambda inside: _through(group, inside, Context(context.module), ready, watch))
+        item = _in_loops(
+            item, lambda inside: _through(group, inside, Context(context.module), ready, watch)
+        )
     if isinstance(item, StepPlan) and unit is not StepPlan:
-        several = None if item.several is None else _through(group, item.several, context, ready, watch)
-        return replace(item, plan=_through(group, item.plan, context, ready, watch), several=several)
+        several = (
+            None if item.several is None else _through(group, item.several, context, ready, watch)
+        )
+        return replace(
+            item, plan=_through(group, item.plan, context, ready, watch), several=several
+        )
     if unit is Kernel:
         assert isinstance(item, Plan)
         return _on_kernels(group, item, context, ready, watch)
@@ -144,17 +170,29 @@ def _through(
 def _in_loops(item: Formulas | Plan, change: Callable[[Any], Any]) -> Formulas | Plan:
     """Formulas or a plan with the bodies of their loops changed."""
     if isinstance(item, Plan):
-        loops: dict[Kernel, Kernel] = {k: k.with_plan(change(k.plan)) for k in item.kernels if isinstance(k, Loop)}
-        return replace(item, kernels=tuple(loops.get(k, k) for k in item.kernels)) if loops else item
-    nests: dict[Step, Step] = {s: replace(s, program=change(s.program)) for s in item.steps if isinstance(s, LoopNest)}
+        loops: dict[Kernel, Kernel] = {
+            k: k.with_plan(change(k.plan)) for k in item.kernels if isinstance(k, Loop)
+        }
+        return (
+            replace(item, kernels=tuple(loops.get(k, k) for k in item.kernels)) if loops else item
+        )
+    nests: dict[Step, Step] = {
+        s: replace(s, program=change(s.program)) for s in item.steps if isinstance(s, LoopNest)
+    }
     return replace(item, steps=tuple(nests.get(s, s) for s in item.steps)) if nests else item
 
 
 def _on_kernels(
-    passes: Sequence[Pass[..., Any]], plan: Plan, context: Context, ready: Callable[[Kernel], None], watch: Watch
+    passes: Sequence[Pass[..., Any]],
+    plan: Plan,
+    context: Context,
+    ready: Callable[[Kernel], None],
+    watch: Watch,
 ) -> Plan:
     """The plan with each of its kernels through all of the passes before the next one."""
-    context = replace(context, constants=dict(plan.constants), ranges=dict(plan.ranges), views=dict(plan.views))
+    context = replace(
+        context, constants=dict(plan.constants), ranges=dict(plan.ranges), views=dict(plan.views)
+    )
     kernels: list[Kernel] = []
     waiting = [(kernel, 0) for kernel in reversed(plan.kernels)]  # and the number of its next pass
     while waiting:

@@ -6,6 +6,7 @@ Every pass stands in the file of its name, with the rewrite it does, when it is 
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
 from ..dialect.notation.formulas import Formulas
 from ..dialect.notation.loops import Kernel
 from ..dialect.notation.plan import Plan
@@ -85,7 +86,15 @@ STEP_SCALARS = 10_000  # 0-dimensional states that one kernel of a tick may acce
 # all targets
 
 CANONICAL = (simplify, fold_constants, simplify)
-GRAPH = (differentiate, inline, dce, *CANONICAL, fold_zero_points, cse, dce.with_options(simplified=True))
+GRAPH = (
+    differentiate,
+    inline,
+    dce,
+    *CANONICAL,
+    fold_zero_points,
+    cse,
+    dce.with_options(simplified=True),
+)
 BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
 TO_FORMULAS = (BUILD_FORMULAS, fuse)
 FORMULAS = (integer_ranges, rounding_shift, simplify_with_ranges)
@@ -95,10 +104,31 @@ LOOPS = (build_loops, fuse_kernels, in_place, legalize_types)
 
 CPU_LOOPS = (narrow_storage, fuse_rows, place_buffers)
 # one kernel to several
-VERSIONS = (broadcast_versions, reduction_versions, lower_contraction, partition_reduction, split_reduction)
+VERSIONS = (
+    broadcast_versions,
+    reduction_versions,
+    lower_contraction,
+    partition_reduction,
+    split_reduction,
+)
 NESTS = (
-    *(cache_row, inline_lets, index_set_split, collapse, loop_partition, tighten_bounds, promote_bools),
-    *(column_reduction, vectorize_short_axis, tiled_transpose, parallelize, unswitch_broadcast, vectorize),
+    *(
+        cache_row,
+        inline_lets,
+        index_set_split,
+        collapse,
+        loop_partition,
+        tighten_bounds,
+        promote_bools,
+    ),
+    *(
+        column_reduction,
+        vectorize_short_axis,
+        tiled_transpose,
+        parallelize,
+        unswitch_broadcast,
+        vectorize,
+    ),
     *(widen_in_steps, blocked_sums, lane_reduction, saturating_narrow, unroll),
 )
 TILE = (*VERSIONS, *NESTS)
@@ -114,29 +144,74 @@ GPU_VERSIONS = (
     split_reduction.with_options(grid=True),
 )
 GPU_NESTS = (
-    *(ordered_reduction, inline_lets, collapse, expand_channel_groups, mma, loop_fission, tiled_product, tiled_window),
-    *(shared_memory_transpose, warp_reduce, vectorize_accesses, map_to_grid, kernel_condition_to_branch),
+    *(
+        ordered_reduction,
+        inline_lets,
+        collapse,
+        expand_channel_groups,
+        mma,
+        loop_fission,
+        tiled_product,
+        tiled_window,
+    ),
+    *(
+        shared_memory_transpose,
+        warp_reduce,
+        vectorize_accesses,
+        map_to_grid,
+        kernel_condition_to_branch,
+    ),
 )
 GPU_TILE = (*GPU_VERSIONS, *(p for p in GPU_NESTS if p is not vectorize_accesses))
-GPU_SCHEDULE = (fuse_in_block.with_options(body=GPU_TILE), *GPU_VERSIONS, *GPU_NESTS, place_buffers, number_kernels)
+GPU_SCHEDULE = (
+    fuse_in_block.with_options(body=GPU_TILE),
+    *GPU_VERSIONS,
+    *GPU_NESTS,
+    place_buffers,
+    number_kernels,
+)
 GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 
 # either, where nothing is optimized
 
 UNOPTIMIZED_GRAPH = (inline, dce)
-UNOPTIMIZED_FORMULAS = (*UNOPTIMIZED_GRAPH, build_formulas.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]))
+UNOPTIMIZED_FORMULAS = (
+    *UNOPTIMIZED_GRAPH,
+    build_formulas.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]),
+)
 UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, legalize_types, place_buffers)
 UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], loop_fission, map_to_grid, place_buffers, number_kernels)
 
 # the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no store bypasses the caches
 
-STEP_LOOPS = (build_loops, fuse_kernels.with_options(scalars=STEP_SCALARS), in_place, pack_state, legalize_types)
-STEP_SCHEDULE = (*VERSIONS, *NESTS, kernel_condition_to_branch, slp_vectorize, time_skew, fast_forward, place_buffers)
+STEP_LOOPS = (
+    build_loops,
+    fuse_kernels.with_options(scalars=STEP_SCALARS),
+    in_place,
+    pack_state,
+    legalize_types,
+)
+STEP_SCHEDULE = (
+    *VERSIONS,
+    *NESTS,
+    kernel_condition_to_branch,
+    slp_vectorize,
+    time_skew,
+    fast_forward,
+    place_buffers,
+)
 STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)
 
 TARGETS = {"cpu": CPU, "cuda": GPU}
-PIPELINES = {"canonicalize": CANONICAL, "schedule": (*CPU_LOOPS, *CPU_SCHEDULE), "gpu": GPU_SCHEDULE, "step": STEP}
-PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP, sanitize))}  # of passes with options, those of the CPU
+PIPELINES = {
+    "canonicalize": CANONICAL,
+    "schedule": (*CPU_LOOPS, *CPU_SCHEDULE),
+    "gpu": GPU_SCHEDULE,
+    "step": STEP,
+}
+PASSES = {
+    p.name: p for p in reversed((*CPU, *GPU, *STEP, sanitize))
+}  # of passes with options, those of the CPU
 PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, sanitize)}  # in order
 # what takes a program down from a form, where passes below it are chosen by name
 DOWN = {"graph": (differentiate, inline, BUILD_FORMULAS), "formulas": (*FORMULAS, *LOOPS)}
@@ -158,7 +233,10 @@ def step_context(module: Module, clockwork: StepAndObserve) -> Context:
 
 
 def _run(
-    passes: Sequence[Pass[..., Any]], item: Any, context: Context, ready: Callable[[Kernel], None] = lambda kernel: None
+    passes: Sequence[Pass[..., Any]],
+    item: Any,
+    context: Context,
+    ready: Callable[[Kernel], None] = lambda kernel: None,
 ) -> Any:
     return run_passes(placed(passes), item, context, ready)
 
@@ -171,12 +249,20 @@ def to_formulas(module: Module, function: Function, optimize: int = 2) -> Formul
 
 def unscheduled(module: Module, function: Function) -> Plan:
     """The function as plain nests, before any pass that is for one kind of processor."""
-    return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, place_buffers), function, context_of(module, function))
+    return _run(
+        (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, place_buffers),
+        function,
+        context_of(module, function),
+    )
 
 
 def nests(module: Module, function: Function) -> Plan:
     """The function as plain nests for a CPU."""
-    return _run((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS), function, context_of(module, function))
+    return _run(
+        (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS),
+        function,
+        context_of(module, function),
+    )
 
 
 def _checked(passes: Sequence[Pass[..., Any]]) -> Sequence[Pass[..., Any]]:
@@ -197,11 +283,17 @@ def schedule(
 
 def unoptimized(module: Module, function: Function, checks: bool = False) -> Plan:
     """The function as one scalar nest for each operation."""
-    return run_passes(_checked(UNOPTIMIZED) if checks else UNOPTIMIZED, function, context_of(module, function))
+    return run_passes(
+        _checked(UNOPTIMIZED) if checks else UNOPTIMIZED, function, context_of(module, function)
+    )
 
 
 def lower(
-    module: Module, function: Function, processor: Processor | None = None, optimize: int = 2, checks: bool = False
+    module: Module,
+    function: Function,
+    processor: Processor | None = None,
+    optimize: int = 2,
+    checks: bool = False,
 ) -> Plan:
     """The function as a CPU runs it; with `checks` of accesses and intervals if asked to."""
     if not optimize:
@@ -216,10 +308,16 @@ def schedule_for_gpu(plan: Plan) -> Plan:
 
 def lower_for_gpu(module: Module, function: Function, optimize: int = 2) -> Plan:
     """The function as a GPU runs it."""
-    return run_passes(placed(GPU) if optimize else UNOPTIMIZED_GPU, function, context_of(module, function))
+    return run_passes(
+        placed(GPU) if optimize else UNOPTIMIZED_GPU, function, context_of(module, function)
+    )
 
 
-def lower_step(module: Module, clockwork: StepAndObserve, scheduled: bool = True, checks: bool = False) -> StepPlan:
+def lower_step(
+    module: Module, clockwork: StepAndObserve, scheduled: bool = True, checks: bool = False
+) -> StepPlan:
     """The tick of a graph as a CPU runs it; not `scheduled`, as plain nests."""
     passes = STEP if scheduled else (*GRAPH, *TO_FORMULAS, *STEP_LOOPS)
-    return _run(_checked(passes) if checks else passes, clockwork.advance, step_context(module, clockwork))
+    return _run(
+        _checked(passes) if checks else passes, clockwork.advance, step_context(module, clockwork)
+    )

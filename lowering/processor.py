@@ -32,20 +32,36 @@ VNNI = ("avxvnni", "avx512vnni avx512vl")
 DOT_PRODUCTS = (
     DotProduct("pairdot", 16, ("sse2",), "pmaddwd", "llvm.x86.sse2.pmadd.wd", "ab", 16, 32),
     DotProduct("pairdot", 32, ("avx2",), "vpmaddwd", "llvm.x86.avx2.pmadd.wd", "ab", 16, 32),
-    DotProduct("pairdot", 64, ("avx512bw",), "vpmaddwd", "llvm.x86.avx512.pmaddw.d.512", "ab", 16, 32),
-    DotProduct("bytepairs", 16, ("ssse3",), "pmaddubsw", "llvm.x86.ssse3.pmadd.ub.sw.128", "ab", 8, 16),
+    DotProduct(
+        "pairdot", 64, ("avx512bw",), "vpmaddwd", "llvm.x86.avx512.pmaddw.d.512", "ab", 16, 32
+    ),
+    DotProduct(
+        "bytepairs", 16, ("ssse3",), "pmaddubsw", "llvm.x86.ssse3.pmadd.ub.sw.128", "ab", 8, 16
+    ),
     DotProduct("bytepairs", 32, ("avx2",), "vpmaddubsw", "llvm.x86.avx2.pmadd.ub.sw", "ab", 8, 16),
-    DotProduct("bytepairs", 64, ("avx512bw",), "vpmaddubsw", "llvm.x86.avx512.pmaddubs.w.512", "ab", 8, 16),
+    DotProduct(
+        "bytepairs", 64, ("avx512bw",), "vpmaddubsw", "llvm.x86.avx512.pmaddubs.w.512", "ab", 8, 16
+    ),
     DotProduct("quadsum", 16, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.128", "cab", 32, 32),
     DotProduct("quadsum", 32, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.256", "cab", 32, 32),
-    DotProduct("quadsum", 64, ("avx512vnni",), "vpdpbusd", "llvm.x86.avx512.vpdpbusd.512", "cab", 32, 32),
-    DotProduct("quadsum", 16, ("i8mm",), "usdot", "llvm.aarch64.neon.usdot.v4i32.v16i8", "cab", 8, 32),
-    DotProduct("quadsum_ss", 16, ("dotprod",), "sdot", "llvm.aarch64.neon.sdot.v4i32.v16i8", "cab", 8, 32),
+    DotProduct(
+        "quadsum", 64, ("avx512vnni",), "vpdpbusd", "llvm.x86.avx512.vpdpbusd.512", "cab", 32, 32
+    ),
+    DotProduct(
+        "quadsum", 16, ("i8mm",), "usdot", "llvm.aarch64.neon.usdot.v4i32.v16i8", "cab", 8, 32
+    ),
+    DotProduct(
+        "quadsum_ss", 16, ("dotprod",), "sdot", "llvm.aarch64.neon.sdot.v4i32.v16i8", "cab", 8, 32
+    ),
 )
 AVX2_PRODUCTS = tuple(d for d in DOT_PRODUCTS if d.requires[0] in ("sse2", "ssse3", "avx2"))
 ROWS_AT_ONCE = 8  # rows of memory that are read at once
-MIN_BLOCKS = 2  # of columns, for threads to share; more would read rows in short pieces, which is slower
-TILE_VECTOR_BYTES = (32,)  # narrower vectors than a processor's widest, for contractions of few columns
+MIN_BLOCKS = (
+    2  # of columns, for threads to share; more would read rows in short pieces, which is slower
+)
+TILE_VECTOR_BYTES = (
+    32,
+)  # narrower vectors than a processor's widest, for contractions of few columns
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,9 @@ class Gpu:
     warp: int = 32  # threads
     multiprocessors: int = 132
     shared_bytes: int = 48 << 10  # static shared memory of a block
-    dynamic_bytes: int = 99 << 10  # of a block that asks for it; on any GPU since Ampere, and twice on an H100
+    dynamic_bytes: int = (
+        99 << 10
+    )  # of a block that asks for it; on any GPU since Ampere, and twice on an H100
     line_bytes: int = 128  # of a coalesced access of a warp
     access_bytes: int = 16  # of the widest access of a thread
     bank_bytes: int = 4  # of shared memory
@@ -66,46 +84,80 @@ class Tuning:
     """Thresholds of passes, measured on AVX2 and AVX-512 processors: what pays, never what is computed."""
 
     tile_rows: int = 64  # elements of a transposed tile along the outer loop
-    tile_row_bytes: int = 1024  # of a transposed tile along the inner loop: its rows stay in the first-level cache
-    tile_write_bytes: int = 1024  # of a row that a tile writes where strips overlap: runs for streaming stores
+    tile_row_bytes: int = (
+        1024  # of a transposed tile along the inner loop: its rows stay in the first-level cache
+    )
+    tile_write_bytes: int = (
+        1024  # of a row that a tile writes where strips overlap: runs for streaming stores
+    )
     tile_read_bytes: int = 128  # of a row that such a tile reads: two lines, as they are prefetched
-    tile_copy_bytes: int = 256  # of a row that is copied first: shorter copies cost more than cache-set conflicts
+    tile_copy_bytes: int = (
+        256  # of a row that is copied first: shorter copies cost more than cache-set conflicts
+    )
     short_row_bytes: int = 512  # up to which a row is read whole
     short_axis_trips: int = 64  # iterations around a short axis from which its vectors pay
     align_vectors: int = 16  # vectors of a loop from which peeling to a cache line pays
     task_reductions: int = 256  # iterations with reductions of a task of a thread
-    task_iterations: int = 4096  # other iterations of a task: a whole number of vectors of any width, 16 KB of f32
+    task_iterations: int = (
+        4096  # other iterations of a task: a whole number of vectors of any width, 16 KB of f32
+    )
     narrow_reads: int = 4  # reads of an element up to which narrow storage pays: each widens it
     column_extent: int = 16  # rows, and columns, from which a reduction by rows pays
-    column_pitch_bytes: int = 256  # of a row up to which rows count as contiguous: the hardware prefetcher follows them
-    cached_operations: int = 8  # operations of an element from which storing it costs less than repeating them
+    column_pitch_bytes: int = (
+        256  # of a row up to which rows count as contiguous: the hardware prefetcher follows them
+    )
+    cached_operations: int = (
+        8  # operations of an element from which storing it costs less than repeating them
+    )
     widening_steps: int = 4  # steps from which an intermediate sum pays
     fused_rows: int = 16  # rows: with fewer, kernels parallelize better one by one
     packed_rows: int = 4  # rows of a contraction from which packing pays: half a tile
     packed_terms: int = 8  # terms of a sum from which packing pays
     share_tiles: int = 8  # tiles of a thread's share of the rows, at least
-    panels_together: int = 8  # panels that are packed together, beside their tiles; 0: all of them before any tile
-    long_epilogue: int = 24  # operations on a sum from which the epilogue is a loop, not repeated for each register
+    panels_together: int = (
+        8  # panels that are packed together, beside their tiles; 0: all of them before any tile
+    )
+    long_epilogue: int = (
+        24  # operations on a sum from which the epilogue is a loop, not repeated for each register
+    )
     winograd_rows: int = 8  # rows from which transforms of the input pay
     winograd_tiles: int = 16  # tiles of results from which transforms of weights pay
     winograd_steps: int = 8  # words of a sum from which transforms pay
-    winograd_results: int = 512  # results of a channel from which weights are transformed in every call
-    place_steps: int = 16  # words of a sum for each pixel, from which each pixel has its own sum of weights
+    winograd_results: int = (
+        512  # results of a channel from which weights are transformed in every call
+    )
+    place_steps: int = (
+        16  # words of a sum for each pixel, from which each pixel has its own sum of weights
+    )
     depthwise_columns: int = 4  # columns of a window's results: a short vector
     depthwise_terms: tuple[int, int] = (4, 64)  # terms of a window, least and most
-    skewed_ticks: int = 4  # ticks in one pass over the state: more would recompute more rows than they save
+    skewed_ticks: int = (
+        4  # ticks in one pass over the state: more would recompute more rows than they save
+    )
     skewed_rows: int = 16  # rows of a block per recomputed row
     ticks_at_once: int = 1024  # ticks that one addition replaces
     group_scalars: int = 16  # isomorphic scalars from which vectors pay
-    fused_nodes: int = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
-    fused_kernel_nodes: int = 600  # nodes of a fused kernel with loops: registers and compile time are limited
-    fused_lookback: int = 100  # groups before a kernel that are considered for fusion: compile time stays linear
-    checked_bytes: int = 1 << 14  # of an array with a range that a thread checks at a time: half a first-level cache
+    fused_nodes: int = (
+        400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
+    )
+    fused_kernel_nodes: int = (
+        600  # nodes of a fused kernel with loops: registers and compile time are limited
+    )
+    fused_lookback: int = (
+        100  # groups before a kernel that are considered for fusion: compile time stays linear
+    )
+    checked_bytes: int = (
+        1 << 14
+    )  # of an array with a range that a thread checks at a time: half a first-level cache
     parallel_checked_bytes: int = 1 << 17  # of such an array from which waking other threads pays
     unit_lines: int = 150  # of IR from which a codegen unit pays: a module has a fixed cost
     unit_growth: int = 2  # ratio of those lines to those of the codegen unit before
-    unit_most: int = 4000  # lines beyond which it does not grow: nothing is left to do beside the last one
-    strategy_costs: tuple[tuple[str, float], ...] = ()  # factors of strategies' costs: 0 forces one, inf leaves it out
+    unit_most: int = (
+        4000  # lines beyond which it does not grow: nothing is left to do beside the last one
+    )
+    strategy_costs: tuple[
+        tuple[str, float], ...
+    ] = ()  # factors of strategies' costs: 0 forces one, inf leaves it out
     skipped_passes: tuple[str, ...] = ()  # names of passes that do not run
 
 
@@ -145,7 +197,11 @@ class Processor:
     @property
     def by_tile_width(self) -> "tuple[Processor, ...]":
         """The processor with each width of vectors that contractions may have, the widest first."""
-        return self, *(replace(self, tile_vector_bytes=w) for w in TILE_VECTOR_BYTES if w < self.tile_vector_bytes)
+        return self, *(
+            replace(self, tile_vector_bytes=w)
+            for w in TILE_VECTOR_BYTES
+            if w < self.tile_vector_bytes
+        )
 
     @property
     def fma_cycles(self) -> float:
@@ -223,8 +279,16 @@ NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
     "alderlake": ("x86-64-v3", ("avxvnni",), {"l1_bytes": 48 << 10, "l2_bytes": 1280 << 10}),
     "skylake-avx512": ("x86-64-v4", (), {"l2_bytes": 1 << 20}),
     "cascadelake": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
-    "icelake-server": ("x86-64-v4", ("avx512vnni",), {"l1_bytes": 48 << 10, "l2_bytes": 1280 << 10}),
-    "sapphirerapids": ("x86-64-v4", ("avx512vnni", "avxvnni"), {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20}),
+    "icelake-server": (
+        "x86-64-v4",
+        ("avx512vnni",),
+        {"l1_bytes": 48 << 10, "l2_bytes": 1280 << 10},
+    ),
+    "sapphirerapids": (
+        "x86-64-v4",
+        ("avx512vnni", "avxvnni"),
+        {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20},
+    ),
     "znver4": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
     "znver5": ("x86-64-v4", ("avx512vnni", "avxvnni"), {"l1_bytes": 48 << 10, "l2_bytes": 1 << 20}),
 }
@@ -245,7 +309,11 @@ def freestanding(triple: str) -> bool:
 
 
 def with_features(
-    present: Collection[str], name: str, cpu: str, features: tuple[str, ...], cache_bytes: Mapping[str, int]
+    present: Collection[str],
+    name: str,
+    cpu: str,
+    features: tuple[str, ...],
+    cache_bytes: Mapping[str, int],
 ) -> Processor:
     """The processor of LLVM's name that has these features; code is made for a cpu with some of them."""
     wide = "avx512bw" in present and "avx512vl" in present

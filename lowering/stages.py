@@ -4,7 +4,9 @@ reduction is computed, and why) and schedule (the nests after the loop passes)."
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ..dialect.notation.formulas import Formulas, LoopNest
 from ..dialect.notation.plan import Plan, hoist_constants
 from ..dialect.notation.printer import Names, array_names, plan_text
@@ -43,9 +45,19 @@ def left_out(lowered: Formulas | Plan) -> dict[str, np.ndarray]:
     """The constants whose values the text of formulas or kernels leaves out, by their names there."""
     if isinstance(lowered, Plan):
         plan = hoist_constants(lowered)
-        return {name[1:]: plan.constants[t] for t, name in array_names(plan).items() if t in plan.constants}
+        return {
+            name[1:]: plan.constants[t]
+            for t, name in array_names(plan).items()
+            if t in plan.constants
+        }
     names = Names()
     shown = {t: names.of(t)[1:] for t in (*lowered.arguments, *lowered.constants)}
-    found = {shown[t]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS}
-    inner = [s.program for s in lowered.steps if isinstance(s, LoopNest) and isinstance(s.program, Formulas)]
+    found = {
+        shown[t]: array for t, array in lowered.constants.items() if array.size > MOST_ELEMENTS
+    }
+    inner = [
+        s.program
+        for s in lowered.steps
+        if isinstance(s, LoopNest) and isinstance(s.program, Formulas)
+    ]
     return found | {f"{p.name}.{name}": array for p in inner for name, array in left_out(p).items()}

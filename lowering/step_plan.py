@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
 from ..dialect.notation.expressions import Tensor
 from ..dialect.notation.loops import Kernel
 from ..dialect.notation.plan import Plan
@@ -29,7 +30,10 @@ class Group:
 
     def row(self, j: int) -> list[int | None]:
         """The scalars of a row, lane by lane."""
-        return [n if n < self.size else None for n in [lane * self.rows + j for lane in range(self.lanes)]]
+        return [
+            n if n < self.size else None
+            for n in [lane * self.rows + j for lane in range(self.lanes)]
+        ]
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,11 @@ class StepPlan:
     @property
     def only_kernel(self) -> Kernel | None:
         """The kernel of a tick that has one kernel, no groups, and no kernel for several ticks yet."""
-        return self.plan.kernels[0] if len(self.plan.kernels) == 1 and not self.groups and not self.several else None
+        return (
+            self.plan.kernels[0]
+            if len(self.plan.kernels) == 1 and not self.groups and not self.several
+            else None
+        )
 
     def with_several(self, kernel: Kernel, ticks: int) -> "StepPlan":
         """The same tick with a kernel that advances several ticks at once."""

@@ -4,6 +4,7 @@ import math
 import struct
 from collections.abc import Callable
 from typing import Any
+
 from ..dialect.ir.attributes import Symbol
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES
@@ -11,7 +12,13 @@ from . import syntax_tree as syntax
 from .type_syntax import read_type
 
 MAX_DEPTH = 32  # of brackets inside brackets
-WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "nan": float("nan"), "inf": float("inf")}
+WORDS: dict[str, Any] = {
+    "true": True,
+    "false": False,
+    "none": None,
+    "nan": float("nan"),
+    "inf": float("inf"),
+}
 HABITS = {
     "True": "true", "False": "false", "None": "none", "null": "none", "NaN": "nan", "Inf": "inf", "infinity": "inf",
 }  # fmt: skip
@@ -36,7 +43,11 @@ class Tree:
         return syntax.ProgramNode(parts[2:-1])
 
     program, broken = _of(lambda *items: syntax.ProgramNode([*items])), _of(syntax.BrokenNode)
-    function, graph, return_ = _of(syntax.FunctionNode), _of(syntax.GraphNode), _of(syntax.ReturnNode)
+    function, graph, return_ = (
+        _of(syntax.FunctionNode),
+        _of(syntax.GraphNode),
+        _of(syntax.ReturnNode),
+    )
     argument = _of(lambda name, type, attributes: syntax.ArgumentNode(name, type, attributes or []))
 
     def headless(self, parts: list[Any]) -> syntax.FunctionNode | syntax.GraphNode:
@@ -45,7 +56,9 @@ class Tree:
             return syntax.GraphNode(word, None, [syntax.BrokenNode(head), *body])
         return syntax.FunctionNode(word, None, [syntax.BrokenNode(head)], None, body)
 
-    quoted_function = _of(lambda word, _, given, body, attrs, end: syntax.QuotedNode(word, given or [], body, attrs))
+    quoted_function = _of(
+        lambda word, _, given, body, attrs, end: syntax.QuotedNode(word, given or [], body, attrs)
+    )
 
     # 2. statements
 
@@ -58,22 +71,48 @@ class Tree:
     short = _of(lambda name, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types))
 
     def generic(self, parts: list[Any]) -> syntax.OperationNode | syntax.ReturnNode:
-        return syntax.ReturnNode(parts[0], parts[1]) if parts[0].text == '"func.return"' else self.short(parts)
+        return (
+            syntax.ReturnNode(parts[0], parts[1])
+            if parts[0].text == '"func.return"'
+            else self.short(parts)
+        )
 
-    applied = _of(lambda name, callee, xs, attrs, types: syntax.OperationNode(name, xs, attrs or [], types, callee))
+    applied = _of(
+        lambda name, callee, xs, attrs, types: syntax.OperationNode(
+            name, xs, attrs or [], types, callee
+        )
+    )
     constant = _of(lambda word, body, type: syntax.ConstantNode(word, type, body=body))
-    stored = _of(lambda word, _, path, entry, type: syntax.ConstantNode(word, type, path=path, entry=entry))
-    labelled = _of(lambda op, label, xs, _, init, t: syntax.OperationNode(op, xs, label=label, initial=init, type=t))
+    stored = _of(
+        lambda word, _, path, entry, type: syntax.ConstantNode(word, type, path=path, entry=entry)
+    )
+    labelled = _of(
+        lambda op, label, xs, _, init, t: syntax.OperationNode(
+            op, xs, label=label, initial=init, type=t
+        )
+    )
     infix = _of(lambda name, expression: syntax.OperationNode(name, expression=expression))
-    binary = _of(lambda left, mark, right: syntax.ExpressionNode(mark, [left, right], left.start, right.end))
+    binary = _of(
+        lambda left, mark, right: syntax.ExpressionNode(mark, [left, right], left.start, right.end)
+    )
 
     def prefix(self, parts: list[Any]) -> syntax.ExpressionNode | syntax.Item:
         operator, operand = parts
-        if operator.type == "MINUS" and isinstance(operand, syntax.Item) and type(operand.value) in (int, float):
-            return operand._replace(value=-operand.value, start=operator.start)  # a negative literal
+        if (
+            operator.type == "MINUS"
+            and isinstance(operand, syntax.Item)
+            and type(operand.value) in (int, float)
+        ):
+            return operand._replace(
+                value=-operand.value, start=operator.start
+            )  # a negative literal
         return syntax.ExpressionNode(operator, [operand], operator.start, operand.end)
 
-    called = _of(lambda name, _, *given: syntax.ExpressionNode(name, [*given[:-1]], name.start, given[-1].end))
+    called = _of(
+        lambda name, _, *given: syntax.ExpressionNode(
+            name, [*given[:-1]], name.start, given[-1].end
+        )
+    )
     ascribed = _of(lambda literal, element: literal._replace(element=element, end=element.end))
     signature = _of(lambda *types: syntax.Signature([*types[:-1]], types[-1]))
 
@@ -126,7 +165,9 @@ class Tree:
 
     def attribute(self, parts: list[Any]) -> syntax.AttributeNode:
         name, value = parts
-        return syntax.AttributeNode(name, syntax.Item(True, name.start, name.end) if value is None else value)
+        return syntax.AttributeNode(
+            name, syntax.Item(True, name.start, name.end) if value is None else value
+        )
 
     string = _of(lambda token: read_string(token))
     symbol = _of(lambda token: syntax.Item(Symbol(token.name), token.start, token.end))
@@ -140,7 +181,9 @@ class Tree:
         values: dict[Any, Any] = {}
         for key, item in entries:
             if key in values:
-                found = wrong("parse.key", f"a key stands once in a dictionary, but {key} is repeated", item)
+                found = wrong(
+                    "parse.key", f"a key stands once in a dictionary, but {key} is repeated", item
+                )
                 return found._replace(start=opening.start, end=closing.end)
             values[key] = item.value
         return _nest(values, [item for _, item in entries], opening, closing)
@@ -148,9 +191,15 @@ class Tree:
     def entry(self, parts: list[Any]) -> tuple[Any, syntax.Item]:
         token, item = parts
         key = read_string(token).value if token.type == "STRING" else token.text
-        return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 19 else key, item
+        return int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(
+            key
+        ) < 19 else key, item
 
-    element = _of(lambda token: syntax.Item(ELEMENT_TYPES["".join(token.text.split())], token.start, token.end))
+    element = _of(
+        lambda token: syntax.Item(
+            ELEMENT_TYPES["".join(token.text.split())], token.start, token.end
+        )
+    )
     attribute_type = _of(lambda token: syntax.Item(read_type(token), token.start, token.end))
     dense = _of(lambda body, type: syntax.Item(syntax.DenseNode(body, type), body.start, type.end))
     function_type = _of(lambda type: syntax.Item(type, 0, 0))
@@ -166,7 +215,9 @@ def wrong(code: str, message: str, at: syntax.Token | syntax.Item) -> syntax.Ite
     return syntax.Item(syntax.Mistake(code, message, at.start, at.end), at.start, at.end)
 
 
-def _nest(value: Any, items: list[syntax.Item], opening: syntax.Token, closing: syntax.Token) -> syntax.Item:
+def _nest(
+    value: Any, items: list[syntax.Item], opening: syntax.Token, closing: syntax.Token
+) -> syntax.Item:
     if (depth := 1 + max((i.depth for i in items), default=0)) > MAX_DEPTH:
         value = wrong("parse.depth", f"brackets are nested at most {MAX_DEPTH} deep", opening).value
     value = next((i.value for i in items if isinstance(i.value, syntax.Mistake)), value)
@@ -190,11 +241,19 @@ def read_string(token: syntax.Token) -> syntax.Item:
         else:
             close = body.find("}", n)
             code = body[n + 3 : close] if body[n + 1 : n + 3] == "u{" and close > 0 else ""
-            point = int(code, 16) if 0 < len(code) <= 6 and all(c in "0123456789abcdefABCDEF" for c in code) else -1
+            point = (
+                int(code, 16)
+                if 0 < len(code) <= 6 and all(c in "0123456789abcdefABCDEF" for c in code)
+                else -1
+            )
             if not 0 <= point < 0x110000 or 0xD800 <= point < 0xE000:
                 at = token.start + 1 + n
-                message = f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}'
-                return syntax.Item(syntax.Mistake("parse.escape", message, at, at + 2), token.start, token.end)
+                message = (
+                    f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}'
+                )
+                return syntax.Item(
+                    syntax.Mistake("parse.escape", message, at, at + 2), token.start, token.end
+                )
             out.append(chr(point))
             n = close + 1
     return syntax.Item("".join(out), token.start, token.end)

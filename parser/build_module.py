@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source
 from ..dialect.ir.suggest import did_you_mean
@@ -18,7 +19,9 @@ Statement = syntax.OperationNode | syntax.ConstantNode | syntax.ReturnNode
 ARGUMENT_ATTRIBUTES = ("range", "inplace")
 
 
-def build(program: syntax.ProgramNode, source: Source, files: Files | None) -> tuple[Module, list[Diagnostic]]:
+def build(
+    program: syntax.ProgramNode, source: Source, files: Files | None
+) -> tuple[Module, list[Diagnostic]]:
     """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
     report = Report(source)
     items = [unquoted(report, i) if isinstance(i, syntax.QuotedNode) else i for i in program.items]
@@ -37,9 +40,15 @@ def build(program: syntax.ProgramNode, source: Source, files: Files | None) -> t
             break
         if not isinstance(item, syntax.BrokenNode):
             scope = Scope(report, names, files, lenient=broken)
-            made = build_function(scope, item) if isinstance(item, syntax.FunctionNode) else build_graph(scope, item)
+            made = (
+                build_function(scope, item)
+                if isinstance(item, syntax.FunctionNode)
+                else build_graph(scope, item)
+            )
             functions[made.name if made.name not in functions else f"{made.name}#{n}"] = made
-    return Module(functions, source.filename, {} if files is None else files.digests), report.diagnostics
+    return Module(
+        functions, source.filename, {} if files is None else files.digests
+    ), report.diagnostics
 
 
 def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
@@ -50,7 +59,9 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
         if isinstance(broken, syntax.BrokenNode):
             scope.forgive(broken.token)
             scope.headless = scope.headless or node.name is None
-            arguments.append(Value("", None, report.span(broken.token)))  # calls are not checked against it
+            arguments.append(
+                Value("", None, report.span(broken.token))
+            )  # calls are not checked against it
     scope.body = node.body
     operations: list[Operation] = []
     returned: syntax.ReturnNode | None = None
@@ -64,9 +75,15 @@ def build_function(scope: Scope, node: syntax.FunctionNode) -> Function:
         else:
             operations += build_statement(scope, statement)
     name = node.name or node.word
-    if returned is None and not report.is_full and not any(isinstance(s, syntax.BrokenNode) for s in node.body[-1:]):
+    if (
+        returned is None
+        and not report.is_full
+        and not any(isinstance(s, syntax.BrokenNode) for s in node.body[-1:])
+    ):
         report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
-    results = [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
+    results = (
+        [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
+    )
     return Function(
         node.name.name if node.name is not None else "",
         tuple(arguments),
@@ -96,13 +113,19 @@ def statements(scope: Scope, body: list[syntax.StatementNode]) -> Iterator[State
     for n, (statement, after) in enumerate(zip(body, [*body[1:], None], strict=False)):
         if scope.report.is_full:
             break
-        if isinstance(after, syntax.OperationNode) and not after.results and is_operand(statement, after, scope.report):
+        if (
+            isinstance(after, syntax.OperationNode)
+            and not after.results
+            and is_operand(statement, after, scope.report)
+        ):
             message = f"an operand is a value or a number: name the result of {after.name.text} in a statement before"
             scope.report.at(after.name, "parse.operand", message)
             body[n + 1] = after = syntax.BrokenNode(after.name)
         if isinstance(statement, syntax.BrokenNode):
             scope.forgive(statement.token)
-        elif isinstance(after, syntax.BrokenNode) and not scope.report.source.on_new_line(after.token.start, "{"):
+        elif isinstance(after, syntax.BrokenNode) and not scope.report.source.on_new_line(
+            after.token.start, "{"
+        ):
             for result in getattr(statement, "results", ()):
                 scope.forgive(result)
         else:
@@ -116,7 +139,9 @@ def is_operand(outer: syntax.StatementNode, inner: syntax.OperationNode, report:
     return between.isspace() and "\n" not in between
 
 
-def build_statement(scope: Scope, node: syntax.OperationNode | syntax.ConstantNode) -> list[Operation]:
+def build_statement(
+    scope: Scope, node: syntax.OperationNode | syntax.ConstantNode
+) -> list[Operation]:
     """The operations that a statement stands for: one, but several in infix form, and none where it is broken."""
     if isinstance(node, syntax.OperationNode) and node.expression is not None:
         return build_infix(scope, node)
@@ -141,7 +166,9 @@ def build_argument(scope: Scope, node: syntax.ArgumentNode) -> Value:
         if (wrong := wrong_attribute(name, value, found)) is not None:
             scope.report.at(name, "func.attributes", wrong)
         elif name.text in attributes:
-            scope.report.at(name, "func.attributes", f"an attribute stands once, but {name.text} is repeated")
+            scope.report.at(
+                name, "func.attributes", f"an attribute stands once, but {name.text} is repeated"
+            )
         else:
             attributes[name.text] = value
     return scope.define(node.name, found, attributes)

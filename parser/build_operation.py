@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
+
 from ..dialect.builtin import Const, Data, Elements
 from ..dialect.ir.attributes import Symbol, conform
 from ..dialect.ir.constant_files import FileConstantError
@@ -39,7 +40,11 @@ def form_of(operator: type[Operator[Any]]) -> Form:
 
 def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operation | None:
     """The operation, or None where it is broken; its results are known in either case."""
-    made = build_constant(scope, node) if isinstance(node, ConstantNode) else build_applied(scope, node)
+    made = (
+        build_constant(scope, node)
+        if isinstance(node, ConstantNode)
+        else build_applied(scope, node)
+    )
     results = tuple([scope.define(r) for r in node.results])
     if made is None:
         for result in results:
@@ -70,7 +75,9 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     form = form_of(operator)
     spans = {"op": report.span(node.name)}
     operands = build_operands(scope, node, operator, form, spans)
-    attributes = (build_attributes if node.label is None else build_labelled)(scope, node, operator, form, spans)
+    attributes = (build_attributes if node.label is None else build_labelled)(
+        scope, node, operator, form, spans
+    )
     declared = operand_types = None
     good = True
     if node.signature is not None:
@@ -89,7 +96,13 @@ def from_generic(name: str) -> str:
     name = name.removeprefix("cvm.builtin.")
     if name.startswith("cvm.quant."):
         return name.removeprefix("cvm.")
-    return "call" if name == "func.call" else f"builtin.{name}" if f"builtin.{name}" in OPERATORS else name
+    return (
+        "call"
+        if name == "func.call"
+        else f"builtin.{name}"
+        if f"builtin.{name}" in OPERATORS
+        else name
+    )
 
 
 def unknown_operator(report: Report, name: str) -> str:
@@ -97,7 +110,10 @@ def unknown_operator(report: Report, name: str) -> str:
     known = sorted({n.partition(".")[0] for n in OPERATORS if "." in n})
     if dialect in known:
         inside = [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")]
-        other = next((f"there is {n}" for n in OPERATORS if n.endswith(f".{rest}")), f"`cvm ops {dialect}` lists them")
+        other = next(
+            (f"there is {n}" for n in OPERATORS if n.endswith(f".{rest}")),
+            f"`cvm ops {dialect}` lists them",
+        )
         meant = report.meant(rest, inside, f"{dialect}.") or f"; {other}"
         return f"the {dialect} dialect has no operator {rest[:80]}{meant}"
     meant = report.meant(name, OPERATORS) or report.meant(dialect, known)
@@ -108,14 +124,22 @@ def unknown_operator(report: Report, name: str) -> str:
 
 
 def build_operands(
-    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+    scope: Scope,
+    node: OperationNode,
+    operator: type[Operator[Any]],
+    form: Form,
+    spans: dict[str, Span],
 ) -> dict[str, Any] | None:
     given = node.operands
     good = form.least <= len(given) and (form.most is None or len(given) <= form.most)
     if not good:
         at = given[form.most] if form.most is not None and len(given) > form.most else node.name
-        scope.report.at(at, f"{operator.name}.operands", f"expected {operand_count(form)}, got {len(given)}")
-    values = [scope.use(o) if isinstance(o, Token) else build_literal(scope, o, operator) for o in given]
+        scope.report.at(
+            at, f"{operator.name}.operands", f"expected {operand_count(form)}, got {len(given)}"
+        )
+    values = [
+        scope.use(o) if isinstance(o, Token) else build_literal(scope, o, operator) for o in given
+    ]
     if not good or None in values:
         return None
     span = scope.report.span
@@ -138,7 +162,9 @@ def build_operands(
 def operand_count(form: Form) -> str:
     if form.most not in (None, form.least):
         return f"{form.least} to {form.most} operands"
-    return f"{'at least ' * (form.most is None)}{form.least} operand{'' if form.least == 1 else 's'}"
+    return (
+        f"{'at least ' * (form.most is None)}{form.least} operand{'' if form.least == 1 else 's'}"
+    )
 
 
 def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Literal | None:
@@ -167,7 +193,11 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
 
 
 def build_attributes(
-    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+    scope: Scope,
+    node: OperationNode,
+    operator: type[Operator[Any]],
+    form: Form,
+    spans: dict[str, Span],
 ) -> dict[str, Any] | None:
     report, code = scope.report, f"{operator.name}.attributes"
     found: dict[str, Any] = {}
@@ -175,13 +205,17 @@ def build_attributes(
     if node.callee is not None:
         spans["callee"] = report.span(node.callee)
         if "callee" not in form.attributes:
-            return report.at(node.callee, code, f"{operator.name} takes no function, got {node.callee.text}")
+            return report.at(
+                node.callee, code, f"{operator.name} takes no function, got {node.callee.text}"
+            )
         good = scope.function(node.callee, node.callee.name)
         found["callee"] = Symbol(node.callee.name)
     for name, item in node.attributes:
         if (field := form.attributes.get(name.text)) is None or name.text in found:
             again = f"an attribute stands once, but {name.text} is repeated"
-            report.at(name, code, again if field else unknown_attribute(report, name.text, operator, form))
+            report.at(
+                name, code, again if field else unknown_attribute(report, name.text, operator, form)
+            )
             good, misspelt = False, misspelt or field is None
             continue
         value = scope.attribute_value(item)
@@ -196,13 +230,23 @@ def build_attributes(
             report.at(item, code, f"{name.text}: {e}")
             good = False
     given = {name.text for name, _ in node.attributes}
-    if (missing := [r for r in form.required if r not in found and r not in given]) and not misspelt:
-        report.at(node.name, code, f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+    if (
+        missing := [r for r in form.required if r not in found and r not in given]
+    ) and not misspelt:
+        report.at(
+            node.name,
+            code,
+            f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+        )
     return found if good and not missing else None
 
 
 def build_labelled(
-    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+    scope: Scope,
+    node: OperationNode,
+    operator: type[Operator[Any]],
+    form: Form,
+    spans: dict[str, Span],
 ) -> dict[str, Any] | None:
     """The attributes of `cog.field "name" init dense<...> : type`: what is written takes the place of a dictionary."""
     assert node.label is not None
@@ -226,9 +270,13 @@ def build_labelled(
         if isinstance(value, Mistake):
             return report.mistake(value)
         if name not in form.attributes:
-            return report.at(place, f"{operator.name}.form", f"{operator.name} has no initial value")
+            return report.at(
+                place, f"{operator.name}.form", f"{operator.name} has no initial value"
+            )
     if missing := [r for r in form.required if r not in written]:
-        report.at(node.name, f"{operator.name}.form", f"expected {' and '.join(missing)} after the name")
+        report.at(
+            node.name, f"{operator.name}.form", f"expected {' and '.join(missing)} after the name"
+        )
     return None if missing else written
 
 
@@ -236,7 +284,9 @@ def unknown_attribute(report: Report, name: str, operator: type[Operator[Any]], 
     if not form.attributes:
         return f"{operator.name} has no attributes, got {name[:80]}"
     meant = report.meant(name, form.attributes)
-    return f"{operator.name} has the attributes {', '.join(form.attributes)}, got {name[:80]}{meant}"
+    return (
+        f"{operator.name} has the attributes {', '.join(form.attributes)}, got {name[:80]}{meant}"
+    )
 
 
 def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None:
@@ -265,9 +315,13 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
         if item is not None and isinstance(item.value, Mistake):
             return scope.report.mistake(item.value)
     if not type.is_static:
-        return scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
+        return scope.report.at(
+            node.type, "const.type", f"the sizes of a constant are known, got {type}"
+        )
     if scope.files is None:
-        message = "a constant is read from a file beside the program, but this program is not in a file"
+        message = (
+            "a constant is read from a file beside the program, but this program is not in a file"
+        )
         return scope.report.at(node.path, "const.file", message)
     name = None if entry is None else entry.value
     try:
@@ -282,7 +336,12 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
     report = scope.report
     spans = {"op": report.span(node.name)}
     value = next((i for n, i in node.attributes if n.text == "value"), None)
-    if value is None or len(node.attributes) != 1 or node.operands or not isinstance(value.value, DenseNode):
+    if (
+        value is None
+        or len(node.attributes) != 1
+        or node.operands
+        or not isinstance(value.value, DenseNode)
+    ):
         message = "a constant in the generic form has the attribute value = dense<...> : type and no operands"
         return report.at(node.name, "const.attributes", message)
     if not isinstance(found := scope.attribute_value(value), Elements):

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
@@ -9,8 +10,12 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 WIDE = {  # encodings of several bytes a character by the first bytes; the longer ones first
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
-MARK = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*|\r)?$", re.MULTILINE)  # a line that a merge leaves
-CONFLICT = re.compile(r"(?m)^(<{7}.*\n)((?:(?!<{7}|\|{7}|={7}|>{7}).*\n)*)([|=]{7}.*\n(?:(?![<>]{7}).*\n)*>{7}.*)")
+MARK = re.compile(
+    r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*|\r)?$", re.MULTILINE
+)  # a line that a merge leaves
+CONFLICT = re.compile(
+    r"(?m)^(<{7}.*\n)((?:(?!<{7}|\|{7}|={7}|>{7}).*\n)*)([|=]{7}.*\n(?:(?![<>]{7}).*\n)*>{7}.*)"
+)
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
@@ -74,7 +79,9 @@ def _others(count: int) -> str:
     return "" if count == 1 else f" and {count - 1} other{'' if count == 2 else 's'}"
 
 
-def untokened(source: Source, diagnostics: list[Diagnostic], more: list[Diagnostic]) -> list[Diagnostic]:
+def untokened(
+    source: Source, diagnostics: list[Diagnostic], more: list[Diagnostic]
+) -> list[Diagnostic]:
     """The mistakes of a text and those of its tokens, but for tokens that are none because they are no text."""
     if diagnostics:
         more = [d for d in more if not source.text.startswith(REPLACEMENT, d.span.start)]

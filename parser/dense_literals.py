@@ -5,7 +5,9 @@ place of a mistake."""
 
 import re
 from typing import Any
+
 import numpy as np
+
 from ..dialect.builtin import Data
 from ..dialect.ir.cast_arrays import array_of
 from ..dialect.ir.literal_types import fit
@@ -23,10 +25,18 @@ _NUMBERS = re.compile(
 )
 _NO_BRACKETS = str.maketrans("", "", "[]")
 _TOKEN = re.compile(
-    r"\s*(?:([\[\](),])|(0x[0-9A-Fa-f]+|-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))", re.ASCII
+    r"\s*(?:([\[\](),])|(0x[0-9A-Fa-f]+|-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))",
+    re.ASCII,
 )
 _NAN, _INF = float("nan"), float("inf")
-_WORDS: dict[str, Any] = {"true": True, "false": False, "nan": _NAN, "-nan": _NAN, "inf": _INF, "-inf": -_INF}
+_WORDS: dict[str, Any] = {
+    "true": True,
+    "false": False,
+    "nan": _NAN,
+    "-nan": _NAN,
+    "inf": _INF,
+    "-inf": -_INF,
+}
 
 
 class Wrong(Exception):
@@ -42,7 +52,11 @@ def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Da
     try:
         with np.errstate(all="ignore"):
             found = _plain(body, shape, element)
-            return found if found is not None else _careful(body, token.start + opening, shape, element)
+            return (
+                found
+                if found is not None
+                else _careful(body, token.start + opening, shape, element)
+            )
     except Wrong as wrong:
         return wrong.args[0]
 
@@ -54,7 +68,10 @@ def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | No
     if re.sub(r"[^\[\],]++", "", body) != _brackets(shape):
         return None
     flat = body.translate(_NO_BRACKETS)
-    if not (_INTEGERS if element.is_integer else _NUMBERS).fullmatch(flat) or flat.rstrip()[-1] in ",-":
+    if (
+        not (_INTEGERS if element.is_integer else _NUMBERS).fullmatch(flat)
+        or flat.rstrip()[-1] in ",-"
+    ):
         return None
     if element.is_integer:
         values = np.fromstring(flat, np.int64, sep=",")
@@ -93,7 +110,9 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
 class Elements:
     """A reader of nested lists that knows where it is."""
 
-    def __init__(self, body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> None:
+    def __init__(
+        self, body: str, offset: int, shape: tuple[int, ...], element: ElementType
+    ) -> None:
         self.body = body
         self.offset = offset
         self.shape = shape
@@ -117,7 +136,11 @@ class Elements:
 
     def wrong(self, code: str, message: str) -> Wrong:
         if self.token is None:
-            return Wrong(Mistake(code, message, self.offset + len(self.body), self.offset + len(self.body) + 1))
+            return Wrong(
+                Mistake(
+                    code, message, self.offset + len(self.body), self.offset + len(self.body) + 1
+                )
+            )
         start, end = self.token.span(self.token.lastindex or 0)
         return Wrong(Mistake(code, message, self.offset + start, self.offset + end))
 
@@ -137,7 +160,9 @@ class Elements:
                     continue
             else:
                 if len(counts) != rank:
-                    raise self.wrong("const.shape", f"{nested}, got {self.got} at depth {len(counts)}")
+                    raise self.wrong(
+                        "const.shape", f"{nested}, got {self.got} at depth {len(counts)}"
+                    )
                 values.append(self.value())
                 if not rank:
                     break
@@ -154,7 +179,9 @@ class Elements:
                 break
             self.pass_over(",", "expected ',' or ']' between elements")
         if self.token is not None:
-            raise self.wrong("const.syntax", f"expected the end of the constant, got {self.text[:40]}")
+            raise self.wrong(
+                "const.syntax", f"expected the end of the constant, got {self.text[:40]}"
+            )
         return values
 
     def value(self) -> Any:
@@ -165,7 +192,9 @@ class Elements:
             self.pass_over(",", "expected ',' between the parts of a complex number")
             imaginary = self.number()
             if self.text != ")":
-                raise self.wrong("const.syntax", f"expected ')' after a complex number, got {self.got}")
+                raise self.wrong(
+                    "const.syntax", f"expected ')' after a complex number, got {self.got}"
+                )
             self.token, after = opened, self.at
             value = self.fitting(complex(real, imaginary))
             self.at = after
@@ -183,7 +212,9 @@ class Elements:
         try:
             return fit(value, self.element)
         except ValueError as e:
-            raise self.wrong("const.range" if "holds" in str(e) else "const.element", str(e)) from None
+            raise self.wrong(
+                "const.range" if "holds" in str(e) else "const.element", str(e)
+            ) from None
 
     def bits(self) -> float:
         """A float written as its bits, as MLIR does."""
@@ -198,12 +229,22 @@ class Elements:
         token, text = self.token, self.text
         if token is not None and token.lastindex == 2:
             if len(text) > 400:
-                raise self.wrong("const.range", f"an element fits 64 bits, got a number of {len(text)} digits")
-            value = self.bits() if "x" in text else int(text) if text.lstrip("-").isdigit() else float(text)
+                raise self.wrong(
+                    "const.range", f"an element fits 64 bits, got a number of {len(text)} digits"
+                )
+            value = (
+                self.bits()
+                if "x" in text
+                else int(text)
+                if text.lstrip("-").isdigit()
+                else float(text)
+            )
         elif text in _WORDS:
             value = _WORDS[text]
         else:
-            raise self.wrong("const.syntax", f"expected a number, got {self.got}{did_you_mean(text, _WORDS)}")
+            raise self.wrong(
+                "const.syntax", f"expected a number, got {self.got}{did_you_mean(text, _WORDS)}"
+            )
         if isinstance(value, float) and np.isinf(value) and text not in _WORDS and "x" not in text:
             raise self.wrong("const.range", f"{self.element} does not hold {text[:40]}; write inf")
         if advance:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
+
 from .syntax_tree import Token
 
 MISTAKES = """

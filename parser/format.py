@@ -4,6 +4,7 @@ Line breaks inside a statement stay and are indented again. Names, order and the
 
 import re
 from collections.abc import Iterator
+
 from ..dialect.ir.diagnostics import ParseError
 from .build_module import first_token
 from .decode import decode, untokened
@@ -19,7 +20,14 @@ TIGHT_AFTER = {"LPAR", "LSQB", "LBRACE", "PREFIX", ""}
 TIGHT_BEFORE = {"RPAR", "RSQB", "RBRACE", "COMMA"}
 CALLED = {"SYMBOL", "STRING", "FILE", "NAME", "INFIX"}  # what a parenthesis follows without a blank
 SIGNS = {"PLUS", "MINUS", "NOT"}
-OPERANDS = {"VALUE", "INTEGER", "FLOAT", "NAME", "RPAR", "ASCRIPTION"}  # after these a sign is an operator between two
+OPERANDS = {
+    "VALUE",
+    "INTEGER",
+    "FLOAT",
+    "NAME",
+    "RPAR",
+    "ASCRIPTION",
+}  # after these a sign is an operator between two
 
 
 def format_text(text: str | bytes, filename: str = "<text>") -> str:
@@ -89,7 +97,11 @@ class Layout:
                 breaks = 0
 
     def place(self, token: Token, breaks: int) -> None:
-        if token.start in self.starts or token.type == "MODULE" or (token.type == "RBRACE" and not self.open):
+        if (
+            token.start in self.starts
+            or token.type == "MODULE"
+            or (token.type == "RBRACE" and not self.open)
+        ):
             self.end_line()
             self.open.clear()
             if token.type == "RBRACE":
@@ -122,7 +134,9 @@ class Layout:
         else:
             self.end_line()
             self.blank_line(breaks, False, False)
-            self.lines.append((self.continuation(token) if self.open else INDENT * self.level) + text)
+            self.lines.append(
+                (self.continuation(token) if self.open else INDENT * self.level) + text
+            )
 
     def continuation(self, token: Token) -> str:
         if (column := self.open[-1] if self.open else -1) > 0 and token.type in CLOSING:

@@ -7,9 +7,11 @@ A constant without values in the text is a further argument. Types of literals f
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from typing import Any
+
 import numpy as np
 from lark import Tree
 from lark.exceptions import UnexpectedInput
+
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.ir.sizes import Dim, Size
 from ..dialect.ir.suggest import did_you_mean
@@ -26,7 +28,9 @@ from .kernels import KernelReader, language, unquoted
 from .syntax_tree import Mistake, Token
 
 _FUNCTIONS = {shown: name for name, shown in REDUCTIONS.items()}
-_REDUCING = [REDUCTIONS.get(name, name) for name, row in SCALARS.items() if row.identity is not None]
+_REDUCING = [
+    REDUCTIONS.get(name, name) for name, row in SCALARS.items() if row.identity is not None
+]
 
 
 def parse_formulas(text: str, filename: str = "<formulas>") -> Formulas:
@@ -47,7 +51,9 @@ class _Reader(KernelReader):
     sizes: Set[object] | None = None  # of the arguments, once they have been read
     outer: Set[object] = frozenset()  # those of the formulas around a body
 
-    def formulas(self, name: Any, arguments: Any, *rest: Any, slices: Steps | None = None) -> Formulas:
+    def formulas(
+        self, name: Any, arguments: Any, *rest: Any, slices: Steps | None = None
+    ) -> Formulas:
         """The formulas of a function, or of the body of a loop with these steps."""
         *steps, results = rest
         trees = [t for t in arguments.children if t is not None]
@@ -67,7 +73,15 @@ class _Reader(KernelReader):
         if self.mistakes:
             raise ParseError(self.mistakes)
         checks = tuple(r for m in made for r in _requirements(m))
-        return Formulas(name[1:], (*given, *self.constants), returned, self.data, tuple(made), checks, slices=slices)
+        return Formulas(
+            name[1:],
+            (*given, *self.constants),
+            returned,
+            self.data,
+            tuple(made),
+            checks,
+            slices=slices,
+        )
 
     def step(self, tree: Any) -> Sequence[Step]:
         """One definition. After a mistake in it what it defines is known, so that those who read it go on."""
@@ -79,7 +93,11 @@ class _Reader(KernelReader):
             self.names = known
             sizes, self.sizes = self.sizes, None
             first, *more = tree.children
-            tensors = [(first, more[1])] if tree.data == "formula" else [t.children for t in first.children]
+            tensors = (
+                [(first, more[1])]
+                if tree.data == "formula"
+                else [t.children for t in first.children]
+            )
             for name, type in tensors:
                 with suppress(ParseError):
                     self.named(name, type)
@@ -115,8 +133,13 @@ class _Reader(KernelReader):
         tensor = self.named(name, type)
         self.names = known.copy()  # without the array itself
         if len(indices.children) != tensor.rank:
-            raise self.mistake(f"{name} has {tensor.rank} axes, got {len(indices.children)} indices", name)
-        at = tuple(self.name(ex.Index(str(i)[1:], d)) for i, d in zip(indices.children, tensor.shape, strict=True))
+            raise self.mistake(
+                f"{name} has {tensor.rank} axes, got {len(indices.children)} indices", name
+            )
+        at = tuple(
+            self.name(ex.Index(str(i)[1:], d))
+            for i, d in zip(indices.children, tensor.shape, strict=True)
+        )
         for where in wheres:
             variable, element, meaning = where.children
             self.names[str(variable)] = self.of_type(meaning, self.element(element), variable)
@@ -138,9 +161,13 @@ class _Reader(KernelReader):
         if len(shape := tuple(d for d in tensor.shape if isinstance(d, int))) < tensor.rank:
             raise self.mistake("the sizes of a constant are known", dense)
         start = self.base + dense.start_pos
-        found = read_dense(Token("DENSE", str(dense), start, start + len(dense)), shape, tensor.element)
+        found = read_dense(
+            Token("DENSE", str(dense), start, start + len(dense)), shape, tensor.element
+        )
         if isinstance(found, Mistake):
-            raise ParseError(Diagnostic(found.message, Span(self.source, found.start, found.end), found.code))
+            raise ParseError(
+                Diagnostic(found.message, Span(self.source, found.start, found.end), found.code)
+            )
         self.data[tensor] = found.array
         return []
 
@@ -166,7 +193,9 @@ class _Reader(KernelReader):
         inner = _Reader(self.source, self.base)
         inner.anonymous, inner.outer = self.anonymous, self.sizes or self.outer
         inside = inner.formulas(*program.children, slices=known)
-        held = tuple(ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants)
+        held = tuple(
+            ex.Tensor(f"{inside.name}.{t.name}", t.shape, t.element) for t in inner.constants
+        )
         self.constants += held  # the same at every step
         given += held
         found = self.defined(defined)
@@ -178,32 +207,55 @@ class _Reader(KernelReader):
     def read_read(self, expected: ElementType | None, name: Any, at: Any) -> ex.Expr:
         found = super().read_read(expected, name, at)
         if isinstance(found, ex.Read) and len(found.indices) != found.tensor.rank:
-            raise self.mistake(f"{name} has {found.tensor.rank} axes, got {len(found.indices)} indices", name)
+            raise self.mistake(
+                f"{name} has {found.tensor.rank} axes, got {len(found.indices)} indices", name
+            )
         return found
 
     def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
         match str(name), arguments:
             case "when", (condition, *sides) if len(sides) == 2:
-                type = expected or next((e.type for t in sides if (e := self.expression(t, None)) is not None), None)
+                type = expected or next(
+                    (e.type for t in sides if (e := self.expression(t, None)) is not None), None
+                )
                 if type is None:
                     return None
-                test, (then, otherwise) = self.typed(condition, I1), (self.of_type(t, type, name) for t in sides)
+                test, (then, otherwise) = (
+                    self.typed(condition, I1),
+                    (self.of_type(t, type, name) for t in sides),
+                )
                 return ex.When(test, then, otherwise)
             case "check", (condition, value, message) if message.data == "text":
                 found = self.expression(value, expected)
                 said = unquoted(str(message.children[0]))
-                return None if found is None else ex.Check(self.typed(condition, I1), found, said, self.span(name))
+                return (
+                    None
+                    if found is None
+                    else ex.Check(self.typed(condition, I1), found, said, self.span(name))
+                )
             case ("when" | "check") as form, _:
-                shown = "when(condition, value, otherwise)" if form == "when" else 'check(condition, value, "message")'
+                shown = (
+                    "when(condition, value, otherwise)"
+                    if form == "when"
+                    else 'check(condition, value, "message")'
+                )
                 raise self.mistake(f"expected {shown}", name)
         return super().read_call(expected, name, *arguments)
 
-    def read_reduction(self, expected: ElementType | None, name: Any, *parts: Any) -> ex.Expr | None:
+    def read_reduction(
+        self, expected: ElementType | None, name: Any, *parts: Any
+    ) -> ex.Expr | None:
         *ranges, body = parts
-        if (function := _FUNCTIONS.get(str(name), str(name))) not in SCALARS or SCALARS[function].identity is None:
-            raise self.mistake(f"there is no reduction {name}{did_you_mean(str(name), _REDUCING)}", name)
+        if (function := _FUNCTIONS.get(str(name), str(name))) not in SCALARS or SCALARS[
+            function
+        ].identity is None:
+            raise self.mistake(
+                f"there is no reduction {name}{did_you_mean(str(name), _REDUCING)}", name
+            )
         known = dict(self.names)
-        over = tuple(self.name(ex.Index(str(r.children[0])[1:], self.size(r.children[2]))) for r in ranges)
+        over = tuple(
+            self.name(ex.Index(str(r.children[0])[1:], self.size(r.children[2]))) for r in ranges
+        )
         found = self.expression(body, expected)
         self.names = known
         return None if found is None else ex.Reduce(function, over, found)

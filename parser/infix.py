@@ -7,6 +7,7 @@ evaluated from left to right."""
 
 from functools import cache
 from typing import Any
+
 from ..dialect.ir.diagnostics import Span
 from ..dialect.program.function import Operation, Value
 from ..dialect.spec.op import OPERATORS, Operator
@@ -56,10 +57,14 @@ class _Building:
     def operations(self) -> list[Step] | None:
         given: Any = self.node.expression
         if not isinstance(given, ExpressionNode):  # a value or a number alone
-            given = ExpressionNode(Token("PLUS", "+", given.start, given.start), [given], given.start, given.end)
+            given = ExpressionNode(
+                Token("PLUS", "+", given.start, given.start), [given], given.start, given.end
+            )
         good = True
         values: list[Any] = []  # of the parts that are complete, the latest last
-        waiting: list[tuple[Any, bool]] = [(given, False)]  # a stack: expressions may be nested as deep as one likes
+        waiting: list[tuple[Any, bool]] = [
+            (given, False)
+        ]  # a stack: expressions may be nested as deep as one likes
         while waiting:
             part, ready = waiting.pop()
             if not isinstance(part, ExpressionNode):
@@ -81,14 +86,28 @@ class _Building:
         scope, word = self.scope, part.operator
         name = f"{self.dialect}.{word.text}"
         called = word.type == "NAME"
-        operator = OPERATORS.get(name) if called else marks(self.dialect).get((word.text, len(operands)))
+        operator = (
+            OPERATORS.get(name) if called else marks(self.dialect).get((word.text, len(operands)))
+        )
         if operator is None:
-            said = unknown_operator(scope.report, name) if called else f"{self.dialect} has no operator {word.text}"
+            said = (
+                unknown_operator(scope.report, name)
+                if called
+                else f"{self.dialect} has no operator {word.text}"
+            )
             scope.report.at(word, "op.unknown", said)
         form = None if operator is None else form_of(operator)
-        fits = form is not None and form.least <= len(operands) and len(operands) <= (form.most or len(operands))
+        fits = (
+            form is not None
+            and form.least <= len(operands)
+            and len(operands) <= (form.most or len(operands))
+        )
         if operator is not None and form is not None and not fits:
-            scope.report.at(word, f"{operator.name}.operands", f"expected {operand_count(form)}, got {len(operands)}")
+            scope.report.at(
+                word,
+                f"{operator.name}.operands",
+                f"expected {operand_count(form)}, got {len(operands)}",
+            )
         found: list[Value | None] = []
         for o in operands:
             if isinstance(o, Token):

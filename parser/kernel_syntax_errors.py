@@ -2,7 +2,9 @@
 
 import re
 from typing import Any
+
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
+
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean
 from ..grammar import read
@@ -16,7 +18,11 @@ MARKS = {
 }  # fmt: skip
 GROUPS = (  # tokens that mean one thing together
     ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),
-    ({"FLOAT", "MINUS", "LPAR"}, {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"}, "an expression"),
+    (
+        {"FLOAT", "MINUS", "LPAR"},
+        {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"},
+        "an expression",
+    ),
     ({"OR", "AND", "PLUS"}, {"XOR", "COMPARE", "SHIFT", "MINUS", "PRODUCT"}, "an operator"),
 )
 REREAD = 1 << 20  # characters of a kernel after its mistakes, at most
@@ -32,7 +38,9 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
     whole = len(text.rstrip())
     if isinstance(error, UnexpectedCharacters):
         where = Span(source, base + (at or 0), base + (at or 0) + 1)
-        return Diagnostic(f"no word or mark of the loop language begins with {where.text!r}", where, CODE)
+        return Diagnostic(
+            f"no word or mark of the loop language begins with {where.text!r}", where, CODE
+        )
     token: Any = getattr(error, "token", None)
     ended = token is None or token.type == "$END" or at is None or at >= whole
     opened = _unclosed(text)
@@ -50,7 +58,9 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
     return Diagnostic(f"expected {wanted}, got {got}{near}", place, CODE)
 
 
-def syntax_errors(error: UnexpectedInput, source: Source, base: int, end: int, parse: Any) -> list[Diagnostic]:
+def syntax_errors(
+    error: UnexpectedInput, source: Source, base: int, end: int, parse: Any
+) -> list[Diagnostic]:
     """The mistakes of a kernel or a loop: after each, the text is read again with a stand-in for its line."""
     text, found = source.text[base:end], list[Diagnostic]()
     for _ in range(1 + REREAD // len(text)):
@@ -72,8 +82,13 @@ def _without_line(text: str, error: UnexpectedInput) -> str:
     begin, end = text.rfind("\n", 0, at) + 1, f"{text}\n".index("\n", at)
     before = text[begin:at].strip()
     is_statement = "_FOR" in getattr(error, "accepts", ("_FOR",))
-    if (not before and not is_statement) or (text[at : at + 1] == "=" and re.fullmatch(r"%[\w$.]+ *(\[.*\])?", before)):
-        begin, end = text.rfind("\n", 0, max(begin - 1, 0)) + 1, max(begin - 1, 0)  # the line before has no end
+    if (not before and not is_statement) or (
+        text[at : at + 1] == "=" and re.fullmatch(r"%[\w$.]+ *(\[.*\])?", before)
+    ):
+        begin, end = (
+            text.rfind("\n", 0, max(begin - 1, 0)) + 1,
+            max(begin - 1, 0),
+        )  # the line before has no end
     line = text[begin:end].strip()
     opens = line.endswith("{")
     word = "if" if opens and is_statement and not before else re.split(r"\W", line, maxsplit=1)[0]
@@ -98,7 +113,11 @@ def _unclosed(text: str) -> int | None:
     opened: list[tuple[int, int]] = []
     at = 0
     for line in text.splitlines(keepends=True):
-        code = "" if line.startswith("//") else re.sub(r'"([^"\\\n]|\\.)*"', lambda m: "." * len(m[0]), line)
+        code = (
+            ""
+            if line.startswith("//")
+            else re.sub(r'"([^"\\\n]|\\.)*"', lambda m: "." * len(m[0]), line)
+        )
         indent = len(line) - len(line.lstrip())
         for n, mark in enumerate(code):
             if mark == "{":

@@ -11,7 +11,9 @@ from functools import cache
 from itertools import pairwise
 from operator import add, mul, sub
 from typing import Any, TypeAlias, TypeVar
+
 from lark.exceptions import LarkError, UnexpectedInput
+
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span, VerifyError
 from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product, same_size
 from ..dialect.ir.suggest import did_you_mean
@@ -50,7 +52,9 @@ def read_kernels(text: str, filename: str = "<kernels>") -> tuple[Plan, Places]:
         except UnexpectedInput as e:
             found.mistakes += syntax_errors(e, source, start, end, language().parse)
         except RecursionError:
-            found.mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
+            found.mistakes.append(
+                Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE)
+            )
     if found.mistakes:
         raise ParseError(found.mistakes)
     return link_kernels(found.kernels, found.views, found.sides, Span(source, 0, 0)), found.places
@@ -63,7 +67,9 @@ class Scope:
     source: Source
     sizes: dict[str, Dim] | None = None  # the anonymous ones of a loop
     sliced: Set[str] = frozenset()  # the arrays of a loop's body that are slices of others
-    sides: tuple[list[ex.Tensor], list[ex.Tensor]] = field(default_factory=lambda: ([], []))  # that the text declares
+    sides: tuple[list[ex.Tensor], list[ex.Tensor]] = field(
+        default_factory=lambda: ([], [])
+    )  # that the text declares
     arrays: dict[str, ex.Tensor] = field(default_factory=dict[str, ex.Tensor])
     views: dict[ex.Tensor, ex.Tensor] = field(default_factory=dict[ex.Tensor, ex.Tensor])
     kernels: list[ir.Kernel] = field(default_factory=list[ir.Kernel])
@@ -84,7 +90,13 @@ def language() -> Any:
     from lark import Lark
 
     start = ["start", "size_sum", "formulas"]
-    return Lark(read("loops.lark"), parser="lalr", start=start, maybe_placeholders=True, propagate_positions=True)
+    return Lark(
+        read("loops.lark"),
+        parser="lalr",
+        start=start,
+        maybe_placeholders=True,
+        propagate_positions=True,
+    )
 
 
 class KernelReader:
@@ -94,7 +106,9 @@ class KernelReader:
         self.source = source
         self.base = base  # where the text that is read begins
         self.scope = Scope(source) if scope is None else scope
-        self.names: dict[str, ex.Expr | ex.Tensor] = {}  # a name of a formula stands for any expression
+        self.names: dict[
+            str, ex.Expr | ex.Tensor
+        ] = {}  # a name of a formula stands for any expression
         self.anonymous: dict[str, Dim] = {} if self.scope.sizes is None else self.scope.sizes
 
     def mistake(self, message: str, token: Any) -> ParseError:
@@ -112,7 +126,9 @@ class KernelReader:
     def known(self, table: Mapping[str, T], token: Any, what: str) -> T:
         if str(token) not in table:
             sigil = str(token)[:1] if str(token)[:1] in "%@?" else ""
-            near = did_you_mean(str(token).removeprefix(sigil), [k.removeprefix(sigil) for k in table], sigil)
+            near = did_you_mean(
+                str(token).removeprefix(sigil), [k.removeprefix(sigil) for k in table], sigil
+            )
             raise self.mistake(f"there is no {what} {token}{near}", token)
         return table[str(token)]
 
@@ -128,7 +144,15 @@ class KernelReader:
             raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
         where = None if condition is None else self.typed(condition, I1)
         how: Any = "either" if order is None else str(order)
-        given = parameters, self.block(body), results, self.span(name), where, how, scheduled is not None
+        given = (
+            parameters,
+            self.block(body),
+            results,
+            self.span(name),
+            where,
+            how,
+            scheduled is not None,
+        )
         self.scope.kernels.append(ir.Kernel(name[1:], *given))
 
     def kernel_loop(self, *parts: Any) -> None:
@@ -138,7 +162,11 @@ class KernelReader:
         given: Any = [self.known(self.names, v, "array") for v in operands.children]
         how = self.steps(steps)
         inside = Scope(self.source, self.anonymous)
-        inside.sliced = {*how.sliced(*([str(t.children[0]) for t in side.children if t] for side in head.children))}
+        inside.sliced = {
+            *how.sliced(
+                *([str(t.children[0]) for t in side.children if t] for side in head.children)
+            )
+        }
         for tree in (head, *bodies):
             inside.read(tree, self.base)
         self.scope.places |= inside.places
@@ -148,11 +176,15 @@ class KernelReader:
         self.check_steps(how, given, results, plan, name)
         if how.trips is None:
             if given[1 : 1 + how.carry] != [*results]:
-                raise self.mistake("what a loop with a condition carries lies in its results", operands)
+                raise self.mistake(
+                    "what a loop with a condition carries lies in its results", operands
+                )
             del given[1 : 1 + how.carry]
             parameters = (*parameters[: len(parameters) - count], *results, *results)
         loop = ir.Loop(name[1:], parameters, (), count, self.span(name), scheduled=True, steps=how)
-        self.scope.kernels.append(replace(loop, operands=tuple(map(parameters.index, given))).with_plan(plan))
+        self.scope.kernels.append(
+            replace(loop, operands=tuple(map(parameters.index, given))).with_plan(plan)
+        )
 
     def plan(self, *sides: Any) -> None:
         self.scope.sizes = self.anonymous
@@ -170,28 +202,47 @@ class KernelReader:
         views = {t: of for t, (_, of) in zip(found, declared, strict=True) if of is not None}
         arrays = {f"%{t.name}": t for t in found if not views.get(t, "").startswith("%")}
         for t, of in views.items():
-            home = self.known(arrays, of, "array") if of[0] == "%" else ex.Tensor(t.name, *self.shaped(of))
+            home = (
+                self.known(arrays, of, "array")
+                if of[0] == "%"
+                else ex.Tensor(t.name, *self.shaped(of))
+            )
             self.scope.views[t] = self.view_of(t, home, of)
-        self.scope.arrays = {f"%{t.name}": t for t in (self.scope.views.get(t, t) for t in found)} | self.scope.arrays
+        self.scope.arrays = {
+            f"%{t.name}": t for t in (self.scope.views.get(t, t) for t in found)
+        } | self.scope.arrays
         return found, sum(t is not None for t in outputs.children)
 
     def same_sizes(self, name: Any, type: Any) -> None:
         """Anonymous sizes of an array are those that it has in kernels before."""
         known, dims = self.scope.arrays.get(str(name)), _split(type)[0]
-        for text, n in zip(dims, known.shape, strict=True) if known is not None and known.rank == len(dims) else ():
+        for text, n in (
+            zip(dims, known.shape, strict=True)
+            if known is not None and known.rank == len(dims)
+            else ()
+        ):
             if text[:1] == "?" and text[1:].isdigit():
                 self.anonymous.setdefault(text, n)
 
     def steps(self, tree: Any) -> ir.Steps:
         parts: Any = tree.children if len(tree.children) == 4 else (None, *tree.children, 0, None)
         trips, carry, scan, reverse = parts
-        how = ir.Steps(int(carry), int(scan), None if trips is None else self.size(trips), reverse is not None)
+        how = ir.Steps(
+            int(carry), int(scan), None if trips is None else self.size(trips), reverse is not None
+        )
         if isinstance(how.trips, int) and not 0 < how.trips <= ir.MAX_STEPS:
-            raise self.mistake(f"a loop takes between 1 and {ir.MAX_STEPS} steps, got {how.trips}", tree)
+            raise self.mistake(
+                f"a loop takes between 1 and {ir.MAX_STEPS} steps, got {how.trips}", tree
+            )
         return how
 
     def check_steps(
-        self, steps: ir.Steps, given: Sequence[ex.Tensor], found: Sequence[ex.Tensor], body: Formulas | Plan, at: Any
+        self,
+        steps: ir.Steps,
+        given: Sequence[ex.Tensor],
+        found: Sequence[ex.Tensor],
+        body: Formulas | Plan,
+        at: Any,
     ) -> None:
         """Raise ParseError unless a loop is given, and gives, what its body takes and gives at every step, or slices of it."""
         first, carry, end = int(steps.trips is None), steps.carry, steps.carry + steps.scan
@@ -199,31 +250,51 @@ class KernelReader:
         gives, counts = len(returned) - first, (len(given) - first, len(found))
         if counts != (len(taken), gives) or end > len(taken) or carry > gives:
             raise self.mistake(
-                f"the body takes {len(taken)} arrays and gives {gives}, got {counts[0]} and {counts[1]}", at
+                f"the body takes {len(taken)} arrays and gives {gives}, got {counts[0]} and {counts[1]}",
+                at,
             )
 
         def slices(arrays: Sequence[ex.Tensor], end: int) -> list[Any]:
-            return [replace(t, shape=(steps.trips, *t.shape)) if carry <= n < end else t for n, t in enumerate(arrays)]
+            return [
+                replace(t, shape=(steps.trips, *t.shape)) if carry <= n < end else t
+                for n, t in enumerate(arrays)
+            ]
 
         truth = [replace(t, shape=(), element=I1) for t in given[:first]]
-        inside = (*truth, *slices(taken, end), *slices(returned[first:], gives), *taken[:carry], *truth)
-        for array, inner in zip((*given, *found, *found[:carry], *returned[:first]), inside, strict=True):
+        inside = (
+            *truth,
+            *slices(taken, end),
+            *slices(returned[first:], gives),
+            *taken[:carry],
+            *truth,
+        )
+        for array, inner in zip(
+            (*given, *found, *found[:carry], *returned[:first]), inside, strict=True
+        ):
             same = array.rank == inner.rank and all(map(same_size, inner.shape, array.shape))
             if array.element is not inner.element or not same:
                 wanted, got = (tensor_text(t, Names()).partition(": ")[2] for t in (inner, array))
-                raise self.mistake(f"%{array.name} is {wanted} by the body of the loop, got {got}", at)
+                raise self.mistake(
+                    f"%{array.name} is {wanted} by the body of the loop, got {got}", at
+                )
 
     def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
         value, type = tree.children
         shape, element = self.shaped(type)
-        if space in ("argument", "heap") and str(value) in self.scope.sliced and not ir.is_aligned(shape, element):
+        if (
+            space in ("argument", "heap")
+            and str(value) in self.scope.sliced
+            and not ir.is_aligned(shape, element)
+        ):
             space = "slice"
         return self.name(ex.Tensor(str(value)[1:], shape, element, space))
 
     def shaped(self, type: Any) -> tuple[tuple[Dim, ...], ElementType]:
         dims, element = _split(type)
         try:
-            shape = tuple(self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims)
+            shape = tuple(
+                self.size(language().parse(d.strip("[]"), start="size_sum")) for d in dims
+            )
             return shape, ELEMENT_TYPES[element]
         except (KeyError, TypeError, LarkError):
             raise self.mistake(f"there is no type {type}", type) from None
@@ -232,7 +303,9 @@ class KernelReader:
 
     def view_of(self, view: ex.Tensor, of: ex.Tensor, token: Any) -> ex.Tensor:
         """The array of a view, which has as many elements, or may have at a call."""
-        if view.element is not of.element or not may_be_same(product(view.shape), product(of.shape)):
+        if view.element is not of.element or not may_be_same(
+            product(view.shape), product(of.shape)
+        ):
             raise self.mistake(f"{token} has other elements than a view of it", token)
         return of
 
@@ -247,7 +320,9 @@ class KernelReader:
         self.scope.places |= places
         return tuple(places)
 
-    def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> ir.Statement:
+    def loop(
+        self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any
+    ) -> ir.Statement:
         first, last = self.typed(start, I64), self.typed(stop, I64)
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it
@@ -255,15 +330,28 @@ class KernelReader:
         index = self.name(ex.Index(str(name)[1:], known if extent is None else self.size(extent)))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         if how not in KINDS:
-            raise self.mistake(f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}", how)
+            raise self.mistake(
+                f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}",
+                how,
+            )
         if (width is None) is (how == "vector"):
-            said = "a vector loop has a width, as in vector 8" if width is None else f"a {how} loop has no width"
+            said = (
+                "a vector loop has a width, as in vector 8"
+                if width is None
+                else f"a {how} loop has no width"
+            )
             raise self.mistake(said, width or how)
         end = None if extent is None else last
-        return ir.For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
+        return ir.For(
+            index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0)
+        )  # type: ignore[arg-type]
 
     def branch(self, condition: Any, then: Any, otherwise: Any) -> ir.Statement:
-        return ir.If(self.typed(condition, I1), self.block(then), () if otherwise is None else self.block(otherwise))
+        return ir.If(
+            self.typed(condition, I1),
+            self.block(then),
+            () if otherwise is None else self.block(otherwise),
+        )
 
     def let(self, name: Any, type: Any, value: Any) -> ir.Statement:
         element = self.element(type)
@@ -278,7 +366,9 @@ class KernelReader:
 
     def store(self, name: Any, at: Any, value: Any, streaming: Any) -> ir.Statement:
         tensor = self.buffer_named(name, "stored to")
-        return ir.Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
+        return ir.Store(
+            tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None
+        )
 
     def assert_(self, condition: Any, message: Any) -> ir.Statement:
         return ir.Assert(self.typed(condition, I1), unquoted(str(message)), self.span(message))
@@ -292,7 +382,11 @@ class KernelReader:
         return tensor
 
     def indices(self, tree: Any) -> tuple[ex.Expr, ...]:
-        return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)
+        return (
+            ()
+            if tree is None
+            else tuple(self.typed(i, I64) for i in tree.children if i is not None)
+        )
 
     # expressions
 
@@ -312,9 +406,13 @@ class KernelReader:
         if type is None:
             return None
         try:
-            return ex.Const(float(sign + token) if type.kind == "float" else int(sign + token), type)
+            return ex.Const(
+                float(sign + token) if type.kind == "float" else int(sign + token), type
+            )
         except ValueError:
-            raise self.mistake(f"expected a literal of type {type}, got {sign}{token}", token) from None
+            raise self.mistake(
+                f"expected a literal of type {type}, got {sign}{token}", token
+            ) from None
 
     def read_integer(self, expected: ElementType | None, token: Any) -> ex.Expr | None:
         return self.literal(token, expected)
@@ -331,7 +429,9 @@ class KernelReader:
         found = self.known(self.names, name, "value")
         return ex.Read(found, self.indices(at)) if isinstance(found, ex.Tensor) else found
 
-    def read_binary(self, expected: ElementType | None, a: Any, symbol: Any, b: Any) -> ex.Expr | None:
+    def read_binary(
+        self, expected: ElementType | None, a: Any, symbol: Any, b: Any
+    ) -> ex.Expr | None:
         return self.applied(_BINARY[str(symbol)], [a, b], expected)
 
     def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> ex.Expr | None:
@@ -350,10 +450,14 @@ class KernelReader:
                 raise self.mistake("expected bitcast(value, type)", name)
             return ex.Bitcast(operand, self.element(arguments[1].children[0]))
         if len(arguments) != self.known(SCALARS, name, "function").arity:
-            raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
+            raise self.mistake(
+                f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name
+            )
         return self.applied(function, list(arguments), expected)
 
-    def read_reduction(self, expected: ElementType | None, name: Any, *parts: Any) -> ex.Expr | None:
+    def read_reduction(
+        self, expected: ElementType | None, name: Any, *parts: Any
+    ) -> ex.Expr | None:
         raise self.mistake("kernels reduce by loops; reductions stand in formulas", name)
 
     def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> ex.Expr:
@@ -363,7 +467,9 @@ class KernelReader:
                     return ex.Misalignment(tensor, int(count))
         raise self.mistake("expected misalignment(tensor, elements of a line)", name)
 
-    def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> ex.Expr | None:
+    def applied(
+        self, function: str, trees: list[Any], expected: ElementType | None
+    ) -> ex.Expr | None:
         row = SCALARS[function]
         chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
         if (type := None if row.predicate or row.element else expected) is None:
@@ -373,7 +479,10 @@ class KernelReader:
             return None
         operands = (*chooses, *(self.typed(t, type) for t in trees))
         compared = operands[function in ("select", "rarely") :]
-        if any(o.type is not compared[0].type for o in compared) or compared[-1].type.kind not in row.kinds:
+        if (
+            any(o.type is not compared[0].type for o in compared)
+            or compared[-1].type.kind not in row.kinds
+        ):
             types = ", ".join(str(o.type) for o in operands)
             raise self.mistake(f"{row.symbol or function} does not take ({types})", trees[0])
         return ex.Apply(function, operands, row.result(*(o.type for o in operands)))
@@ -387,7 +496,11 @@ class KernelReader:
         return ex.as_index(self.size(total))
 
     def atom(self, token: Any) -> Dim:
-        return self.anonymous.setdefault(str(token), Size.unknown()) if token[1:].isdigit() else Size.named(token[1:])
+        return (
+            self.anonymous.setdefault(str(token), Size.unknown())
+            if token[1:].isdigit()
+            else Size.named(token[1:])
+        )
 
     def size(self, tree: Any) -> Dim:
         match tree.data, tree.children:
@@ -400,7 +513,9 @@ class KernelReader:
             case "sized", (total,):
                 return self.size(total)
             case ("size_plus" | "size_minus" | "size_times") as which, (a, _, b):
-                return {"size_plus": add, "size_minus": sub, "size_times": mul}[which](self.size(a), self.size(b))
+                return {"size_plus": add, "size_minus": sub, "size_times": mul}[which](
+                    self.size(a), self.size(b)
+                )
             case "size_call", (name, a, b):
                 if _SIZES.get(str(name)) not in OPERATIONS:
                     raise self.mistake(f"there is no function of sizes {name}", name)
@@ -416,4 +531,6 @@ def _split(type: Any) -> tuple[list[str], str]:
 
 
 def unquoted(text: str) -> str:
-    return ast.literal_eval(re.sub(r"\\u\{([0-9a-f]+)\}", lambda m: f"\\U{int(m[1], 16):08x}", text))
+    return ast.literal_eval(
+        re.sub(r"\\u\{([0-9a-f]+)\}", lambda m: f"\\U{int(m[1], 16):08x}", text)
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+
 from .actions import Tree
 from .lalr_tables import END, Part, Rule, tables
 from .syntax_tree import Token
@@ -82,7 +83,9 @@ def reductions() -> list[tuple[int, str, Make]]:
 
 def _maker(rule: Rule, tree: Tree) -> Make:
     node: Any = tree.listed if rule.makes is None else getattr(tree, rule.makes, None)
-    made: Make = (lambda parts: parts[0] if len(parts) == 1 else node(parts)) if rule.single else node
+    made: Make = (
+        (lambda parts: parts[0] if len(parts) == 1 else node(parts)) if rule.single else node
+    )
     return made if rule.keep is None else _of_kept(rule.keep, made)
 
 

@@ -9,11 +9,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
 from ..grammar import read
 
 END = "$END"
 PLACE = Path(__file__).with_suffix(".json")
-Part = int | None | list[int]  # a part by its place, None for an optional one left out, each of a repeated one
+Part = (
+    int | None | list[int]
+)  # a part by its place, None for an optional one left out, each of a repeated one
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ def make(text: str) -> Tables:
     words = [t for t in conf.terminals if t.pattern.type == "str" and t.pattern.value.isalpha()]
     others = [t for t in conf.terminals if t not in words]
     others.sort(key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name))
-    rules = sorted(lark.rules, key=lambda r: (r.origin.name, [s.name for s in r.expansion], r.alias or ""))
+    rules = sorted(
+        lark.rules, key=lambda r: (r.origin.name, [s.name for s in r.expansion], r.alias or "")
+    )
     numbers = {r: n for n, r in enumerate(rules)}
     order = _in_order(table)
     places = {state: n for n, state in enumerate(order)}
@@ -79,7 +84,10 @@ def make(text: str) -> Tables:
         {t.pattern.value: t.name for t in words},
         sorted(conf.ignore),
         [_rule(r) for r in rules],
-        [{s: action(table.states[state][s]) for s in sorted(table.states[state])} for state in order],
+        [
+            {s: action(table.states[state][s]) for s in sorted(table.states[state])}
+            for state in order
+        ],
         places[table.end_states["start"]],
     )
 
@@ -90,7 +98,11 @@ def _in_order(table: Any) -> list[Any]:
     waiting = list(found)
     while waiting:
         row = table.states[waiting.pop(0)]
-        new = [n for kind, n in (row[s] for s in sorted(row)) if str(kind) == "Shift" and n not in found]
+        new = [
+            n
+            for kind, n in (row[s] for s in sorted(row))
+            if str(kind) == "Shift" and n not in found
+        ]
         waiting += dict.fromkeys(new)
         found.update(dict.fromkeys(new))
     return list(found)
@@ -98,7 +110,11 @@ def _in_order(table: Any) -> list[Any]:
 
 def _rule(rule: Any) -> Rule:
     name = rule.origin.name
-    absent = [False] * len(rule.expansion) if not rule.options.empty_indices else rule.options.empty_indices
+    absent = (
+        [False] * len(rule.expansion)
+        if not rule.options.empty_indices
+        else rule.options.empty_indices
+    )
     keep: list[Part] = []
     waiting = list(rule.expansion)
     for nothing in absent:
@@ -113,7 +129,13 @@ def _rule(rule: Any) -> Rule:
             keep.append(place)
     makes = None if name.startswith("_") else rule.alias or name
     whole = keep == list(range(len(rule.expansion)))
-    return Rule(name, len(rule.expansion), makes, None if whole else keep, rule.options.expand1 and not rule.alias)
+    return Rule(
+        name,
+        len(rule.expansion),
+        makes,
+        None if whole else keep,
+        rule.options.expand1 and not rule.alias,
+    )
 
 
 def text_of(made: Tables) -> str:
@@ -124,7 +146,9 @@ def text_of(made: Tables) -> str:
 
     parts = {**asdict(made), "rules": [list(asdict(r).values()) for r in made.rules]}
     long = ("terminals", "rules", "states")
-    fields = (f"{json.dumps(k)}: {lines(v) if k in long else json.dumps(v)}" for k, v in parts.items())
+    fields = (
+        f"{json.dumps(k)}: {lines(v) if k in long else json.dumps(v)}" for k, v in parts.items()
+    )
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 

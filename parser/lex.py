@@ -3,12 +3,19 @@
 import re
 from collections.abc import Iterator
 from functools import cached_property
+
 from .lalr_tables import Tables
 from .syntax_tree import Token
 
 UNKNOWN = "UNKNOWN"
 COMMENTS = ("COMMENT",)
-OUTSIDE = ("LBRACE", "RBRACE", "RESULT", "INFIX", "OPERATOR")  # tokens that end an expression that is not closed
+OUTSIDE = (
+    "LBRACE",
+    "RBRACE",
+    "RESULT",
+    "INFIX",
+    "OPERATOR",
+)  # tokens that end an expression that is not closed
 
 
 class Scanner:
@@ -26,9 +33,13 @@ class Scanner:
     @cached_property
     def inside(self) -> re.Pattern[str]:
         """The pattern of the tokens inside an expression."""
-        return _any_of([f"(?P<{name}>{pattern})" for name, pattern in self.terminals if name not in COMMENTS])
+        return _any_of(
+            [f"(?P<{name}>{pattern})" for name, pattern in self.terminals if name not in COMMENTS]
+        )
 
-    def tokens(self, text: str, start: int = 0, end: int | None = None, keep: bool = False) -> Iterator[Token]:
+    def tokens(
+        self, text: str, start: int = 0, end: int | None = None, keep: bool = False
+    ) -> Iterator[Token]:
         """The tokens of a stretch of text; `keep` gives blanks and comments too."""
         ignored, keywords = (frozenset() if keep else self.ignored), self.keywords
         for match in self.matches(text, start, len(text) if end is None else end):

@@ -6,6 +6,7 @@ An array is an argument if a kernel reads it before any writes it, and a result 
 declares what is. One that is both is updated in place."""
 
 from collections.abc import Mapping, Sequence
+
 from ..dialect.ir.diagnostics import NOWHERE, Diagnostic, Span, VerifyError
 from ..dialect.ir.sizes import atoms_of, in_order, may_be_same, product
 from ..dialect.notation.expressions import Extent, Tensor
@@ -33,7 +34,10 @@ def link_kernels(
             views[t] = first
         return first
 
-    declares, (arguments, results) = any(sides), (tuple(dict.fromkeys(link(t, t) for t in side)) for side in sides)
+    declares, (arguments, results) = (
+        any(sides),
+        (tuple(dict.fromkeys(link(t, t) for t in side)) for side in sides),
+    )
     for kernel in kernels:
         pairs = zip(kernel.parameters, map(declared.get, kernel.parameters), strict=True)
         for t, home in sorted(pairs, key=lambda p: p[1] is not None and p[1].name != p[0].name):
@@ -46,14 +50,20 @@ def link_kernels(
     if declares:
         check_names(plan)
     for t in (*(t for t in results if t not in written), *(t for t in read if t not in arguments)):
-        raise VerifyError(Diagnostic(f"no kernel has written %{t.name} where it is read", at, "kernel.array"))
+        raise VerifyError(
+            Diagnostic(f"no kernel has written %{t.name} where it is read", at, "kernel.array")
+        )
     return plan
 
 
 def check_names(plan: Plan) -> None:
     """Raise VerifyError if a name is that of two arrays, so that a call could not tell them apart."""
     own = [t for k in plan.kernels for t in k.parameters if t not in plan.views]
-    own = [*(t for t in (*plan.arguments, *plan.results) if t not in own), *plan.views.values(), *own]
+    own = [
+        *(t for t in (*plan.arguments, *plan.results) if t not in own),
+        *plan.views.values(),
+        *own,
+    ]
     for kernel in plan.kernels:
         if isinstance(kernel, Loop):
             check_names(kernel.plan)
@@ -62,7 +72,9 @@ def check_names(plan: Plan) -> None:
             if not _agree(first, t):
                 texts = [tensor_text(x, Names()).partition(": ")[2] for x in (first, t)]
                 where = f"{texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"
-                raise VerifyError(Diagnostic(f"%{t.name} is one array, but {where}", kernel.span, "kernel.array"))
+                raise VerifyError(
+                    Diagnostic(f"%{t.name} is one array, but {where}", kernel.span, "kernel.array")
+                )
 
 
 def check_sizes(plan: Plan) -> None:
@@ -70,7 +82,9 @@ def check_sizes(plan: Plan) -> None:
     bound = atoms_of(d for t in plan.arguments for d in t.shape)
     for kernel in plan.all_kernels:
         read = (e.size for e in nodes(kernel.body) if isinstance(e, Extent))
-        allocated = (d for s in statements(kernel.body) if isinstance(s, Alloc) for d in s.tensor.shape)
+        allocated = (
+            d for s in statements(kernel.body) if isinstance(s, Alloc) for d in s.tensor.shape
+        )
         if unbound := sorted(atoms_of((*read, *allocated)) - bound, key=in_order):
             name = f"?{unbound[0][0]}" if len(unbound[0]) == 1 else "a size that is read"
             message = f"kernel @{kernel.name}: {name} is the size of no argument"
@@ -78,4 +92,6 @@ def check_sizes(plan: Plan) -> None:
 
 
 def _agree(first: Tensor, again: Tensor) -> bool:
-    return first.element is again.element and may_be_same(product(first.shape), product(again.shape))
+    return first.element is again.element and may_be_same(
+        product(first.shape), product(again.shape)
+    )

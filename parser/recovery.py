@@ -5,6 +5,7 @@ the next one can begin, and shifts a BROKEN_* token for the skipped text (panic 
 
 from collections.abc import Iterator
 from functools import cache
+
 from ..dialect.ir.compilation_context import too_many
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from .error_examples import Known, by_state
@@ -88,24 +89,42 @@ class Reader:
         """Reports the mistake and leaves the parser where it can go on."""
         inside = open_bracket(self.parser, token)
         before = self.parser.values[-1] if inside else None
-        if isinstance(before, Token) and before.type in (*HEADS, "RETURN") and self.source.on_new_line(before.start):
+        if (
+            isinstance(before, Token)
+            and before.type in (*HEADS, "RETURN")
+            and self.source.on_new_line(before.start)
+        ):
             self.stream.back([token])  # the word was read as the name of an attribute
             token = self.parser.values.pop()
             self.parser.states.pop()
-        past_head = not inside and self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")  # of a function
+        past_head = (
+            not inside and self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")
+        )  # of a function
         if not inside and token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
-            opened = next(v for v in reversed(self.parser.values) if isinstance(v, Token) and v.type == "LBRACE")
+            opened = next(
+                v
+                for v in reversed(self.parser.values)
+                if isinstance(v, Token) and v.type == "LBRACE"
+            )
             notes = (Note("the brace that is not closed", self.span(opened)),)
-            self.say(Diagnostic(f"expected '}}', got {shown(token)}", self.span(token), "parse.brace", notes))
+            self.say(
+                Diagnostic(
+                    f"expected '}}', got {shown(token)}", self.span(token), "parse.brace", notes
+                )
+            )
             if self.parser.accepts("BROKEN_STATEMENT") and self.source.on_new_line(token.start):
-                self.feed("BROKEN_STATEMENT", token.start, token.start)  # the return may be what is missing
+                self.feed(
+                    "BROKEN_STATEMENT", token.start, token.start
+                )  # the return may be what is missing
             self.insert("RBRACE", token)
         elif past_head and token.type in STARTS and self.source.on_new_line(token.start):
             message = f"expected '{{' before the first statement, got {token.text}"
             self.say(Diagnostic(message, self.span(token), "parse.brace"))
             self.insert("LBRACE", token)
         else:
-            outside = token.type in STARTS and self.parser.accepts("FUNC")  # of a function, to which it may belong
+            outside = token.type in STARTS and self.parser.accepts(
+                "FUNC"
+            )  # of a function, to which it may belong
             if not outside or all(d.code != "parse.brace" for d in self.diagnostics):
                 self.say(explain(self.source, self.parser, token, friendly()))
             self.skip(token)
@@ -120,9 +139,14 @@ class Reader:
         ahead = Ahead(self.source, token, iter(self.stream))
         states, values, rows = self.parser.states, self.parser.values, self.parser.rows
         for depth in range(len(states), 0, -1):
-            if (kind := next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)) is None:
+            if (
+                kind := next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)
+            ) is None:
                 continue
-            start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
+            start = min(
+                (s for v in values[depth - 1 :] if (s := first_offset(v)) is not None),
+                default=token.start,
+            )
             taken = list(scanner().tokens(self.source.text, start, token.start))
             if (stop := SKIPS[kind](ahead, taken)) is not None:
                 del states[depth:], values[depth - 1 :]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
+
 from ..dialect.ir.diagnostics import Source
 from .lalr_tables import END
 from .syntax_tree import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token
@@ -42,7 +43,9 @@ class Ahead:
     def begins_body(self, n: int) -> bool:
         """Test whether the brace opens the body of a function, not a dictionary."""
         after = self[n + 1].type
-        return after in ("VALUE", "RBRACE", "RESULT") or (after in STARTS and self[n + 2].type != "EQUAL")
+        return after in ("VALUE", "RBRACE", "RESULT") or (
+            after in STARTS and self[n + 2].type != "EQUAL"
+        )
 
     def block_end(self, n: int) -> int:
         """The token after the block of statements that begins here, or n where no block is followed by more of the body."""
@@ -61,10 +64,14 @@ def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
     n = 0
     while True:
         if (token := ahead[n]).type == "LBRACE":
-            token = ahead[n := ahead.block_end(n)]  # as of a loop or a condition, which the language lacks
+            token = ahead[
+                n := ahead.block_end(n)
+            ]  # as of a loop or a condition, which the language lacks
         if token.type == END or (token.type in HEADS and ahead.on_new_line(n)):
             return n
-        if (token.type == "RBRACE" and braces <= 0) or ((n or taken) and ahead.begins_statement(n, depth)):
+        if (token.type == "RBRACE" and braces <= 0) or (
+            (n or taken) and ahead.begins_statement(n, depth)
+        ):
             return n
         depth += DEPTH.get(token.type, 0)
         braces += DEPTH[token.type] if token.type in ("LBRACE", "RBRACE") else 0
@@ -80,7 +87,9 @@ def skip_argument(ahead: Ahead, taken: list[Token]) -> int | None:
     for n in count():
         if (kind := ahead[n].type) in ("COMMA", "RPAR") and depth <= 0:
             return n
-        if kind in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (kind == "LBRACE" and ahead.begins_body(n)):
+        if kind in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (
+            kind == "LBRACE" and ahead.begins_body(n)
+        ):
             return None
         depth += DEPTH.get(kind, 0)
 
@@ -98,8 +107,12 @@ SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
     "BROKEN_ARGUMENT": skip_argument,
     "BROKEN_TYPES": skip_head,
     "BROKEN_HEADER": skip_head,
-    "BROKEN_MODULE": lambda ahead, taken: next(n for n in count() if ahead[n].type in (END, *HEADS)),
-    "BROKEN_ITEM": lambda a, past: next(n for n in count() if a[n].type == END or ((n or past) and a[n].type in HEADS)),
+    "BROKEN_MODULE": lambda ahead, taken: next(
+        n for n in count() if ahead[n].type in (END, *HEADS)
+    ),
+    "BROKEN_ITEM": lambda a, past: next(
+        n for n in count() if a[n].type == END or ((n or past) and a[n].type in HEADS)
+    ),
     "BROKEN_REST": lambda ahead, taken: next(n for n in count() if ahead[n].type == END),
 }
 
@@ -114,5 +127,9 @@ def first_offset(value: Any) -> int | None:
             return value.word.start
         case list() | tuple():
             start = getattr(value, "start", None)
-            return start if start is not None else next((s for v in value if (s := first_offset(v)) is not None), None)
+            return (
+                start
+                if start is not None
+                else next((s for v in value if (s := first_offset(v)) is not None), None)
+            )
     return getattr(value, "start", None)

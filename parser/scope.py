@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
+
 from ..dialect.builtin import Elements
 from ..dialect.ir.compilation_context import too_many
 from ..dialect.ir.constant_files import Files
@@ -14,7 +15,16 @@ from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import Type
 from ..dialect.program.function import Value
 from .dense_literals import read_dense
-from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, StatementNode, Token
+from .syntax_tree import (
+    ConstantNode,
+    DenseNode,
+    Item,
+    Mistake,
+    OperandNode,
+    OperationNode,
+    StatementNode,
+    Token,
+)
 from .type_syntax import read_type
 
 SUGGESTED = 200  # mistakes for which the word that was meant is looked for
@@ -35,7 +45,9 @@ class Report:
     def span(self, token: Token | Item | Mistake) -> Span:
         return Span(self.source, token.start, token.end)
 
-    def at(self, token: Token | Item | Mistake, code: str, message: str, notes: Sequence[Note] = ()) -> None:
+    def at(
+        self, token: Token | Item | Mistake, code: str, message: str, notes: Sequence[Note] = ()
+    ) -> None:
         self.diagnostics.append(Diagnostic(message, self.span(token), code, tuple(notes)))
 
     def meant(self, word: str, known: Iterable[str], sigil: str = "") -> str:
@@ -49,7 +61,9 @@ class Report:
 class Scope:
     """The values of one function, the functions of the module and the files beside the program."""
 
-    def __init__(self, report: Report, functions: dict[str, Token], files: Files | None, lenient: bool) -> None:
+    def __init__(
+        self, report: Report, functions: dict[str, Token], files: Files | None, lenient: bool
+    ) -> None:
         self.report = report
         self.functions = functions
         self.files = files
@@ -59,12 +73,16 @@ class Scope:
         self.forgiven: dict[str, Value] = {}
         self.body: list[StatementNode] = []
 
-    def define(self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None) -> Value:
+    def define(
+        self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None
+    ) -> Value:
         """A new value; a second one of the same name is a mistake, and what the name means after it is left open."""
         value = Value(token.name, type, self.report.span(token), attributes)
         if (first := self.values.pop(token.name, None)) is not None:
             message = f"a value is defined once, but {token.text} is defined twice"
-            self.report.at(token, "value.redefined", message, [Note("first defined here", first.span)])
+            self.report.at(
+                token, "value.redefined", message, [Note("first defined here", first.span)]
+            )
             self.forgiven[token.name] = value
         elif token.name in self.forgiven:
             value.type = None
@@ -85,19 +103,25 @@ class Scope:
             self.report.at(token, "value.undefined", f"there is no value {token.text}{meant}")
         else:
             message = f"a value is defined before its uses, but {token.text} is defined later"
-            self.report.at(token, "value.undefined", message, [Note("defined here", self.report.span(later))])
+            self.report.at(
+                token, "value.undefined", message, [Note("defined here", self.report.span(later))]
+            )
 
     @cached_property
     def later(self) -> dict[str, Token]:
         """The place where each result of the function is defined."""
-        statements = [s for s in reversed(self.body) if isinstance(s, (OperationNode, ConstantNode))]
+        statements = [
+            s for s in reversed(self.body) if isinstance(s, (OperationNode, ConstantNode))
+        ]
         return {r.name: r for s in statements for r in s.results}
 
     def wrong_operand(self, item: Item, mistake: Mistake) -> None:
         """Reports what is wrong with a literal operand; a word may be the name of a value without its %."""
         word = self.report.source.text[item.start : item.end]
         if mistake.code == "parse.word" and word in self.values:
-            mistake = mistake._replace(message=f"the name of a value begins with %, got {word}; did you mean %{word}")
+            mistake = mistake._replace(
+                message=f"the name of a value begins with %, got {word}; did you mean %{word}"
+            )
         self.report.mistake(mistake)
 
     def returned(self, operand: OperandNode) -> Value:
@@ -130,7 +154,11 @@ class Scope:
     def attribute_value(self, item: Item) -> Any:
         """The value of an attribute with its dense constants read; a Mistake has been reported."""
         if isinstance(value := self.resolved(item.value), Mistake):
-            quotes = "; a string stands in quotes" if value.code == "parse.word" and ";" not in value.message else ""
+            quotes = (
+                "; a string stands in quotes"
+                if value.code == "parse.word" and ";" not in value.message
+                else ""
+            )
             self.report.mistake(value._replace(message=value.message + quotes))
         return value
 

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.spec.op import OPERATORS
@@ -12,8 +13,12 @@ from .lex import UNKNOWN
 from .resynchronize import STARTS
 from .syntax_tree import Token
 
-KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
-ELEMENTS = re.compile(r"(?:[^<>:{}%@=\"\n/]++|//.*)*+(?:\n(?:[^<>:{}%@=\"a-z\n/]++|//.*)*+)*+")  # of dense
+KNOWN = set(
+    "<>?!.^"
+)  # characters of the language that are tokens only where they stand in the wrong place
+ELEMENTS = re.compile(
+    r"(?:[^<>:{}%@=\"\n/]++|//.*)*+(?:\n(?:[^<>:{}%@=\"a-z\n/]++|//.*)*+)*+"
+)  # of dense
 CLOSING = {"LPAR": ")", "LBRACE": "}", "LSQB": "]"}
 OUTSIDE_BRACKETS = ("ARROW", "LBRACE", "RBRACE", "RETURN", END)
 BODY = re.compile(r"\{\s*(?:%|return\b)")  # a brace before a statement, not an attribute
@@ -32,32 +37,67 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     if token.type == "BITS" and len(token.text) <= 18:
         message = f"an integer is decimal, as in {int(token.text, 16)}, got {token.text}"
         return Diagnostic(message, span, "parse.number")
-    if token.text in "%@" and not (after := source.text[token.end : token.end + 1]).isascii():  # a name begins with it
-        return Diagnostic(unknown_character(after), Span(source, token.end, token.end + 1), "parse.character")
+    if (
+        token.text in "%@" and not (after := source.text[token.end : token.end + 1]).isascii()
+    ):  # a name begins with it
+        return Diagnostic(
+            unknown_character(after), Span(source, token.end, token.end + 1), "parse.character"
+        )
     if (token.type == UNKNOWN and token.text not in KNOWN) or (token.text == "/" and not infix):
         return Diagnostic(unknown_character(token.text), span, "parse.character")
     follows = token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE")
     follows = not infix and (follows or (token.type in STARTS and source.on_new_line(token.start)))
-    if follows and before is not None and before.type == "VALUE" and not source.on_new_line(before.start, "{"):
+    if (
+        follows
+        and before is not None
+        and before.type == "VALUE"
+        and not source.on_new_line(before.start, "{")
+    ):
         span = Span(source, before.start, before.end)
-        return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
-    if token.type == "NAME" and (number := re.search(r"[0-9.]+$", source.text[max(0, token.start - 40) : token.start])):
+        return Diagnostic(
+            f"expected ',' before an operand, got {before.text}", span, "parse.operand"
+        )
+    if token.type == "NAME" and (
+        number := re.search(r"[0-9.]+$", source.text[max(0, token.start - 40) : token.start])
+    ):
         message = f"a number is of digits and a point, with no other marks, got {number[0]}{token.text[:40]}"
-        return Diagnostic(message, Span(source, token.start - len(number[0]), token.end), "parse.number")
-    behind = before and re.search(r"[^={}\s][ \t]*$", source.text[max(0, before.start - 100) : before.start])
+        return Diagnostic(
+            message, Span(source, token.start - len(number[0]), token.end), "parse.number"
+        )
+    behind = before and re.search(
+        r"[^={}\s][ \t]*$", source.text[max(0, before.start - 100) : before.start]
+    )
     if before and behind and said is not None and said.code == "parse.generic":
-        token, said = before, Said("parse.operand", "a name in quotes stands before the operands, got {got}")
+        token, said = (
+            before,
+            Said("parse.operand", "a name in quotes stands before the operands, got {got}"),
+        )
         span = Span(source, token.start, token.end)
     brackets = [v for v in parser.values if isinstance(v, Token) and v.text in ("(", ")", "{")]
-    if [v.text for v in brackets if v.text != "{"] == ["("] and BODY.match(source.text, brackets[-1].start):
-        token, said = brackets[-1], Said("parse.argument", "expected ',' or ')' after an argument, got {got}")
+    if [v.text for v in brackets if v.text != "{"] == ["("] and BODY.match(
+        source.text, brackets[-1].start
+    ):
+        token, said = (
+            brackets[-1],
+            Said("parse.argument", "expected ',' or ')' after an argument, got {got}"),
+        )
         span = Span(source, token.start, token.end)
     if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
         named = re.compile(r"(?:\s*,\s*%?\w+)*+\s*=(?!=)").match(source.text, token.end)
-        said = Said("parse.statement", "the name of a result begins with %, got {got}") if named else STATEMENT
+        said = (
+            Said("parse.statement", "the name of a result begins with %, got {got}")
+            if named
+            else STATEMENT
+        )
     if said is not None:
-        close = "" if said.message.startswith("expected ',' or ')'") and not open_bracket(parser, token) else " or ')'"
-        message = said.message.replace(" or ')'", close).replace("{got}", shown(token)) + meant(said, token)
+        close = (
+            ""
+            if said.message.startswith("expected ',' or ')'") and not open_bracket(parser, token)
+            else " or ')'"
+        )
+        message = said.message.replace(" or ')'", close).replace("{got}", shown(token)) + meant(
+            said, token
+        )
         return Diagnostic(message, span, said.code, opening(source, parser, token))
     expected = {k for k in parser.row if k.isupper() or k == END}
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
@@ -73,7 +113,9 @@ def unclosed_dense(source: Source, token: Token) -> Diagnostic | None:
     got = f"'{source.text[end]}'" if end < len(source.text) else "the end of the text"
     message = f"expected ',' or '>' after an element of dense<...>, got {got}"
     note = Note("the '<' that is not closed", Span(source, start, start + 1))
-    return Diagnostic(message, Span(source, end, min(end + 1, len(source.text))), "parse.constant", (note,))
+    return Diagnostic(
+        message, Span(source, end, min(end + 1, len(source.text))), "parse.constant", (note,)
+    )
 
 
 def opening(source: Source, parser: Parser, token: Token) -> tuple[Note, ...]:
@@ -92,7 +134,9 @@ def open_bracket(parser: Parser, token: Token) -> Token | None:
         if value is token:
             break
         if isinstance(value, Token) and value.type in CLOSING:
-            found.append(None if parser.rows[state].keys() & {"BROKEN_STATEMENT", "BROKEN_ITEM"} else value)
+            found.append(
+                None if parser.rows[state].keys() & {"BROKEN_STATEMENT", "BROKEN_ITEM"} else value
+            )
         elif isinstance(value, Token) and value.text in CLOSING.values():
             found.pop()
     return found[-1]
@@ -147,7 +191,11 @@ def shown(token: Token) -> str:
 # a group is expected where its first tokens all are; it stands for the others too
 GROUPS: tuple[tuple[str, str, str], ...] = (
     ("an operand", "VALUE INTEGER NAME", "FLOAT MINUS LPAR"),
-    ("a value", "DENSE STRING INTEGER", "FLOAT MINUS LPAR NAME SYMBOL LSQB LBRACE TENSOR FIELD MISTYPED ELEMENT"),
+    (
+        "a value",
+        "DENSE STRING INTEGER",
+        "FLOAT MINUS LPAR NAME SYMBOL LSQB LBRACE TENSOR FIELD MISTYPED ELEMENT",
+    ),
     ("a type", "TENSOR FIELD", "MISTYPED ELEMENT"),
     ("a number", "INTEGER FLOAT", "MINUS NAME"),
     ("a name", "NAME FILE INIT", "CALL CONST FUNC GRAPH MODULE RETURN OPERATOR"),

@@ -3,9 +3,18 @@
 import re
 from functools import lru_cache
 from typing import NamedTuple
+
 from ..dialect.ir.sizes import Dim, Size
 from ..dialect.ir.suggest import did_you_mean
-from ..dialect.ir.types import ELEMENT_TYPES, MAX_RANK, MAX_SIZE, ElementType, FieldType, TensorType, Type
+from ..dialect.ir.types import (
+    ELEMENT_TYPES,
+    MAX_RANK,
+    MAX_SIZE,
+    ElementType,
+    FieldType,
+    TensorType,
+    Type,
+)
 from .syntax_tree import Mistake, Token
 
 HABITS = {  # what the element types are called elsewhere
@@ -54,7 +63,9 @@ def read_type(token: Token) -> Type | Mistake:
     try:
         return _known(text) if "?" not in text else _read(text)
     except Wrong as wrong:
-        return Mistake("parse.type", wrong.message, token.start + wrong.start, token.start + wrong.end)
+        return Mistake(
+            "parse.type", wrong.message, token.start + wrong.start, token.start + wrong.end
+        )
 
 
 def _read(text: str) -> Type:
@@ -75,14 +86,20 @@ _known = lru_cache(4096)(_read)
 
 
 def _tensor(cursor: Cursor) -> tuple[TensorType, Cursor]:
-    cursor = Cursor(cursor.text, cursor.at + len("tensor")).blanks().expect("<", "and a shape, as in tensor<2x3xf32>")
+    cursor = (
+        Cursor(cursor.text, cursor.at + len("tensor"))
+        .blanks()
+        .expect("<", "and a shape, as in tensor<2x3xf32>")
+    )
     shape: list[Dim] = []
     opened = cursor.at
     while dim := _DIM.match(cursor.text, cursor.at):
         shape.append(read_dim(dim[1], cursor.at))
         cursor = Cursor(cursor.text, dim.end())
         if cursor.text.startswith(">", cursor.at):
-            raise Wrong("expected an element type after the sizes, as in tensor<2x3xf32>", cursor.at)
+            raise Wrong(
+                "expected an element type after the sizes, as in tensor<2x3xf32>", cursor.at
+            )
         cursor = cursor.expect("x", "between two sizes")
     check_shape(shape, opened, cursor.at)
     element, cursor = _element(cursor)
@@ -91,22 +108,36 @@ def _tensor(cursor: Cursor) -> tuple[TensorType, Cursor]:
 
 def _field(cursor: Cursor) -> tuple[FieldType, Cursor]:
     if (name := re.match(r"![\w.]*", cursor.text)) is None or name[0] != "!cog.field":
-        raise Wrong(f"expected !cog.field, got {name[0][:80] if name else '!'}", 0, name.end() if name else 1)
-    cursor = Cursor(cursor.text, name.end()).blanks().expect("<", "and a shape, as in !cog.field<[2, 3], f32>")
+        raise Wrong(
+            f"expected !cog.field, got {name[0][:80] if name else '!'}",
+            0,
+            name.end() if name else 1,
+        )
+    cursor = (
+        Cursor(cursor.text, name.end())
+        .blanks()
+        .expect("<", "and a shape, as in !cog.field<[2, 3], f32>")
+    )
     cursor = cursor.expect("[", "and the sizes, as in !cog.field<[2, 3], f32>")
     shape: list[Dim] = []
     opened = cursor.at
     while not cursor.text.startswith("]", cursor.at):
         if shape:
             cursor = cursor.expect(",", "between two sizes")
-        if (dim := re.compile(r"\d+|\?\s*[A-Z][A-Z0-9_]*|\?", re.ASCII).match(cursor.text, cursor.at)) is None:
+        if (
+            dim := re.compile(r"\d+|\?\s*[A-Z][A-Z0-9_]*|\?", re.ASCII).match(
+                cursor.text, cursor.at
+            )
+        ) is None:
             raise Wrong("expected a size or ']'", min(cursor.at, len(cursor.text) - 1))
         shape.append(read_dim(dim[0], cursor.at))
         cursor = Cursor(cursor.text, dim.end()).blanks()
     check_shape(shape, opened, cursor.at)
     if len(shape) > 3:
         raise Wrong(f"a field has at most 3 dimensions, got {len(shape)}", opened, cursor.at)
-    cursor = cursor.expect("]", "").expect(",", "and the type of a point, as in !cog.field<[2, 3], f32>")
+    cursor = cursor.expect("]", "").expect(
+        ",", "and the type of a point, as in !cog.field<[2, 3], f32>"
+    )
     begin = cursor.at
     if cursor.text.startswith("tensor", cursor.at):
         point, cursor = _tensor(cursor)
@@ -114,7 +145,11 @@ def _field(cursor: Cursor) -> tuple[FieldType, Cursor]:
         element, cursor = _element(cursor)
         point = TensorType((), element)
     if point.rank > 2:
-        raise Wrong(f"the points of a field are tensors of order at most 2, got {point.rank}", begin, cursor.at)
+        raise Wrong(
+            f"the points of a field are tensors of order at most 2, got {point.rank}",
+            begin,
+            cursor.at,
+        )
     return FieldType(tuple(shape), point), cursor.blanks().expect(">", "at the end of the type")
 
 
@@ -135,23 +170,35 @@ def check_shape(shape: list[Dim], start: int, end: int) -> None:
     for dim in shape:
         total *= dim or 1 if isinstance(dim, int) else 1
     if total >= MAX_SIZE:
-        raise Wrong("a tensor has less than 2^40 elements, with sizes of 0 counted as 1", start, end)
+        raise Wrong(
+            "a tensor has less than 2^40 elements, with sizes of 0 counted as 1", start, end
+        )
 
 
 def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
-    if (found := _ELEMENT.match(cursor.text, cursor.at)) is None or found[0][0].isdigit() or found[0] == "x":
+    if (
+        (found := _ELEMENT.match(cursor.text, cursor.at)) is None
+        or found[0][0].isdigit()
+        or found[0] == "x"
+    ):
         _refuse_dim(cursor)
     assert found is not None
     if (name := "".join(found[0].split())) not in ELEMENT_TYPES:
-        if name.rpartition("x")[2] in ELEMENT_TYPES or re.match(r"\s+x", cursor.text[found.end() :]):
-            raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
+        if name.rpartition("x")[2] in ELEMENT_TYPES or re.match(
+            r"\s+x", cursor.text[found.end() :]
+        ):
+            raise Wrong(
+                f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end()
+            )
         raise Wrong(unknown_element(name), found.start(), found.end())
     return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())
 
 
 def unknown_element(name: str) -> str:
     """A message about a word that should be an element type."""
-    meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
+    meant = (
+        f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
+    )
     return f"expected an element type, got {name[:80]}{meant}"
 
 
@@ -165,7 +212,9 @@ def _refuse_dim(cursor: Cursor) -> None:
     if re.match(r"\?\s*[^\sA-Z]", word):
         raise Wrong(f"the name of a size is upper case, as in ?N, got {word[:80]}", start, end)
     if word.startswith("-"):
-        raise Wrong(f"a size is not negative (an unknown one is written ?), got {word[:80]}", start, end)
+        raise Wrong(
+            f"a size is not negative (an unknown one is written ?), got {word[:80]}", start, end
+        )
     if word.startswith("*"):
         raise Wrong("a tensor has a known rank (an unknown size is written ?), got *", start, end)
     if word[:1] == "?" or word[:1].isdigit():

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
+
 import guard_pages
 import hypothesis
 import pytest
@@ -16,7 +17,9 @@ from tuning import described, tuned
 
 QUICK = 10  # examples of a property test in the quick tier
 # no verdict depends on how fast the machine is; other examples: --hypothesis-profile=default
-ALIKE = hypothesis.settings(derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+ALIKE = hypothesis.settings(
+    derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.register_profile("repeated", ALIKE)
 hypothesis.settings.register_profile("quick", ALIKE, max_examples=QUICK)
 pytest_plugins = ["cvm.testing.pytest_plugin"]
@@ -26,7 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     help = "run all: every recorded case, more random examples, and the slow tests, such as those that install packages"
     parser.addoption("--all", action="store_true", help=help)
     parser.addoption(
-        "--every-case", action="store_true", help="with --all, every recorded case on every forced path too"
+        "--every-case",
+        action="store_true",
+        help="with --all, every recorded case on every forced path too",
     )
     help = "leave the sizes of every conformance case open, too, beside pages whose access ends the process"
     parser.addoption("--guard-pages", action="store_true", help=help)
@@ -50,7 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif (sample := item.get_closest_marker("sample")) is not None:
             sampled.setdefault((item.nodeid.partition("[")[0], sample.args[0]), []).append(item)
     for (_, count), found in sampled.items():
-        for item in random.Random(0).sample(found, max(0, len(found) - count)):  # alike in every process
+        for item in random.Random(0).sample(
+            found, max(0, len(found) - count)
+        ):  # alike in every process
             item.add_marker(pytest.mark.skip(reason="not of the sample: needs --all"))
 
 
@@ -74,7 +81,9 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def cache_of_its_own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def cache_of_its_own(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Give each test a cache of its own, since settings of the compiler that tests change are not part of keys."""
     with pytest.MonkeyPatch.context() as patch:
         if "monkeypatch" in request.fixturenames:
@@ -93,4 +102,6 @@ def tune() -> Iterator[Callable[..., None]]:
 def compile_for() -> Iterator[Callable[..., None]]:
     """Describes the processor that the rest of the test compiles for: `compile_for(l3_bytes=2)` has hardly any cache."""
     with ExitStack() as stack:
-        yield lambda **settings: stack.enter_context(compiling_for(described(Processor(), **settings)))
+        yield lambda **settings: stack.enter_context(
+            compiling_for(described(Processor(), **settings))
+        )

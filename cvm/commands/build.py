@@ -6,6 +6,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+
 import cvm
 from cvm.cli import Usage, named_processor
 from cvm.commands.io import load, write
@@ -25,24 +26,34 @@ def build(options: Namespace) -> int:
     from cvm.jit.aot.interfaces import HEADERS
 
     if (path := Path(options.output)).suffix not in (".o", ".a", *SHARED):
-        kinds = f"an object file, .o, a static library, .a, or a shared library, {' or '.join(SHARED)}"
+        kinds = (
+            f"an object file, .o, a static library, .a, or a shared library, {' or '.join(SHARED)}"
+        )
         raise Usage(f"-o is {kinds}; got {options.output}")
     for header in options.header:
         if Path(header).suffix not in HEADERS:
-            raise Usage(f"--header is a file for C, .h, for C++, .hpp, or for Rust, .rs; got {header}")
+            raise Usage(
+                f"--header is a file for C, .h, for C++, .hpp, or for Rust, .rs; got {header}"
+            )
     module = load(options.program)
     entries = options.entry or [find(module, "main").name]
     if options.require_exact:
         require(module, options.require_exact)
-    arguments = [a for name in entries if name in module.functions for a in module.functions[name].arguments]
+    arguments = [
+        a for name in entries if name in module.functions for a in module.functions[name].arguments
+    ]
     names = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
     sizes = parsed_sizes(options.size)
     for name, number in sizes.items():
         if arguments and name not in names:
-            raise Usage(f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}")
+            raise Usage(
+                f"--size {name}={number}: no argument of @{', @'.join(entries)} has a size ?{name}"
+            )
     processors = [named_processor(name, options.triple) for name in options.cpus.split(",")]
     if len(processors) > 1 and path.suffix == ".o":
-        raise Usage("--cpu: several processors make several object files; -o makes a library of them, .a or .so")
+        raise Usage(
+            "--cpu: several processors make several object files; -o makes a library of them, .a or .so"
+        )
     prefix, level = path.stem.removeprefix("lib"), CompileOptions(options.optimize)
     program = built(module, entries, prefix, sizes, level, processors)
     if path.suffix == ".o":
@@ -64,10 +75,15 @@ def _link(images: Sequence[bytes], path: Path) -> None:
             f"-o {path.with_suffix('.a')} makes a static library without one"
         )
     with tempfile.TemporaryDirectory() as folder:
-        sources, target = [Path(folder, f"{n}.o") for n in range(len(images))], Path(folder, "program.so")
+        sources, target = (
+            [Path(folder, f"{n}.o") for n in range(len(images))],
+            Path(folder, "program.so"),
+        )
         for source, image in zip(sources, images, strict=True):
             source.write_bytes(image)
-        done = subprocess.run([linker, "-shared", "-o", target, *sources], capture_output=True, text=True)
+        done = subprocess.run(
+            [linker, "-shared", "-o", target, *sources], capture_output=True, text=True
+        )
         if done.returncode:
             raise cvm.Error(f"{linker} cannot make {path.name}:\n{done.stderr.rstrip()}")
         write(str(path), target.read_bytes())

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest
@@ -31,7 +33,9 @@ from cvm.lowering.formulas.overflow_warnings import possible_overflows
 
 FORMAT = "cvm certificate 1"
 SEEDS = 3  # of calls
-EMPTY = "expected a function, as in func @main(%x: tensor<4xi32>) { return %x }, but the text has none"
+EMPTY = (
+    "expected a function, as in func @main(%x: tensor<4xi32>) { return %x }, but the text has none"
+)
 
 
 def check(options: Namespace) -> int:
@@ -47,20 +51,29 @@ def check(options: Namespace) -> int:
                 count = len(program.steps) if formulas else len(program.kernels)
                 parts = [counted(count, "formula" if formulas else "kernel")]
             elif not program.functions:
-                raise cvm.Error(cvm.Diagnostic(EMPTY, Span(Source(shown(name), ""), 0, 0), "program.empty"))
+                raise cvm.Error(
+                    cvm.Diagnostic(EMPTY, Span(Source(shown(name), ""), 0, 0), "program.empty")
+                )
             elif options.exact_as:
                 operators = verdicts(program, options.exact_as)
                 if options.output:
                     write(options.output, certificate(program, name, options.exact_as))
                 bounded += sum(v.verdict == "bounded" for v in operators)
-                head = f"{shown(name)}: as {options.exact_as}, {counted(len(operators), 'operator')}"
+                head = (
+                    f"{shown(name)}: as {options.exact_as}, {counted(len(operators), 'operator')}"
+                )
                 print(head, *summary(operators), sep="\n  ")
                 continue
             else:
                 by_kind["warning"] += warnings_of(program)
-                by_kind["possible overflow"] += possible_overflows(program) if options.overflow else []
+                by_kind["possible overflow"] += (
+                    possible_overflows(program) if options.overflow else []
+                )
                 operations = sum(len(f.operations) for f in program.functions.values())
-                parts = [counted(len(program.functions), "function"), counted(operations, "operation")]
+                parts = [
+                    counted(len(program.functions), "function"),
+                    counted(operations, "operation"),
+                ]
             if options.format == "text":
                 print(f"{shown(name)}: ok, {', '.join(parts)}")
         except cvm.Error as e:
@@ -71,7 +84,12 @@ def check(options: Namespace) -> int:
     else:
         diagnostics = [d for group in by_kind.values() for d in group]
         print(as_json(diagnostics) if options.format == "json" else as_sarif(diagnostics))
-    failed = bounded or by_kind["error"] or by_kind["possible overflow"] or (by_kind["warning"] and options.werror)
+    failed = (
+        bounded
+        or by_kind["error"]
+        or by_kind["possible overflow"]
+        or (by_kind["warning"] and options.werror)
+    )
     return 1 if failed else 0
 
 
@@ -86,10 +104,14 @@ def verify(options: Namespace) -> int:
     if not isinstance(stated, dict) or stated.get("format") != FORMAT:
         remedy = "`cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it"
         raise cvm.Error(f"{options.certificate} is no certificate, as {remedy}")
-    actual = statement(load(options.model), options.model, str(stated.get("reference")), options.target)
+    actual = statement(
+        load(options.model), options.model, str(stated.get("reference")), options.target
+    )
     if different := difference({k: v for k, v in stated.items() if k != "made"}, actual):
         raise cvm.Error(f"{options.model} is not as {options.certificate} says: {different}")
-    operators, calls = (counted(len(actual[k]), k.removesuffix("s")) for k in ("operators", "calls"))
+    operators, calls = (
+        counted(len(actual[k]), k.removesuffix("s")) for k in ("operators", "calls")
+    )
     print(f"{options.model}: verified on {options.target}: {operators}, {calls}")
     return 0
 
@@ -100,7 +122,10 @@ def certificate(module: Module, name: str, reference: str) -> bytes:
 
     origin = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
     origin |= {"python": platform.python_version(), "target": "cpu", "processor": host_name()}
-    return json.dumps({**statement(module, name, reference, "cpu"), "made": origin}, indent=1).encode() + b"\n"
+    return (
+        json.dumps({**statement(module, name, reference, "cpu"), "made": origin}, indent=1).encode()
+        + b"\n"
+    )
 
 
 def statement(module: Module, name: str, reference: str, target: Any) -> dict[str, Any]:
@@ -109,14 +134,19 @@ def statement(module: Module, name: str, reference: str, target: Any) -> dict[st
 
     lines = [line for f in module.functions.values() for line in described(f)]
     f: Any = cvm.compile(module, target=target)
-    calls = (named(f, f(*seeded(module.functions["main"].arguments, seed))) for seed in range(SEEDS))
+    calls = (
+        named(f, f(*seeded(module.functions["main"].arguments, seed))) for seed in range(SEEDS)
+    )
     return {
         "format": FORMAT,
         "reference": reference,
         "model": {"file": Path(name).name, "sha256": hashlib.sha256(read(name)).hexdigest()},
         "operators": [asdict(v) for v in verdicts(module, reference)],
         "program": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
-        "calls": [{"seed": n, "results": {k: digest(a) for k, a in c.items()}} for n, c in enumerate(calls)],
+        "calls": [
+            {"seed": n, "results": {k: digest(a) for k, a in c.items()}}
+            for n, c in enumerate(calls)
+        ],
     }
 
 
@@ -127,11 +157,21 @@ def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
         element = a.known_type.element
         shape = [UNKNOWN if isinstance(d, Size) else d for d in a.known_type.array_shape]
         is_narrow = element.is_integer and element.bits <= 16
-        dtype = element.dtype if is_narrow else np.dtype(np.int16 if not element.is_discrete else np.uint8)
-        raw = hashlib.shake_256(f"{seed} {a.name}".encode()).digest(int(np.prod(shape, dtype=object)) * dtype.itemsize)
+        dtype = (
+            element.dtype
+            if is_narrow
+            else np.dtype(np.int16 if not element.is_discrete else np.uint8)
+        )
+        raw = hashlib.shake_256(f"{seed} {a.name}".encode()).digest(
+            int(np.prod(shape, dtype=object)) * dtype.itemsize
+        )
         numbers = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(shape)
         if not is_narrow:
-            numbers = numbers / 2**13 if not element.is_discrete else numbers & (1 if element.name == "i1" else 127)
+            numbers = (
+                numbers / 2**13
+                if not element.is_discrete
+                else numbers & (1 if element.name == "i1" else 127)
+            )
         arrays.append(numbers.astype(element.dtype))
     return arrays
 
@@ -142,11 +182,21 @@ def difference(stated: Any, actual: Any, place: str = "") -> str:
         keys = [*actual, *(k for k in stated if k not in actual)]
         pairs = [(f"{place}.{k}" if place else k, stated.get(k), actual.get(k)) for k in keys]
     elif isinstance(stated, list) and isinstance(actual, list) and len(stated) == len(actual):
-        pairs = [(f"{place}[{n}]", *pair) for n, pair in enumerate(zip(stated, actual, strict=True))]
+        pairs = [
+            (f"{place}[{n}]", *pair) for n, pair in enumerate(zip(stated, actual, strict=True))
+        ]
     else:
-        return "" if stated == actual else f"{place} is {_short(actual)} here, {_short(stated)} there"
+        return (
+            "" if stated == actual else f"{place} is {_short(actual)} here, {_short(stated)} there"
+        )
     return next((d for name, a, b in pairs if (d := difference(a, b, name))), "")
 
 
 def _short(value: Any) -> str:
-    return "missing" if value is None else f"{len(value)} entries" if isinstance(value, (list, dict)) else str(value)
+    return (
+        "missing"
+        if value is None
+        else f"{len(value)} entries"
+        if isinstance(value, (list, dict))
+        else str(value)
+    )

@@ -1,6 +1,7 @@
 """`cvm completion SHELL`: a script that completes commands and flags, made by shtab."""
 
 from argparse import Namespace
+
 from cvm.cli import Usage, parser
 
 

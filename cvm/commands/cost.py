@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.cost_on_gpu import cost_on_gpu
@@ -25,37 +27,58 @@ from cvm.lowering.analysis.count_operations import Cost
 LONGEST = 60  # letters of a name in the table
 ROUNDS = 10  # of which the fastest counts
 BYTES = 64 << 20  # of an array that no cache holds; four times the last cache where that is more
-CHAIN, STEPS = 12, 1 << 18  # independent sums, which hide the latency of a fused product and sum, and their terms
+CHAIN, STEPS = (
+    12,
+    1 << 18,
+)  # independent sums, which hide the latency of a fused product and sum, and their terms
 Place = tuple[float, float]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760.0, 380.0, 64.0, 44.0, 16.0
 
 
 def cost(options: Namespace) -> int:
-    suffix = suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html") if options.output else ""
+    suffix = (
+        suffix_of(options.output, (".svg", ".html"), "a picture, .svg, or a page, .html")
+        if options.output
+        else ""
+    )
     program = read_level(options.program)
     if options.target == "cuda":
         if suffix:
             raise Usage("-o draws the roofline of this machine: without --target cuda")
         return cost_on_gpu(program, options)
-    f, sizes = compiled(program, options.entry, "cpu", CompileOptions(options.optimize)), parsed_sizes(options.size)
+    f, sizes = (
+        compiled(program, options.entry, "cpu", CompileOptions(options.optimize)),
+        parsed_sizes(options.size),
+    )
     groupings = ("operation", "kernel") if isinstance(program, Module) else ("kernel",)
     costs: dict[str, Cost] = {by: f.cost(by, **sizes) for by in groupings}
     here = roofline()
     text = "\n".join(table(costs, here))
     if options.json:
-        print(json.dumps({**{by: as_json(c) for by, c in costs.items()}, "roofline": vars(here)}, indent=1))
+        print(
+            json.dumps(
+                {**{by: as_json(c) for by, c in costs.items()}, "roofline": vars(here)}, indent=1
+            )
+        )
     elif not options.output:
         print(text)
     if options.output:
         drawn = svg(here, [Point(k.name, k.intensity) for k in costs["kernel"].parts])
         if suffix == ".html":
-            drawn = page("cost.html", TITLE=escape(options.program), DRAWING=drawn, TABLE=escape(text))
+            drawn = page(
+                "cost.html", TITLE=escape(options.program), DRAWING=drawn, TABLE=escape(text)
+            )
         write(options.output, drawn.encode())
     return 0
 
 
 def as_json(c: Cost) -> dict[str, Any]:
-    own = {"name": c.name, "operations": c.operations, "bytes_read": c.bytes_read, "bytes_written": c.bytes_written}
+    own = {
+        "name": c.name,
+        "operations": c.operations,
+        "bytes_read": c.bytes_read,
+        "bytes_written": c.bytes_written,
+    }
     whole = {"workspace": c.workspace, "memory": c.memory} if c.memory else {}
     more = {"intensity": round(c.intensity, 4), "exact": c.is_exact, "functions": dict(c.functions)}
     return {**own, **whole, **more, **({"parts": [as_json(p) for p in c.parts]} if c.parts else {})}
@@ -65,16 +88,35 @@ def table(costs: Mapping[str, Cost], roof: "Roofline") -> Iterator[str]:
     """The costs in columns, and what of the machine limits each kernel."""
     rows: list[tuple[str, ...]] = []
     for by, whole in costs.items():
-        rows.append(("operations", "bytes read", "written", "op/B", "limit" if by == "kernel" else "", by))
+        rows.append(
+            ("operations", "bytes read", "written", "op/B", "limit" if by == "kernel" else "", by)
+        )
         for c in (*whole.parts, whole):
-            limit = ("memory" if c.intensity < roof.ridge else "arithmetic") if c.operations and by == "kernel" else ""
-            name = "all" if c is whole else c.name if len(c.name) <= LONGEST else f"{c.name[: LONGEST - 1]}…"
-            counts = f"{'' if c.is_exact else '<= '}{c.operations:,}", f"{c.bytes_read:,}", f"{c.bytes_written:,}"
+            limit = (
+                ("memory" if c.intensity < roof.ridge else "arithmetic")
+                if c.operations and by == "kernel"
+                else ""
+            )
+            name = (
+                "all"
+                if c is whole
+                else c.name
+                if len(c.name) <= LONGEST
+                else f"{c.name[: LONGEST - 1]}…"
+            )
+            counts = (
+                f"{'' if c.is_exact else '<= '}{c.operations:,}",
+                f"{c.bytes_read:,}",
+                f"{c.bytes_written:,}",
+            )
             rows.append((*counts, f"{c.intensity:.3g}", limit, name))
         rows.append(("",) * 6)
     yield from columns(rows, ">>>>><")
     kernels = costs["kernel"]
-    done = ", ".join(f"{n:,} {function}" for function, n in sorted(kernels.functions.items(), key=lambda i: -i[1]))
+    done = ", ".join(
+        f"{n:,} {function}"
+        for function, n in sorted(kernels.functions.items(), key=lambda i: -i[1])
+    )
     yield f"kernels: {done or 'no operations'}"
     yield f"memory at once: {kernels.memory:,} bytes, of which {kernels.workspace:,} hold intermediate arrays"
     yield (
@@ -125,8 +167,13 @@ def roofline() -> Roofline:
     n = max(BYTES, 4 * here.l3_bytes) // 256 // lanes * lanes
     text = page("roofline.loops", LANES=lanes, CHAIN=CHAIN, STEPS=STEPS, LENGTH=n)
     stream, sums = re.split(r"^(?=kernel @sums)", text, flags=re.MULTILINE)
-    moving, summing = _fastest(stream, np.ones((64, n), np.float32)), _fastest(sums, np.full(lanes, 0.5, np.float32))
-    measured = Roofline(host_name(), threads, 2 * 64 * CHAIN * lanes * STEPS / summing, 2 * 256 * n / moving)
+    moving, summing = (
+        _fastest(stream, np.ones((64, n), np.float32)),
+        _fastest(sums, np.full(lanes, 0.5, np.float32)),
+    )
+    measured = Roofline(
+        host_name(), threads, 2 * 64 * CHAIN * lanes * STEPS / summing, 2 * 256 * n / moving
+    )
     disk_cache.store(name, json.dumps(asdict(measured)).encode())
     return measured
 
@@ -148,17 +195,24 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
     low = math.floor(math.log10(min([roof.ridge / 30, *(p.intensity / 2 for p in shown)])))
     high = math.ceil(math.log10(max([roof.ridge * 10, *(p.intensity * 1.5 for p in shown)])))
     rates = [roof.attainable(10.0**low), *(p.rate / 1.5 for p in shown if p.rate)]
-    least, most = math.floor(math.log10(min(rates))), math.log10(max(roof.operations * 2, *rates) * 1.5)
+    least, most = (
+        math.floor(math.log10(min(rates))),
+        math.log10(max(roof.operations * 2, *rates) * 1.5),
+    )
     parts: list[str] = []
 
     def x(intensity: float) -> float:
         return LEFT + (math.log10(intensity) - low) / (high - low) * (WIDTH - LEFT - 24)
 
     def y(rate: float) -> float:
-        return HEIGHT - BOTTOM - (math.log10(rate) - least) / (most - least) * (HEIGHT - BOTTOM - TOP)
+        return (
+            HEIGHT - BOTTOM - (math.log10(rate) - least) / (most - least) * (HEIGHT - BOTTOM - TOP)
+        )
 
     def line(kind: str, a: Place, b: Place) -> None:
-        parts.append(f'<line class="{kind}" x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}"/>')
+        parts.append(
+            f'<line class="{kind}" x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}"/>'
+        )
 
     def text(at: Place, said: str, anchor: str = "middle", kind: str = "tick") -> None:
         place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"'
@@ -173,7 +227,9 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
         text((LEFT - 8, y(10.0**n) + 4), rate_text(10.0**n), "end")
     line("roof", (x(10.0**low), y(roof.attainable(10.0**low))), (x(roof.ridge), top))
     line("roof", (x(roof.ridge), top), (right, top))
-    text((right, top - 8), f"{rate_text(roof.operations)}op/s of f32, {roof.threads} threads", "end")
+    text(
+        (right, top - 8), f"{rate_text(roof.operations)}op/s of f32, {roof.threads} threads", "end"
+    )
     text(((LEFT + right) / 2, HEIGHT - 6), "operations per byte")
     middle = math.sqrt(10.0**low * roof.ridge)
     text((x(middle) - 12, y(roof.attainable(middle)) - 6), f"{rate_text(roof.bytes)}B/s", "end")
@@ -188,7 +244,9 @@ def svg(roof: Roofline, points: Sequence[Point]) -> str:
             label += 14
         labels.append((at[0], label))
         said = escape(f"{p.name}: {p.intensity:.3g} op/B, {rate_text(rate)}op/s{more}")
-        parts.append(f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{said}</title></circle>')
+        parts.append(
+            f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{said}</title></circle>'
+        )
         text((at[0] + 9, label), p.name, "start", "label")
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="roofline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}">'
     return "\n".join([head, f"<style>\n{page('roofline.css')}</style>", *parts, "</svg>"]) + "\n"

@@ -7,7 +7,9 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import shown
@@ -42,7 +44,11 @@ class Side:
     @property
     def function(self) -> Function:
         assert self.program is not None
-        function = find(self.program, self.entry) if isinstance(self.program, Module) else signature(self.program)
+        function = (
+            find(self.program, self.entry)
+            if isinstance(self.program, Module)
+            else signature(self.program)
+        )
         if isinstance(function, Graph):
             raise Usage("diff compares functions, not graphs")
         return function
@@ -50,7 +56,9 @@ class Side:
     def values(self) -> dict[str, Value]:
         """The values that can be compared, by name, in the order of the operations: of kernels, the arrays they write."""
         function = self.function
-        computed = [r for o in function.operations if not isinstance(o.operator, Const) for r in o.results]
+        computed = [
+            r for o in function.operations if not isinstance(o.operator, Const) for r in o.results
+        ]
         return {v.name: v for v in computed or function.results}
 
     def evaluate(self, names: Sequence[str], caller: Function) -> Evaluate:
@@ -61,7 +69,12 @@ class Side:
         function, program = self.function, self.program
         assert program is not None
         if isinstance(program, Module):
-            tapped = replace(function, results=tuple(self.values()[n] for n in names), declared=None, return_spans=())
+            tapped = replace(
+                function,
+                results=tuple(self.values()[n] for n in names),
+                declared=None,
+                return_spans=(),
+            )
             program = program.with_functions({**program.functions, self.entry: tapped})
         f = compiled(program, self.entry, self.target)
         order, own = ([v.name for v in side.arguments] for side in (caller, function))
@@ -86,7 +99,12 @@ def diff(options: Namespace) -> int:
     a, b = _sides(options)
     if not (names := _common(a, b)):
         raise Usage(f"{a.label} and {b.label} have no value of one name")
-    has_inputs = options.inputs or options.input or options.random_inputs is not None or not a.function.arguments
+    has_inputs = (
+        options.inputs
+        or options.input
+        or options.random_inputs is not None
+        or not a.function.arguments
+    )
     for seed in range(1 if has_inputs else options.seeds):
         arrays = inputs(a.function, options) if has_inputs else random_arrays(a.function, seed)
         if said := explain(a, b, arrays, options.ulps):
@@ -102,10 +120,16 @@ def _common(a: Side, b: Side) -> list[str]:
 
 def _sides(options: Namespace) -> tuple[Side, Side]:
     """The two sides: where an option is given once or not at all, they share it."""
-    targets = options.target or (["cpu", "reference"] if options.b is None and not options.pipeline else ["cpu"])
+    targets = options.target or (
+        ["cpu", "reference"] if options.b is None and not options.pipeline else ["cpu"]
+    )
     if len(targets) > 2 or len(pipelines := options.pipeline or [""]) > 2:
         raise Usage("diff compares two: --target and --pipeline are given twice at most")
-    files, targets, pipelines = [options.a, options.b or options.a], (targets * 2)[:2], (pipelines * 2)[:2]
+    files, targets, pipelines = (
+        [options.a, options.b or options.a],
+        (targets * 2)[:2],
+        (pipelines * 2)[:2],
+    )
     if options.a.endswith(".npz"):
         raise Usage("saved arrays are the second of the two")
     sides = []
@@ -119,7 +143,11 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
             program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
         parts = ((name, files), (pipeline, pipelines), (target, targets))
         label = " ".join(part for part, pair in parts if part and pair[0] != pair[1])
-        entry = find(program, options.entry).name if isinstance(program, Module) else entries(program)[0]
+        entry = (
+            find(program, options.entry).name
+            if isinstance(program, Module)
+            else entries(program)[0]
+        )
         sides.append(Side(label or name, entry, program, target))
     return sides[0], sides[1]
 
@@ -128,8 +156,12 @@ def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     """The first operation whose values differ, in words; empty where there is none."""
     names = _common(a, b)
     results = [v.name for v in a.function.results if v.name in names]
-    chosen = filter(None, (names, results, *([n] for n in names)))  # what is shown may be right, and wrong if fused
-    return next(filter(None, (_explain(a, b, names_tried, arrays, ulps) for names_tried in chosen)), "")
+    chosen = filter(
+        None, (names, results, *([n] for n in names))
+    )  # what is shown may be right, and wrong if fused
+    return next(
+        filter(None, (_explain(a, b, names_tried, arrays, ulps) for names_tried in chosen)), ""
+    )
 
 
 def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
@@ -146,7 +178,9 @@ def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) 
     return "\n".join(_text(a, b, at(small) or difference, small))
 
 
-def first_difference(a: Values, b: Values, ulps: int = 0, kernels: bool = False) -> Difference | None:
+def first_difference(
+    a: Values, b: Values, ulps: int = 0, kernels: bool = False
+) -> Difference | None:
     """The first value, in the order of the first side, with elements more than some units in the last place apart."""
     for name, x in a.items():
         if name not in b:
@@ -155,7 +189,15 @@ def first_difference(a: Values, b: Values, ulps: int = 0, kernels: bool = False)
         if kernels and x.size == y.size:  # passes give arrays other shapes
             y = y.reshape(x.shape)
         if x.shape != y.shape or x.dtype != y.dtype:
-            return Difference(name, (), f"{x.dtype}{list(x.shape)}", f"{y.dtype}{list(y.shape)}", None, x.size, x.size)
+            return Difference(
+                name,
+                (),
+                f"{x.dtype}{list(x.shape)}",
+                f"{y.dtype}{list(y.shape)}",
+                None,
+                x.size,
+                x.size,
+            )
         apart = distance(x, y)
         if (wrong := apart > ulps).any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -168,7 +210,11 @@ def distance(x: Any, y: Any) -> np.ndarray:
     if x.dtype.kind == "c":
         return np.maximum(distance(x.real, y.real), distance(x.imag, y.imag))
     if kind_of(x.dtype) != "f":
-        return np.abs(x.astype(object) - y.astype(object)) if x.dtype.kind in "iu" else (x != y).astype(np.int64)
+        return (
+            np.abs(x.astype(object) - y.astype(object))
+            if x.dtype.kind in "iu"
+            else (x != y).astype(np.int64)
+        )
     nan = np.isnan(x), np.isnan(y)
     whole = np.abs(_ordered(x).astype(object) - _ordered(y).astype(object))
     return np.where(nan[0] & nan[1], 0, np.where(nan[0] | nan[1], 2**63, whole))
@@ -181,19 +227,27 @@ def _ordered(x: np.ndarray) -> np.ndarray:
 
 
 def _text(a: Side, b: Side, first: Difference, arrays: Arrays) -> Iterator[str]:
-    operation = next((o for o in a.function.operations if first.name in [r.name for r in o.results]), None)
+    operation = next(
+        (o for o in a.function.operations if first.name in [r.name for r in o.results]), None
+    )
     place = f"%{first.name}"
     if operation is not None:
         place = f"{operation.span}: {place} of {operation.operator.name or 'call'}"
     values = [v if isinstance(v, str) else repr(v.item()) for v in (first.a, first.b)]
-    apart = "" if first.ulps is None or first.ulps >= 2**63 else f", {first.ulps} ulp{'s' * (first.ulps != 1)} apart"
+    apart = (
+        ""
+        if first.ulps is None or first.ulps >= 2**63
+        else f", {first.ulps} ulp{'s' * (first.ulps != 1)} apart"
+    )
     yield f"{place} differs at {list(first.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
     yield f"{first.count} of {first.size} elements differ; arguments that show it:"
     for argument, array in zip(a.function.arguments, arrays, strict=True):
         yield shown(f"%{argument.name}", array)
 
 
-def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Difference | None]) -> Arrays:
+def _small(
+    function: Function, arrays: Arrays, differs: Callable[[Arrays], Difference | None]
+) -> Arrays:
     """Arguments as small as the difference allows: fewer elements along open sizes, then zeros, then ones."""
     tries = iter(range(TRIES))
 
@@ -204,9 +258,16 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
             return False
 
     types = [v.known_type.array_shape for v in function.arguments]
-    for size in dict.fromkeys(d.key for shape in types for d in shape if isinstance(d, Size) and d.is_atom):
+    for size in dict.fromkeys(
+        d.key for shape in types for d in shape if isinstance(d, Size) and d.is_atom
+    ):
         at = [[isinstance(d, Size) and d.key == size for d in shape] for shape in types]
-        whole = max(n for x, axes in zip(arrays, at, strict=True) for n, hit in zip(x.shape, axes, strict=True) if hit)
+        whole = max(
+            n
+            for x, axes in zip(arrays, at, strict=True)
+            for n, hit in zip(x.shape, axes, strict=True)
+            if hit
+        )
         for n in (1, 2, 3, 4, 8, 16, 32, 64):
             cuts = (tuple(slice(n if hit else None) for hit in axes) for axes in at)
             if n < whole and shows(cut := [x[part] for x, part in zip(arrays, cuts, strict=True)]):
@@ -220,7 +281,9 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
                     fresh = arrays[k].copy()
                     part = fresh.reshape(-1)[start : start + step]
                     part[...] = (part != 0) * value
-                    changed = not np.array_equal(fresh, arrays[k], equal_nan=kind_of(fresh.dtype) in "fc")
+                    changed = not np.array_equal(
+                        fresh, arrays[k], equal_nan=kind_of(fresh.dtype) in "fc"
+                    )
                     if changed and shows(fewer := [*arrays[:k], fresh, *arrays[k + 1 :]]):
                         arrays = fewer
                 step //= 2

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.cast_arrays import is_float
 from cvm.dialect.ir.types import kind_of
 from cvm.jit.calls.arguments import describe
@@ -24,7 +26,12 @@ def shown(name: str, array: np.ndarray) -> str:
 def values(array: np.ndarray) -> str:
     """A small array in full; of a large one the first elements and the range."""
     if array.size <= WHOLE:
-        form: Any = {"separator": ", ", "prefix": "  ", "threshold": sys.maxsize, "formatter": {"all": element}}
+        form: Any = {
+            "separator": ", ",
+            "prefix": "  ",
+            "threshold": sys.maxsize,
+            "formatter": {"all": element},
+        }
         return "  " + np.array2string(array, WIDTH, **form).replace("\n\n", "\n")
     first = ", ".join(map(element, array.flat[:FIRST]))
     if kind_of(array.dtype) in "iuf":
@@ -71,7 +78,12 @@ def waiting(activity: str) -> Iterator[None]:
     def show() -> None:
         began = time.perf_counter()
         while not done.wait(1):
-            print(f"\r{activity} ... {time.perf_counter() - began:.0f} s", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{activity} ... {time.perf_counter() - began:.0f} s",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     thread = Thread(target=show, daemon=True)
     if sys.stderr.isatty():

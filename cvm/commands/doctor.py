@@ -8,6 +8,7 @@ import platform
 from argparse import Namespace
 from collections.abc import Iterator
 from importlib import metadata
+
 import cvm
 from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc
@@ -21,8 +22,14 @@ EXTRAS = {  # what each is for, and the modules that it needs
     "cuda": ("NVIDIA GPUs", ("pycuda",)),
     "cuda-sim": ("kernels for GPUs, emulated", ("nvidia.cu13",)),
     "bfloat16": ("arrays of bf16", ("ml_dtypes",)),
-    "dask": ("arrays in chunks, on several machines", ("dask", "distributed", "joblib", "tqdm", "zarr")),
-    "interop": ("MLIR, compilers of others", ("xdsl", "iree.compiler", "iree.runtime", "ziglang", "wasmtime")),
+    "dask": (
+        "arrays in chunks, on several machines",
+        ("dask", "distributed", "joblib", "tqdm", "zarr"),
+    ),
+    "interop": (
+        "MLIR, compilers of others",
+        ("xdsl", "iree.compiler", "iree.runtime", "ziglang", "wasmtime"),
+    ),
     "images": ("pictures as inputs and outputs", ("PIL",)),
     "plot": ("run --plot", ("matplotlib",)),
     "progress": ("bars of progress", ("tqdm",)),

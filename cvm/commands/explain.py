@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from textwrap import dedent, indent
 from typing import NamedTuple
+
 from cvm.cli import Usage
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.spec.op import OPERATORS
@@ -31,9 +32,15 @@ class Rule(NamedTuple):
 
 def explain(options: Namespace) -> int:
     if (rule := rule_of(options.code)) is None:
-        raise Usage(f"there is no code {options.code}{did_you_mean(options.code, [*rules(), *violations()])}")
+        raise Usage(
+            f"there is no code {options.code}{did_you_mean(options.code, [*rules(), *violations()])}"
+        )
     parts = [f"{options.code}: {rule.text}"]
-    parts += [f"{side}\n{indent(text, '  ')}" for side in ("wrong", "right") if (text := getattr(rule, side))]
+    parts += [
+        f"{side}\n{indent(text, '  ')}"
+        for side in ("wrong", "right")
+        if (text := getattr(rule, side))
+    ]
     print("\n\n".join(parts))
     return 0
 
@@ -47,7 +54,11 @@ def rule_of(code: str) -> Rule | None:
         return None
     constraints = (*operator.placement, *operator.constraints, *operator.afterwards)
     text = GENERAL.get(last) or next((c.text for c in constraints if f"C{c.number}" == last), None)
-    return None if text is None else Rule(text, violations().get(code, ""), dedent(operator.example).strip())
+    return (
+        None
+        if text is None
+        else Rule(text, violations().get(code, ""), dedent(operator.example).strip())
+    )
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+
 import cvm
 from cvm.commands.io import read, shown, write
 from cvm.parser.format import format_text

@@ -7,8 +7,10 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 from numpy.lib.format import write_array
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import write
@@ -44,7 +46,9 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
     if (suffix := path.suffix.lower()) == ".onnx":
         from cvm.importers.onnx import imported
 
-        module, renamed = imported(path, dict(map(_size, options.size)), dict(map(_constant, options.constant)))
+        module, renamed = imported(
+            path, dict(map(_size, options.size)), dict(map(_constant, options.constant))
+        )
         return _onnx_text(module, renamed, archive)
     if options.constant:
         raise Usage("--constant is of ONNX models")
@@ -63,24 +67,47 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
     return program_text(model, archive), model.constants
 
 
-def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
+def _onnx_text(
+    module: Module, renamed: Mapping[str, str], archive: str | None
+) -> tuple[str, Mapping[str, np.ndarray]]:
     """The program with its large constants in the archive; ONNX's names of values are comments where the language has others."""
     constants: dict[str, np.ndarray] = {}
 
     def archived(function: str, operation: Operation) -> Operation:
         const = operation.operator
-        if archive is None or not isinstance(const, Const) or const.data.array.size <= INLINE or const.data.splat:
+        if (
+            archive is None
+            or not isinstance(const, Const)
+            or const.data.array.size <= INLINE
+            or const.data.splat
+        ):
             return operation
-        name = operation.results[0].name if function == "main" else f"{function}.{operation.results[0].name}"
+        name = (
+            operation.results[0].name
+            if function == "main"
+            else f"{function}.{operation.results[0].name}"
+        )
         constants[name] = const.data.array
-        return replace(operation, operator=replace(const, data=Data(constants[name], (archive, name))))
+        return replace(
+            operation, operator=replace(const, data=Data(constants[name], (archive, name)))
+        )
 
-    changed = ((n, f, tuple(archived(n, o) for o in f.operations)) for n, f in module.functions.items())
-    module = module.with_functions({n: replace(f, operations=operations) for n, f, operations in changed})
+    changed = (
+        (n, f, tuple(archived(n, o) for o in f.operations)) for n, f in module.functions.items()
+    )
+    module = module.with_functions(
+        {n: replace(f, operations=operations) for n, f, operations in changed}
+    )
     main = module.functions["main"]
-    pairs = ((o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations)
+    pairs = (
+        (o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations
+    )
     notes = {o: note for o, names in pairs if (note := _note(o, names))}
-    head = [f"// %{a.name} is {printable(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
+    head = [
+        f"// %{a.name} is {printable(renamed[a.name])}\n"
+        for a in main.arguments
+        if a.name in renamed
+    ]
     return "".join(head) + print_module(module, notes=notes), constants
 
 
@@ -97,7 +124,9 @@ def _size(text: str) -> tuple[str, int | list[int]]:
         first, *more = [int(n) for n in value.split(",") if equals]
         return name, [first, *more] if more else first
     except ValueError:
-        raise Usage(f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}") from None
+        raise Usage(
+            f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}"
+        ) from None
 
 
 def _constant(text: str) -> tuple[str, np.ndarray]:
@@ -109,7 +138,9 @@ def _constant(text: str) -> tuple[str, np.ndarray]:
     except (OSError, ValueError, RecursionError) as e:
         raise Usage(f"--constant {name}: {str(e).splitlines()[0]}") from None
     if not equals or array.dtype.kind not in "biuf":
-        raise Usage(f"--constant is a name and numbers, axes=[0,2], or a file, table=FILE.npy; got {text}")
+        raise Usage(
+            f"--constant is a name and numbers, axes=[0,2], or a file, table=FILE.npy; got {text}"
+        )
     return name, array
 
 
@@ -120,5 +151,7 @@ def _archive(constants: Mapping[str, np.ndarray]) -> bytes:
         for name, array in constants.items():
             narrow = array.astype(np.int8) if array.dtype == np.int32 else array
             with archive.open(f"{name}.npy", "w") as member:
-                write_array(member, narrow if np.array_equal(narrow, array) else array, allow_pickle=False)
+                write_array(
+                    member, narrow if np.array_equal(narrow, array) else array, allow_pickle=False
+                )
     return file.getvalue()

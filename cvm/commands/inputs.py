@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 from cvm.cli import Usage
 from cvm.commands.io import write
 from cvm.dialect.ir.sizes import Size
@@ -28,20 +30,33 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     arrays = arrays_by_name(options, function)
     if missing := [a for a in function.arguments if a.name not in arrays]:
         if options.random_inputs is None:
-            archive = f"; {options.inputs} holds {', '.join(arrays) or 'nothing'}" if options.inputs else ""
+            archive = (
+                f"; {options.inputs} holds {', '.join(arrays) or 'nothing'}"
+                if options.inputs
+                else ""
+            )
             raise Usage(
                 f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{archive}\n"
                 "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
             )
-        shapes = [(a.known_type.array_shape, arrays[a.name].shape) for a in function.arguments if a.name in arrays][
-            ::-1
-        ]
-        sizes = {d.key: n for shape, ns in shapes for d, n in zip(shape, ns, strict=False) if isinstance(d, Size)}
+        shapes = [
+            (a.known_type.array_shape, arrays[a.name].shape)
+            for a in function.arguments
+            if a.name in arrays
+        ][::-1]
+        sizes = {
+            d.key: n
+            for shape, ns in shapes
+            for d, n in zip(shape, ns, strict=False)
+            if isinstance(d, Size)
+        }
         arrays |= _random(missing, sizes, options.random_inputs)
     return [arrays[a.name] for a in function.arguments]
 
 
-def random_arrays(function: Function, seed: int, sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
+def random_arrays(
+    function: Function, seed: int, sizes: Mapping[str, int] | None = None
+) -> list[np.ndarray]:
     """Random arrays for all arguments of the function; sizes that it leaves open, and that are not given, are UNKNOWN."""
     known = {Size.named(name).key: n for name, n in (sizes or {}).items()}
     return [*_random(function.arguments, known, seed, reports=False).values()]
@@ -55,11 +70,15 @@ def arrays_by_name(options: Namespace, function: Function | None = None) -> dict
     for item in options.input:
         name, separator, text = item.removeprefix("%").partition("=")
         if not separator or not text:
-            raise Usage(f"--input {item}: expected NAME=FILE or NAME=NUMBERS, such as x=x.npy or x=[1,2,3]")
+            raise Usage(
+                f"--input {item}: expected NAME=FILE or NAME=NUMBERS, such as x=x.npy or x=[1,2,3]"
+            )
         if name in names:
             raise Usage(f"--input {item}: {name} is given twice")
         if function and name not in types:
-            raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
+            raise Usage(
+                f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}"
+            )
         names.add(name)
         try:
             arrays[name] = read_array(text, types.get(name))
@@ -79,7 +98,9 @@ def _archive(path: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _random(given: Sequence[Value], sizes: dict[Any, int], seed: int, reports: bool = True) -> dict[str, np.ndarray]:
+def _random(
+    given: Sequence[Value], sizes: dict[Any, int], seed: int, reports: bool = True
+) -> dict[str, np.ndarray]:
     """Arrays of random elements. An unknown size that `sizes` does not have, by its key, is UNKNOWN, which is reported."""
     if seed < 0:
         raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
@@ -139,7 +160,9 @@ def _reading(path: str, requirement: str) -> Iterator[None]:
     except OSError as e:
         raise Usage(f"{path} cannot be read: {(e.strerror or requirement).lower()}") from None
     except Exception as e:
-        raise e if isinstance(e, Usage) else Usage(f"{path} cannot be read: {requirement}") from None
+        raise (
+            e if isinstance(e, Usage) else Usage(f"{path} cannot be read: {requirement}")
+        ) from None
 
 
 def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
@@ -157,7 +180,9 @@ def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
 
 def _literal(text: str) -> np.ndarray:
     try:
-        if (array := np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))).dtype.kind not in "biufc":
+        if (
+            array := np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))
+        ).dtype.kind not in "biufc":
             raise ValueError("expected numbers")
         return array
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as e:
@@ -169,17 +194,25 @@ def _literal(text: str) -> np.ndarray:
 def _table(path: str, type: Type | None) -> np.ndarray:
     """The numbers of a file with commas between columns; a single row or column for an argument of rank 1."""
     with _reading(path, "expected rows of equally many numbers with commas between them"):
-        rows = [line.split(",") for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+        rows = [
+            line.split(",") for line in Path(path).read_text("utf-8").splitlines() if line.strip()
+        ]
         array = np.array([[ast.literal_eval(cell.strip()) for cell in row] for row in rows])
         if array.dtype.kind not in "biufc":
             raise ValueError
-    return array.reshape(-1) if type is not None and len(type.array_shape) == 1 and 1 in array.shape else array
+    return (
+        array.reshape(-1)
+        if type is not None and len(type.array_shape) == 1 and 1 in array.shape
+        else array
+    )
 
 
 def _picture(path: str) -> np.ndarray:
     """The pixels: ui8, of shape H x W, or H x W x C."""
     with _reading(path, "not a picture"), _pillow().open(path) as picture:
-        return np.asarray(picture if picture.mode in ("L", "RGB", "RGBA") else picture.convert("RGB"))
+        return np.asarray(
+            picture if picture.mode in ("L", "RGB", "RGBA") else picture.convert("RGB")
+        )
 
 
 def _pillow() -> Any:
@@ -200,7 +233,9 @@ def _fitting(array: np.ndarray, type: Type | None, text: str) -> np.ndarray:
         converted = array.astype(element.dtype)
     if element.is_integer or element.name == "i1":
         if array.dtype.kind == "c" or not np.array_equal(converted.astype(array.dtype), array):
-            raise Usage(f"{text[:60]} holds what {element} does not: give an .npy of another type, or other numbers")
+            raise Usage(
+                f"{text[:60]} holds what {element} does not: give an .npy of another type, or other numbers"
+            )
     elif array.dtype.kind == "c" and element.kind != "complex":
         raise Usage(f"{text[:60]} is complex, but the elements are {element}")
     return converted
@@ -209,9 +244,13 @@ def _fitting(array: np.ndarray, type: Type | None, text: str) -> np.ndarray:
 def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:
     """Write results to a file whose suffix says how; standard output takes an .npz."""
     if (suffix := ".npz" if path == "-" else Path(path).suffix.lower()) not in (".npz", *WRITERS):
-        raise Usage(f"--output {path}: the name ends with .npz, {', '.join(WRITERS)}, which says how it is written")
+        raise Usage(
+            f"--output {path}: the name ends with .npz, {', '.join(WRITERS)}, which says how it is written"
+        )
     if suffix != ".npz" and len(results) != 1:
-        raise Usage(f"--output {path}: {suffix} holds one array, but there are {len(results)} results; .npz holds all")
+        raise Usage(
+            f"--output {path}: {suffix} holds one array, but there are {len(results)} results; .npz holds all"
+        )
     file = io.BytesIO()
     if suffix == ".npz":
         np.savez(file, **results)  # type: ignore[arg-type]
@@ -223,13 +262,19 @@ def write_arrays(path: str, results: Mapping[str, np.ndarray]) -> None:
 def _save_table(file: io.BytesIO, array: np.ndarray, path: str) -> None:
     if array.ndim > 2:
         raise Usage(f"--output {path}: .csv holds at most 2 dimensions, got {array.ndim}")
-    file.writelines((",".join(map(repr, row)) + "\n").encode() for row in np.atleast_2d(array).tolist())
+    file.writelines(
+        (",".join(map(repr, row)) + "\n").encode() for row in np.atleast_2d(array).tolist()
+    )
 
 
 def _save_picture(file: io.BytesIO, array: np.ndarray, path: str) -> None:
-    if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
+    if array.dtype != np.uint8 or not (
+        array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
+    ):
         type = f"{array.dtype} {'x'.join(map(str, array.shape))}"
-        raise Usage(f"--output {path}: a picture is ui8 of shape H x W, H x W x 3 or H x W x 4, got {type}")
+        raise Usage(
+            f"--output {path}: a picture is ui8 of shape H x W, H x W x 3 or H x W x 4, got {type}"
+        )
     _pillow().fromarray(array).save(file, "PNG")
 
 

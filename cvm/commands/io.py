@@ -5,13 +5,16 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+
 import cvm
 from cvm.cli import Usage
 from cvm.dialect.ir.diagnostics import read_bytes
 from cvm.dialect.program.module import Module
 
 STDIN = "<stdin>"
-MODELS = {f".{system}": f"from_{system}" for system in ("mlir", "onnx", "tflite", "tosa")}  # the readers of models
+MODELS = {
+    f".{system}": f"from_{system}" for system in ("mlir", "onnx", "tflite", "tosa")
+}  # the readers of models
 
 
 def read(name: str) -> bytes:
@@ -34,7 +37,11 @@ def load(name: str, data: bytes | None = None) -> Module:
         return cvm.load(name)
     from cvm.parser import parse
 
-    return parse(read(name) if data is None else data, shown(name), Path() if name == "-" else Path(name).parent)
+    return parse(
+        read(name) if data is None else data,
+        shown(name),
+        Path() if name == "-" else Path(name).parent,
+    )
 
 
 def write(name: str, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """`cvm lower`: a program, or kernels, at one stage of its compilation, as text."""
 
 from argparse import Namespace
+
 from cvm.cli import Usage
 from cvm.commands.inputs import write_arrays
 from cvm.commands.io import write
@@ -19,16 +20,31 @@ def lower(options: Namespace) -> int:
     if options.to not in (stages := all_stages()):
         raise Usage(f"unknown stage {options.to!r}; the stages are {', '.join(stages)}")
     if options.ranges and options.to != "graph":
-        raise Usage(f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}")
+        raise Usage(
+            f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}"
+        )
     program = read_level(options.program)
     if options.ranges and not isinstance(program, Module):
-        raise Usage("--ranges shows the ranges of a program's values, and this program is below them")
+        raise Usage(
+            "--ranges shows the ranges of a program's values, and this program is below them"
+        )
     f = compiled(program, options.entry, None, CompileOptions(options.optimize))
     if options.constants:
         holding = ("formulas", "loops", "schedule")
-        if not isinstance(program, Module) or isinstance(f, CompiledGraph) or options.to not in holding:
-            raise Usage("--constants are of a function, and go with --to formulas, loops or schedule")
+        if (
+            not isinstance(program, Module)
+            or isinstance(f, CompiledGraph)
+            or options.to not in holding
+        ):
+            raise Usage(
+                "--constants are of a function, and go with --to formulas, loops or schedule"
+            )
         with compiling_for(f.compiled_for), DefaultFpEnvironment():
-            write_arrays(options.constants, left_out(at_stage(f.module, f.computed, options.to, options.optimize)))
-    write(options.output, (print_ranges(f.module) if options.ranges else f.lower(options.to)).encode())
+            write_arrays(
+                options.constants,
+                left_out(at_stage(f.module, f.computed, options.to, options.optimize)),
+            )
+    write(
+        options.output, (print_ranges(f.module) if options.ranges else f.lower(options.to)).encode()
+    )
     return 0

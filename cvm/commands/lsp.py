@@ -1,6 +1,7 @@
 """`cvm lsp`: the language server, on standard input and output."""
 
 from argparse import Namespace
+
 from cvm.cli import Usage
 
 
@@ -8,6 +9,8 @@ def lsp(options: Namespace) -> int:
     try:
         from cvm.language_server.server import main
     except ImportError as e:
-        raise Usage(f"the language server needs pygls, as in pip install 'cvm-lang[editor]' ({e})") from None
+        raise Usage(
+            f"the language server needs pygls, as in pip install 'cvm-lang[editor]' ({e})"
+        ) from None
     main()
     return 0

@@ -4,6 +4,7 @@ import re
 from argparse import Namespace
 from importlib.resources import files
 from pathlib import Path
+
 from cvm.cli import Usage
 from cvm.dialect.spec.op import DIALECTS
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any
+
 from cvm.cli import Usage
 from cvm.commands.display import columns
 from cvm.dialect.ir.attributes import attribute_text, describe
@@ -21,7 +22,9 @@ def ops(options: Namespace) -> int:
     if options.check:
         from cvm.testing.check_operators import check_operators
 
-        return check_operators([op for n, ops in table.items() for op in ops if options.name in (None, n, op.name)])
+        return check_operators(
+            [op for n, ops in table.items() for op in ops if options.name in (None, n, op.name)]
+        )
     if options.name is None:
         print("\n\n".join(listing(d) for d in table))
     elif options.name in table:
@@ -29,7 +32,9 @@ def ops(options: Namespace) -> int:
     elif options.name in OPERATORS:
         print(page(OPERATORS[options.name]))
     else:
-        raise Usage(f"there is no dialect or operator {options.name}{did_you_mean(options.name, [*table, *OPERATORS])}")
+        raise Usage(
+            f"there is no dialect or operator {options.name}{did_you_mean(options.name, [*table, *OPERATORS])}"
+        )
     return 0
 
 
@@ -43,8 +48,16 @@ def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
 def listing(dialect: str) -> str:
     members = by_dialect()[dialect]
     width = max((len(op.name) for op in members), default=0)
-    about = _first_line(import_module(OPERATORS.modules.get(dialect, f"cvm.dialect.{dialect}")).__doc__)
-    return "\n".join([f"{dialect}: {about}", "", *(f"  {op.name:{width}}  {summary(op)}".rstrip() for op in members)])
+    about = _first_line(
+        import_module(OPERATORS.modules.get(dialect, f"cvm.dialect.{dialect}")).__doc__
+    )
+    return "\n".join(
+        [
+            f"{dialect}: {about}",
+            "",
+            *(f"  {op.name:{width}}  {summary(op)}".rstrip() for op in members),
+        ]
+    )
 
 
 def summary(op: type[Operator[Any]]) -> str:
@@ -70,9 +83,16 @@ def tables(op: type[Operator[Any]]) -> dict[str, list[tuple[str, ...]]]:
     notes = _notes(op)
     kinds = {"optional": "optional", "variadic": "any number"}
     attributes = [f for f in op.fields if not f.is_operand]
-    defaults = ["required" if f.default is REQUIRED else f"default {attribute_text(f.default)}" for f in attributes]
+    defaults = [
+        "required" if f.default is REQUIRED else f"default {attribute_text(f.default)}"
+        for f in attributes
+    ]
     return {
-        "operands": [(f.name, kinds.get(f.kind, ""), notes.get(f.name, "")) for f in op.fields if f.is_operand],
+        "operands": [
+            (f.name, kinds.get(f.kind, ""), notes.get(f.name, ""))
+            for f in op.fields
+            if f.is_operand
+        ],
         "attributes": [
             (f.name, describe(f.annotation), d, notes.get(f.name, ""))
             for f, d in zip(attributes, defaults, strict=True)
@@ -101,5 +121,7 @@ def _notes(op: type[Operator[Any]]) -> dict[str, str]:
     for cls in reversed(op.__mro__):
         if issubclass(cls, Operator) and cls is not Operator:
             with suppress(OSError, TypeError):  # defined by a table, or installed without source
-                notes |= re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", inspect.getsource(cls), re.MULTILINE)
+                notes |= re.findall(
+                    r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", inspect.getsource(cls), re.MULTILINE
+                )
     return notes

@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
 import cvm
 from cvm.cli import Usage, for_cpu
 from cvm.commands.io import read, write
@@ -22,12 +23,26 @@ from cvm.dialect.program.printer import print_module
 from cvm.lowering.analysis.verify_kernel import LoweringError
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import LEVELS, REGISTERED, Pass, placed, run_passes
-from cvm.lowering.pipeline import DOWN, DOWN_TO_TICK, PASSES, PIPELINES, TARGETS, context_of, step_context
+from cvm.lowering.pipeline import (
+    DOWN,
+    DOWN_TO_TICK,
+    PASSES,
+    PIPELINES,
+    TARGETS,
+    context_of,
+    step_context,
+)
 from cvm.lowering.step_plan import StepPlan
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 
 FORMS = ("graph", "formulas", "loops")  # of a program, each below the one before
-FORM_OF = {Function: "graph", Formulas: "formulas", Plan: "loops", Kernel: "loops", StepPlan: "loops"}
+FORM_OF = {
+    Function: "graph",
+    Formulas: "formulas",
+    Plan: "loops",
+    Kernel: "loops",
+    StepPlan: "loops",
+}
 
 
 def opt(options: Namespace) -> int:
@@ -42,11 +57,16 @@ def opt(options: Namespace) -> int:
         heads = read_reproducer(data.decode("utf-8", "replace"), options.program)
         pipeline, target, cpu = heads.get("pipeline", ""), heads.get("target"), heads.get("cpu")
     names = [p.name for p in _passes(pipeline, target)]
-    for flag, chosen in (("--print-before", options.print_before), ("--print-after", options.print_after)):
+    for flag, chosen in (
+        ("--print-before", options.print_before),
+        ("--print-after", options.print_after),
+    ):
         for name in chosen:
             _check_pass_name(name, "all")
             if name not in (*names, "all"):
-                raise Usage(f"{flag} {name}: the pipeline is {target or ','.join(names) or 'empty'}")
+                raise Usage(
+                    f"{flag} {name}: the pipeline is {target or ','.join(names) or 'empty'}"
+                )
     shown = {*options.print_before}, {*options.print_after}
     watch = Watch(*shown, options.print_changed, options.generic, options.verify_each)
     program = read_level(options.program, data)
@@ -54,7 +74,12 @@ def opt(options: Namespace) -> int:
         with for_cpu(cpu if options.run_reproducer else None):
             text = text_after(program, pipeline, target, watch)
     except Exception as e:
-        if watch.failed and not isinstance(e, Usage) and options.program != "-" and not options.run_reproducer:
+        if (
+            watch.failed
+            and not isinstance(e, Usage)
+            and options.program != "-"
+            and not options.run_reproducer
+        ):
             path = Path(options.program).with_suffix(".reproducer.cvm")
             heads = {"pipeline": pipeline, "target": target or "", "cpu": cpu or ""}
             write_reproducer(path, data.decode("utf-8", "replace"), e, watch.failed, heads)
@@ -66,7 +91,10 @@ def opt(options: Namespace) -> int:
         raise
     if options.timing:
         times, tree = watch.timing, options.timing != "json"
-        print("\n".join(times.lines(times.seconds)) if tree else json.dumps(times.tree(), indent=1), file=sys.stderr)
+        print(
+            "\n".join(times.lines(times.seconds)) if tree else json.dumps(times.tree(), indent=1),
+            file=sys.stderr,
+        )
     write(options.output, text.encode())
     return 0
 
@@ -77,11 +105,15 @@ def _passes(pipeline: str, target: str | None) -> Sequence[Pass]:
 
 def _of_target(target: str) -> Sequence[Pass]:
     if target not in TARGETS:
-        raise Usage(f"there are no passes for the target {target}; there are for {', '.join(TARGETS)}")
+        raise Usage(
+            f"there are no passes for the target {target}; there are for {', '.join(TARGETS)}"
+        )
     return placed(TARGETS[target])
 
 
-def text_after(program: Level, pipeline: str = "", target: str | None = None, watch: Watch | None = None) -> str:
+def text_after(
+    program: Level, pipeline: str = "", target: str | None = None, watch: Watch | None = None
+) -> str:
     """The text of a program after passes, or after all passes of a target."""
     passes, form = _complete(_passes(pipeline, target), FORM_OF.get(type(program), "graph"))
     watch = watch or Watch()
@@ -95,8 +127,13 @@ def text_after(program: Level, pipeline: str = "", target: str | None = None, wa
             if not isinstance(f, Graph):  # whose operations stand for its whole clock
                 context = context_of(module, f)
                 functions[name] = run_passes(watch.over(passes, name), f, context)
-                steps = {n: g for n, g in context.module.functions.items() if n not in module.functions}
-                module, functions = module.with_functions({**module.functions, **steps}), {**functions, **steps}
+                steps = {
+                    n: g for n, g in context.module.functions.items() if n not in module.functions
+                }
+                module, functions = (
+                    module.with_functions({**module.functions, **steps}),
+                    {**functions, **steps},
+                )
         return print_module(program.with_functions(functions), watch.generic)
     return "\n".join(_below(passes, program, None if pipeline else target, watch))
 
@@ -109,11 +146,19 @@ def listing() -> list[str]:
     for level in LEVELS:
         lines.append(f"{level}:")
         for p in passes.values():
-            options = [f"{n}={str(v).lower()}" for n, v in p.options.items() if isinstance(v, (bool, int))]
+            options = [
+                f"{n}={str(v).lower()}" for n, v in p.options.items() if isinstance(v, (bool, int))
+            ]
             if p.level == level:
-                lines.append(f"  {p.name:{width}}{p.summary}" + (f"  {{{','.join(options)}}}" if options else ""))
+                lines.append(
+                    f"  {p.name:{width}}{p.summary}"
+                    + (f"  {{{','.join(options)}}}" if options else "")
+                )
     lines.append("pipelines:")
-    return [*lines, *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items())]
+    return [
+        *lines,
+        *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items()),
+    ]
 
 
 def all_passes() -> dict[str, Pass]:
@@ -125,13 +170,17 @@ def all_passes() -> dict[str, Pass]:
 def _check_pass_name(name: str, *extra: str) -> None:
     names = (*all_passes(), *PIPELINES)
     if name not in (*names, *extra):
-        raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
+        raise Usage(
+            f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all"
+        )
 
 
 def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     """The passes of a pipeline such as `fuse,unroll{factor=4}`, in the variant of the target or of passes beside."""
     if re.search(r"\{[^}]*(\{|$)", pipeline):
-        raise Usage(f"--pipeline {pipeline}: expected }} to close the {{ before the options of a pass")
+        raise Usage(
+            f"--pipeline {pipeline}: expected }} to close the {{ before the options of a pass"
+        )
     parts = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
     names = [part.partition("{")[0].strip() for part in parts]
     for name in names:
@@ -145,7 +194,11 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     for name, part in zip(names, parts, strict=True):
         options = part.partition("{")[2].rpartition("}")[0]
         if name in passes:
-            yield passes[name].with_options(**_options(passes[name], options)) if options else passes[name]
+            yield (
+                passes[name].with_options(**_options(passes[name], options))
+                if options
+                else passes[name]
+            )
         elif options:
             raise Usage(f"{name} is a pipeline; options are those of passes")
         else:
@@ -159,7 +212,9 @@ def _options(p: Pass, text: str) -> dict[str, object]:
         name, _, value = item.partition("=")
         if not isinstance(p.options.get(name), (bool, int)):
             listed = ", ".join(p.options) or "none"
-            raise Usage(f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its options: {listed}")
+            raise Usage(
+                f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its options: {listed}"
+            )
         is_bool = isinstance(p.options[name], bool)
         if not re.fullmatch("true|false" if is_bool else "[0-9]{1,18}", value):
             kind = "true or false" if is_bool else "a whole number"
@@ -174,10 +229,16 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     packed, ticks = False, any(p.name == "pack_state" for p in passes)
     for p in passes:
         if FORMS.index(required := FORM_OF[p.unit]) < FORMS.index(form):
-            where = f"after {pipeline[-1].name} there are only {form}" if pipeline else f"the program holds {form}"
+            where = (
+                f"after {pipeline[-1].name} there are only {form}"
+                if pipeline
+                else f"the program holds {form}"
+            )
             raise Usage(f"{p.name} works on the {required}, but {where}")
         if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):
-            raise Usage(f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}")
+            raise Usage(
+                f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}"
+            )
         packed = packed or p.name == "pack_state"
         while form != required:
             pipeline += (DOWN_TO_TICK if ticks else DOWN)[form]
@@ -187,9 +248,17 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     return pipeline, form
 
 
-def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Watch) -> Iterator[str]:
+def _below(
+    passes: Sequence[Pass], module: Module, target: str | None, watch: Watch
+) -> Iterator[str]:
     """The functions after passes that end below the graph: of a graph, its tick (on a CPU by `step`) and its probes."""
-    step = PIPELINES["step"] if target == "cpu" else passes if any(p.name == "pack_state" for p in passes) else ()
+    step = (
+        PIPELINES["step"]
+        if target == "cpu"
+        else passes
+        if any(p.name == "pack_state" for p in passes)
+        else ()
+    )
     for function in module.functions.values():
         if not isinstance(function, Graph):
             watched = watch.over(passes, function.name)
@@ -201,4 +270,6 @@ def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Wa
             yield text_of(run_passes(watched, clocked.advance, step_context(module, clocked)))
         for f in (clocked.advance, clocked.observe):
             if f.results and not (step and (f is clocked.advance or step is passes)):
-                yield text_of(run_passes(watch.over(passes, function.name), f, context_of(module, f)))
+                yield text_of(
+                    run_passes(watch.over(passes, function.name), f, context_of(module, f))
+                )

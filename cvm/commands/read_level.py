@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import load, read, shown
@@ -41,7 +42,11 @@ def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:
 
 def warnings_of(module: Module) -> list[cvm.Diagnostic]:
     """The warnings of a program: values that are not used, and what a clocked program may not mean."""
-    return [d for f in module.functions.values() for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
+    return [
+        d
+        for f in module.functions.values()
+        for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))
+    ]
 
 
 def read_formulas(text: str, filename: str) -> Formulas:
@@ -85,7 +90,9 @@ def entries(program: Level) -> list[str]:
     return [*program.functions] if isinstance(program, Module) else [program.name]
 
 
-def compiled(program: Level, entry: str, target: str | None = None, options: CompileOptions = DEFAULT) -> Any:
+def compiled(
+    program: Level, entry: str, target: str | None = None, options: CompileOptions = DEFAULT
+) -> Any:
     """A function, or the kernels, compiled for a target, by default one that compiles nothing yet; of a graph, an object
     with its state."""
     target = target or ("cpu" if isinstance(program, Plan) else "reference")
@@ -121,7 +128,9 @@ def parsed_sizes(items: Sequence[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for item in items:
         name, separator, value = item.removeprefix("?").partition("=")
-        number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else MAX_SIZE + 1
+        number = (
+            int(value) if value.isascii() and value.isdigit() and len(value) < 20 else MAX_SIZE + 1
+        )
         if not (separator and name) or number > MAX_SIZE:
             raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
         if name in sizes:
@@ -141,4 +150,6 @@ def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Module:
     for name in sizes:
         if name not in open:
             raise Usage(f"no argument has a size ?{name}{did_you_mean(name, map(str, open))}")
-    return program.with_functions({name: settled(program, f, sizes) for name, f in program.functions.items()})
+    return program.with_functions(
+        {name: settled(program, f, sizes) for name, f in program.functions.items()}
+    )

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import read, write
@@ -45,7 +46,9 @@ def reduce(options: Namespace) -> int:
 
         before = len(text.splitlines())
         text = shrunk(text, interesting, str(path))
-    print(f"{before} lines to {len(text.splitlines())}, {len(tried)} programs tried", file=sys.stderr)
+    print(
+        f"{before} lines to {len(text.splitlines())}, {len(tried)} programs tried", file=sys.stderr
+    )
     write(options.output, text.encode())
     return 0
 
@@ -54,9 +57,13 @@ def _run(path: Path, text: str, options: Namespace) -> int:
     """The status of the command on a program; 0 also where it fails otherwise than expected."""
     path.write_text(text, "utf-8")
     words = shlex.split(options.test)
-    command = [w.replace("{}", str(path)) for w in words] if "{}" in options.test else [*words, str(path)]
+    command = (
+        [w.replace("{}", str(path)) for w in words] if "{}" in options.test else [*words, str(path)]
+    )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=options.timeout)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=options.timeout
+        )
     except OSError as e:
         raise Usage(f"--test {options.test}: {e.strerror}") from None
     except subprocess.TimeoutExpired:
@@ -69,7 +76,9 @@ def shrunk(text: str, interesting: Interesting, name: str) -> str:
     while True:
         before = text
         for candidates in (_modules, _lines, _numbers):
-            while smaller := next((c for c in candidates(text, name) if c != text and interesting(c)), None):
+            while smaller := next(
+                (c for c in candidates(text, name) if c != text and interesting(c)), None
+            ):
                 text = smaller
         if text == before:
             return text
@@ -81,7 +90,9 @@ def _modules(text: str, name: str) -> Iterator[str]:
         return
     for key in program.functions:
         if len(program.functions) > 1:
-            yield print_module(program.with_functions({k: f for k, f in program.functions.items() if k != key}))
+            yield print_module(
+                program.with_functions({k: f for k, f in program.functions.items() if k != key})
+            )
     for key, function in program.functions.items():
         if not isinstance(function, Graph):
             for smaller in _functions(function):
@@ -97,7 +108,9 @@ def _functions(f: Function) -> Iterator[Function]:
     for operation in reversed(f.operations):
         remaining = tuple(o for o in f.operations if o is not operation)
         results = tuple(r for r in operation.results if r in used)
-        if results == f.results and (operands := [v for _, v in operation.operator.operands() if v in used]):
+        if results == f.results and (
+            operands := [v for _, v in operation.operator.operands() if v in used]
+        ):
             yield replace(f, operations=remaining, results=tuple(operands[:1]))
         yield replace(f, operations=remaining, arguments=(*f.arguments, *results))
     for argument in f.arguments:
@@ -112,7 +125,17 @@ def _lines(text: str, _: str) -> Iterator[str]:
         end = n + 1
         if line.rstrip().endswith("{"):
             indent = len(line) - len(line.lstrip())
-            end = next((k for k in range(n + 1, len(lines)) if lines[k].startswith(" " * indent + "}")), n) + 1
+            end = (
+                next(
+                    (
+                        k
+                        for k in range(n + 1, len(lines))
+                        if lines[k].startswith(" " * indent + "}")
+                    ),
+                    n,
+                )
+                + 1
+            )
             yield "".join(lines[:n] + lines[n + 1 : end - 1] + lines[end:])
         yield "".join(lines[:n] + lines[end:])
 
@@ -122,7 +145,9 @@ def _numbers(text: str, _: str) -> Iterator[str]:
     for literal in re.finditer(r"dense<(\[[^>]*\])>", text):
         for value in (0, 1):
             yield text[: literal.start(1)] + str(value) + text[literal.end(1) :]
-    sizes = {int(m) for t in re.findall(r"tensor<([^>]*)>", text) for m in re.findall(r"\d+(?=x| x )", t)}
+    sizes = {
+        int(m) for t in re.findall(r"tensor<([^>]*)>", text) for m in re.findall(r"\d+(?=x| x )", t)
+    }
     for size in sorted(sizes, reverse=True):
         for smaller in dict.fromkeys((1, 2, size // 2, size - 1)):
             if 0 < smaller < size:

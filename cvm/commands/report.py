@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
 import cvm
 from cvm.commands.cost import Point, as_json, roofline, svg
 from cvm.commands.display import timed
@@ -32,8 +33,12 @@ from cvm.lowering.processor import compiling_for
 
 LONGEST = 20_000  # lines of a stage that are shown
 TICKS = 20  # that are timed, twice: the first few are slow
-HEADS = re.compile(r"^(?:define .*@|.* )?(?:kernel_(\d+)|entry)\b.*[({:]")  # of functions, in code of any kind
-Line = tuple[str, Iterable[str]]  # with what it belongs to: lines of the source, l7, and kernels, k0, or g0 on a GPU
+HEADS = re.compile(
+    r"^(?:define .*@|.* )?(?:kernel_(\d+)|entry)\b.*[({:]"
+)  # of functions, in code of any kind
+Line = tuple[
+    str, Iterable[str]
+]  # with what it belongs to: lines of the source, l7, and kernels, k0, or g0 on a GPU
 Stage = tuple[str, list[Line]]
 
 
@@ -49,10 +54,19 @@ def report(options: Namespace) -> int:
     data["title"] = f"{Path(options.program).name} · @{function.name}"
     roof = roofline()
     rates = {t["kernel"]: t["rate"] for t in data["times"]}
-    points = [Point(k["name"], k["intensity"], rates.get(k["name"])) for k in data["costs"]["kernel"]["parts"]]
+    points = [
+        Point(k["name"], k["intensity"], rates.get(k["name"]))
+        for k in data["costs"]["kernel"]["parts"]
+    ]
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
     text, drawn = json.dumps(data).replace("</", "<\\/"), drawing(module, [function])
-    html = page("report.html", TITLE=escape(data["title"]), DRAWING=drawn, ROOFLINE=svg(roof, points), DATA=text)
+    html = page(
+        "report.html",
+        TITLE=escape(data["title"]),
+        DRAWING=drawn,
+        ROOFLINE=svg(roof, points),
+        DATA=text,
+    )
     write(options.output, html.encode())
     return 0
 
@@ -65,30 +79,46 @@ def collected(module: Module, function: Function, f: Any) -> dict[str, Any]:
     analysis = Analysis(module)
     analysis.function(function)
     arrays = [] if clocked else random_arrays(function, 0)
-    sizes = {} if clocked else {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
-    times = ((s.kernel, s.seconds, s.cost.operations / s.seconds, s.cost.bytes / s.seconds) for s in profile(f, arrays))
+    sizes = (
+        {} if clocked else {atom[0]: n for atom, n in f.sizes_of(arrays).items() if len(atom) == 1}
+    )
+    times = (
+        (s.kernel, s.seconds, s.cost.operations / s.seconds, s.cost.bytes / s.seconds)
+        for s in profile(f, arrays)
+    )
     spans = ((v.known_type, f"%{v.name}", r) for v, r in analysis.ranges.items())
     return {
-        "stages": {name: paned(lines) for name, lines in stages(module, function, lowered, f, plan)},
+        "stages": {
+            name: paned(lines) for name, lines in stages(module, function, lowered, f, plan)
+        },
         "strategies": strategies_text(module, lowered),
         "memory": [*buffers(plan)],
         "kernels": [k.name for k in plan.kernels],
-        "ranges": [(name, str(type), r.low, r.high, type.element.limits) for type, name, r in spans],
+        "ranges": [
+            (name, str(type), r.low, r.high, type.element.limits) for type, name, r in spans
+        ],
         "costs": {by: as_json(f.cost(by, **sizes)) for by in ("operation", "kernel")},
         "sizes": sizes,
-        "times": [dict(zip(("kernel", "seconds", "rate", "bytes"), time, strict=True)) for time in times],
+        "times": [
+            dict(zip(("kernel", "seconds", "rate", "bytes"), time, strict=True)) for time in times
+        ],
         "tick": min(timed(f.step, TICKS)[1] for _ in range(2)) / TICKS if clocked else None,
     }
 
 
-def stages(module: Module, function: Function, lowered: Function, f: Any, plan: Plan) -> Iterator[Stage]:
+def stages(
+    module: Module, function: Function, lowered: Function, f: Any, plan: Plan
+) -> Iterator[Stage]:
     if source := function.span.source.text.splitlines():
         yield "source", [(line, [f"l{n}"]) for n, line in enumerate(source, 1)]
     text = print_function(function).splitlines()
     first = next(n for n, line in enumerate(text) if line.endswith("{")) + 1
     places = {first + n: o.span for n, o in enumerate(function.operations)}
     yield "graph", [(line, keys([places[n]]) if n in places else []) for n, line in enumerate(text)]
-    yield "formulas", [(line, keys(spans)) for line, spans in formula_lines(to_formulas(module, lowered))]
+    yield (
+        "formulas",
+        [(line, keys(spans)) for line, spans in formula_lines(to_formulas(module, lowered))],
+    )
     yield "loops", [*of_kernels(unscheduled(module, lowered))]
     yield "schedule", [*of_kernels(plan, "k")]
     for name in ("llvm", "asm"):
@@ -116,7 +146,11 @@ def of_code(text: str, kernels: Sequence[Kernel], mark: str) -> Iterator[Line]:
     for line in text.splitlines():
         if head := HEADS.match(line):
             n = int(head[1] or len(kernels))
-            classes = keys(kernels[n].spans or (kernels[n].span,), f"{mark}{n}") if n < len(kernels) else []
+            classes = (
+                keys(kernels[n].spans or (kernels[n].span,), f"{mark}{n}")
+                if n < len(kernels)
+                else []
+            )
         yield line.expandtabs(4), classes
 
 
@@ -131,7 +165,9 @@ def paned(lines: Sequence[Line]) -> dict[str, Any]:
 
 def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
     """The arrays of a plan: kind, type, bytes, place, and the kernels between which it is alive."""
-    tensors = [(t, kind) for kind in ("argument", "constant", "result") for t in getattr(plan, f"{kind}s")]
+    tensors = [
+        (t, kind) for kind in ("argument", "constant", "result") for t in getattr(plan, f"{kind}s")
+    ]
     for t, kind in [*tensors, *((t, "workspace") for t in plan.offsets)]:
         yield {
             "kind": kind,
@@ -139,5 +175,9 @@ def buffers(plan: Plan) -> Iterator[dict[str, Any]]:
             "type": tensor_text(t, Names()).partition(": ")[2],
             "bytes": size_text(t.bytes, Names()),
             "offset": size_text(plan.offsets[t], Names()) if t in plan.offsets else None,
-            "used": [n for n, k in enumerate(plan.kernels) if any(plan.home[p] is t for p in k.parameters)],
+            "used": [
+                n
+                for n, k in enumerate(plan.kernels)
+                if any(plan.home[p] is t for p in k.parameters)
+            ],
         }

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import columns, digest, duration, shown, timed, waiting
@@ -44,13 +46,17 @@ def run(options: Namespace) -> int:
     module = program if isinstance(program, Module) else None
     function = find(module, options.entry) if module else signature(program)
     if options.profile and TARGETS[options.target].profile is None:
-        raise Usage(f"--profile is for the target {', '.join(t.name for t in TARGETS.values() if t.profile)}")
+        raise Usage(
+            f"--profile is for the target {', '.join(t.name for t in TARGETS.values() if t.profile)}"
+        )
     out = sys.stderr if options.output == "-" else sys.stdout
     if module and isinstance(function, Graph):
         return run_graph(module, function, options, out)
     for name in CLOCKED:
         if getattr(options, name) not in (None, []):
-            raise Usage(f"--{name.replace('_', '-')} is for graphs, and @{function.name} is a function")
+            raise Usage(
+                f"--{name.replace('_', '-')} is for graphs, and @{function.name} is a function"
+            )
     arrays = inputs(function, options)
     with waiting("compiling"):
         code_options = CompileOptions(options.optimize, sanitize=options.sanitize)
@@ -69,18 +75,24 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def write_outputs(options: Namespace, readings: Mapping[str, list[np.ndarray]], times: Sequence[int] = (0,)) -> None:
+def write_outputs(
+    options: Namespace, readings: Mapping[str, list[np.ndarray]], times: Sequence[int] = (0,)
+) -> None:
     """Write results, or the readings of a graph, and a picture of them."""
     if options.output is not None:
         whole = options.every is not None
-        write_arrays(options.output, {n: np.stack(a) if whole else a[-1] for n, a in readings.items()})
+        write_arrays(
+            options.output, {n: np.stack(a) if whole else a[-1] for n, a in readings.items()}
+        )
     if options.plot is not None:
         from cvm.plot import plot
 
         plot(options.plot, readings, times)
 
 
-def show_profile(f: CompiledFunction | CompiledGraph, arrays: list[np.ndarray], options: Namespace, out: Any) -> None:
+def show_profile(
+    f: CompiledFunction | CompiledGraph, arrays: list[np.ndarray], options: Namespace, out: Any
+) -> None:
     """Print a table of the kernels: median time, share, bytes and operations per second, results, comments."""
     profile = TARGETS[options.target].profile
     if not options.profile or profile is None:
@@ -92,17 +104,32 @@ def show_profile(f: CompiledFunction | CompiledGraph, arrays: list[np.ndarray], 
     for s in spent:
         moved = (s.cost.bytes_read + s.cost.bytes_written) / s.seconds / 1e9
         done = s.cost.operations / s.seconds / 1e9
-        writes = ", ".join(f"%{t.name}: {'x'.join(map(str, (*shape, t.element)))}" for t, shape in s.written)
+        writes = ", ".join(
+            f"%{t.name}: {'x'.join(map(str, (*shape, t.element)))}" for t, shape in s.written
+        )
         writes += f"  // {'; '.join(s.origins)}" if s.origins else ""
-        rows.append((duration(s.seconds), f"{s.seconds / whole:.1%}", f"{moved:.3g}", f"{done:.3g}", s.kernel, writes))
-    end = f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"
+        rows.append(
+            (
+                duration(s.seconds),
+                f"{s.seconds / whole:.1%}",
+                f"{moved:.3g}",
+                f"{done:.3g}",
+                s.kernel,
+                writes,
+            )
+        )
+    end = (
+        f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"
+    )
     print("\n".join([*columns(rows, ">>>><<"), end]), file=out)
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
     """The results by their names in the program; one that is returned twice has a number the second time."""
     results: dict[str, np.ndarray] = {}
-    for value, array in zip(f.function.results, returned if isinstance(returned, tuple) else (returned,), strict=True):
+    for value, array in zip(
+        f.function.results, returned if isinstance(returned, tuple) else (returned,), strict=True
+    ):
         name = value.name
         while name in results:
             name += f".{len(results)}"
@@ -125,12 +152,19 @@ def fastest(f: CompiledFunction, arrays: list[np.ndarray], first: float) -> str:
 def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int:
     """Load the state of a clocked program, advance it by ticks, show it, and save it."""
     if options.random_inputs is not None:
-        raise Usage(f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors are 0 unless given")
+        raise Usage(
+            f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors are 0 unless given"
+        )
     for warning in graph_warnings(graph):
         print(warning, file=sys.stderr)
     with waiting("compiling"), warnings.catch_warnings(action="ignore"):
         began = time.perf_counter()
-        g = CompiledGraph(module, graph, options.target, CompileOptions(options.optimize, sanitize=options.sanitize))
+        g = CompiledGraph(
+            module,
+            graph,
+            options.target,
+            CompileOptions(options.optimize, sanitize=options.sanitize),
+        )
         g.reset()
         compiling = time.perf_counter() - began
     if options.load_state is not None:
@@ -166,7 +200,10 @@ def run_graph(module: Module, graph: Graph, options: Namespace, out: Any) -> int
         print(f'  sha256 of "{name}" {digest(arrays[-1])}', file=out)
     if options.time:
         per_tick = f", {duration(spent / steps)} a tick" if steps else ""
-        print(f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{per_tick}", file=out)
+        print(
+            f"compiled in {duration(compiling)}, {counted(steps, 'tick')} in {duration(spent)}{per_tick}",
+            file=out,
+        )
     show_profile(g, [], options, out)
     write_outputs(options, readings, times)
     if options.save_state is not None:
@@ -181,7 +218,9 @@ def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
     feeds: dict[str, Any] = {}
     for name, array in arrays_by_name(options).items():
         if name not in writable:
-            raise Usage(f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(writable) or "none"}')
+            raise Usage(
+                f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(writable) or "none"}'
+            )
         if name in labels and array.ndim == writable[name].initial.ndim + 1:
             feeds[name] = iter(array)
         else:
@@ -222,5 +261,7 @@ def progress(steps: int) -> Iterator[Callable[[int], object]]:
         return
     from tqdm import tqdm
 
-    with tqdm(total=steps, unit=" ticks", unit_scale=True, leave=False, delay=1, file=sys.stderr) as bar:
+    with tqdm(
+        total=steps, unit=" ticks", unit_scale=True, leave=False, delay=1, file=sys.stderr
+    ) as bar:
         yield bar.update

@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+
 from cvm.cli import Usage
 from cvm.testing.commands import Skipped, perform
 from cvm.testing.filetest import Failure, Filetest, bless, coloured

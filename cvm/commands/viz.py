@@ -3,6 +3,7 @@
 from argparse import Namespace
 from html import escape
 from pathlib import Path
+
 from cvm.commands.io import load, page, suffix_of, write
 from cvm.dialect.program.diagram import svg
 from cvm.jit.compile import find

@@ -8,6 +8,7 @@ from difflib import unified_diff
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration, timed
@@ -49,7 +50,11 @@ class Timing:
 
     def tree(self) -> dict[str, Any]:
         children = [c.tree() for c in self.children.values()]
-        return {"name": self.name, "seconds": self.seconds, **({"children": children} if children else {})}
+        return {
+            "name": self.name,
+            "seconds": self.seconds,
+            **({"children": children} if children else {}),
+        }
 
 
 @dataclass
@@ -81,7 +86,11 @@ class Watch:
             self.failed = ""
             if {step.name, "all"} & self.after:
                 text = text_of(after, self.generic)
-                shown = f": no change of @{item.name}" if text == text_of(item, self.generic) else f"\n{text}"
+                shown = (
+                    f": no change of @{item.name}"
+                    if text == text_of(item, self.generic)
+                    else f"\n{text}"
+                )
                 print(f"// after {step.name}{shown}", file=sys.stderr)
             if self.changed and after is not item:
                 old, new = (text_of(x, self.generic).splitlines() for x in (item, after))
@@ -125,7 +134,9 @@ def text_of(item: Any, generic: bool = False) -> str:
 # Reproducers
 
 
-def write_reproducer(path: Path, program: str, error: BaseException, failed: str, heads: dict[str, str]) -> None:
+def write_reproducer(
+    path: Path, program: str, error: BaseException, failed: str, heads: dict[str, str]
+) -> None:
     """A program with all that makes a pass fail on it, as comments at its head."""
     lines = [
         f"// the pass {failed} fails: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",

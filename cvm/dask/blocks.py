@@ -12,6 +12,7 @@ from hashlib import sha256
 from itertools import accumulate
 from math import prod
 from typing import Any
+
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.notation import expressions as ex, loops as ir
 from cvm.dialect.notation.affine import Affine, affine
@@ -32,7 +33,9 @@ LEAST = 6  # elements of an axis, with fewer of which the order of a float reduc
 
 def order_of(kernel: ir.Kernel) -> list[object]:
     """The order of a kernel's float reductions, to compare; empty if it has none. Documented blocks are added up by their terms."""
-    found: list[object] = [(o.along, o.extents if kernel.sum_order != "terms" else ()) for o in orders(kernel)]
+    found: list[object] = [
+        (o.along, o.extents if kernel.sum_order != "terms" else ()) for o in orders(kernel)
+    ]
     return found and [repr(keeps_order(collapsed(kernel))), *found]
 
 
@@ -42,7 +45,11 @@ def split_axes(kernel: ir.Kernel) -> dict[ex.Index, dict[ex.Tensor, int]]:
     shared = {*kernel.outputs, *(s.tensor for s in kernel.body if isinstance(s, ir.Alloc))}
     found: dict[ex.Index, dict[ex.Tensor, int]] = {}
     for index in indices:
-        places = {(t, at.index(index) if index in at else -1) for t, at in every_access(inner) if t in shared}
+        places = {
+            (t, at.index(index) if index in at else -1)
+            for t, at in every_access(inner)
+            if t in shared
+        }
         if len(places) == len(shared) == len(dict(places)) and -1 not in dict(places).values():
             found[index] = dict(places)
     return found
@@ -76,10 +83,14 @@ class Blocks:
                 own, now = ex.Index(index.name, stop - start), block.indices.get(index, index)
                 kernel = block.kernel.with_body(_restricted(block.kernel.body, now, own, start))
                 split = None if own.extent == now.extent else own
-                block.inner[step] = self._block(kernel, {**block.indices, index: own}, block.operands, split)
+                block.inner[step] = self._block(
+                    kernel, {**block.indices, index: own}, block.operands, split
+                )
             block, within = block.inner[step]
             shifted = {t: zip(regions[t], region, strict=True) for t, region in within.items()}
-            regions = {t: tuple([(a + c, a + d) for (a, _), (c, d) in both]) for t, both in shifted.items()}
+            regions = {
+                t: tuple([(a + c, a + d) for (a, _), (c, d) in both]) for t, both in shifted.items()
+            }
         return block, regions
 
     def _block(
@@ -90,25 +101,43 @@ class Blocks:
         body = simplify_with_bounds(kernel.body)
         tensors = (*kernel.parameters, *(s.tensor for s in body if isinstance(s, ir.Alloc)))
         places: dict[ex.Tensor, list[tuple[ex.Expr, ...]]] = {}
-        for tensor, at in every_access(body) if body else [(t, ex.axes(t.shape)) for t in tensors]:  # of a loop, all
+        for tensor, at in (
+            every_access(body) if body else [(t, ex.axes(t.shape)) for t in tensors]
+        ):  # of a loop, all
             places.setdefault(tensor, []).append(at)
         regions = {
             t: _region(at, t.shape, split, t in kernel.inputs and bool(self.order))
             for t, at in places.items()
             if t in tensors
         }
-        parts = {t: replace(t, shape=tuple(b - a for a, b in region)) for t, region in regions.items()}
+        parts = {
+            t: replace(t, shape=tuple(b - a for a, b in region)) for t, region in regions.items()
+        }
         parts |= {t: replace(parts[t], space="argument") for t in kernel.inputs if t in parts}
 
         def within(tensor: ex.Tensor, at: tuple[ex.Expr, ...]) -> tuple[ex.Expr, ...]:
-            return tuple(affine(i).plus(-a).expression() for i, (a, _) in zip(at, regions[tensor], strict=True))
+            return tuple(
+                affine(i).plus(-a).expression()
+                for i, (a, _) in zip(at, regions[tensor], strict=True)
+            )
 
         read = {t: now for t, now in operands.items() if now in parts}
-        inputs, outputs = tuple(parts[t] for t in read.values()), tuple(parts[t] for t in kernel.outputs)
-        kernel = replace(kernel, parameters=(*inputs, *outputs), body=ir.replace_arrays(body, parts, within))
+        inputs, outputs = (
+            tuple(parts[t] for t in read.values()),
+            tuple(parts[t] for t in kernel.outputs),
+        )
+        kernel = replace(
+            kernel, parameters=(*inputs, *outputs), body=ir.replace_arrays(body, parts, within)
+        )
         plan = Plan("block", inputs, outputs, {}, (kernel,), requirements=self.plan.requirements)
         program = pickle.dumps((plan, self.options))
-        found = Block(kernel, indices, dict(zip(read, inputs, strict=True)), program, sha256(program).hexdigest()[:32])
+        found = Block(
+            kernel,
+            indices,
+            dict(zip(read, inputs, strict=True)),
+            program,
+            sha256(program).hexdigest()[:32],
+        )
         return self._known.setdefault(program, found), {t: regions[now] for t, now in read.items()}
 
 
@@ -120,7 +149,10 @@ def _region(
     region: list[Range] = []
     for at, n in zip(zip(*places, strict=True), shape, strict=True):
         lows, highs = zip(*(affine(e).bounds(index_bounds) for e in at), strict=True)
-        low, high = 0 if None in lows else max(0, min(lows)), n if None in highs else min(n, max(highs) + 1)
+        low, high = (
+            0 if None in lows else max(0, min(lows)),
+            n if None in highs else min(n, max(highs) + 1),
+        )
         if ordered and not any(split is i for e in at for i in walk(e)):
             low, high = 0, n
         elif ordered:
@@ -144,7 +176,12 @@ def _restricted(body: ir.Block, index: ex.Index, own: ex.Index, start: int) -> i
 
 def from_zero(s: ir.Statement, extent: Dim | None = None) -> ir.Block | None:
     """A loop over a part of its iterations as one from 0 on, of at most so many; of the number that it has where that is known."""
-    if not isinstance(s, ir.For) or s.is_whole or s.kind != "serial" or (extent is None and s.length.terms):
+    if (
+        not isinstance(s, ir.For)
+        or s.is_whole
+        or s.kind != "serial"
+        or (extent is None and s.length.terms)
+    ):
         return None
     own = ex.Index(s.index.name, s.length.constant if extent is None else extent)
     stop = None if extent is None else s.end - s.start
@@ -159,16 +196,25 @@ def cuts(kernel: ir.Kernel, index: ex.Index, arrays: Mapping[ex.Tensor, Any]) ->
     for tensor, at in every_access(kernel.body):
         for axis, e in enumerate(at if tensor in arrays else ()):
             times = 1
-            while isinstance(e, ex.Apply) and e.function == "floordiv" and isinstance(e.operands[1], ex.Const):
+            while (
+                isinstance(e, ex.Apply)
+                and e.function == "floordiv"
+                and isinstance(e.operands[1], ex.Const)
+            ):
                 times, e = times * e.operands[1].value, e.operands[0]
             if _leads(form := affine(e), index):
                 places.setdefault(tensor, []).append((form, times, axis))
     found = [0, index.extent]
     for n, tensor in enumerate(sorted(places, key=lambda t: -prod(t.shape) * t.element.bytes)):
-        form, times, axis = sorted(places[tensor], key=lambda p: _crossing(p[0], index, 0))[len(places[tensor]) // 2]
+        form, times, axis = sorted(places[tensor], key=lambda p: _crossing(p[0], index, 0))[
+            len(places[tensor]) // 2
+        ]
         sizes = arrays[tensor].chunks[axis]
         ends, least = [0, *accumulate(sizes)], (max(sizes) + 1) // 2
-        for some, near in ((ends[1:-1], least if n else 0), ((0, ends[-1]), least)):  # of chunks, and of the operand
+        for some, near in (
+            (ends[1:-1], least if n else 0),
+            ((0, ends[-1]), least),
+        ):  # of chunks, and of the operand
             there = {c for b in some if 0 < (c := _crossing(form, index, b * times)) < index.extent}
             found += [c for c in sorted(there) if all(abs(c - other) >= near for other in found)]
     return sorted(found)[1:-1] if places else None

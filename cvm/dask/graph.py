@@ -11,11 +11,13 @@ from math import prod
 from operator import getitem
 from threading import Lock
 from typing import Any, TypeAlias
+
 import numpy as np
 from dask import config  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
 from dask._task_spec import DataNode, Task, TaskRef  # pyright: ignore[reportMissingImports]
 from dask.highlevelgraph import HighLevelGraph  # pyright: ignore[reportMissingImports]
 from dask.utils import parse_bytes  # pyright: ignore[reportMissingImports]
+
 from cvm.dialect.notation import expressions as ex, loops as ir
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.reduce_in_order import MIN_TERMS
@@ -28,8 +30,15 @@ from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import CPU_LOOPS, CPU_SCHEDULE, LOOPS
 from cvm.lowering.processor import compiling_for
-from cvm.lowering.reductions.blocked_sums import has_order, keeps_order, length, reduction_accumulators, terms
+from cvm.lowering.reductions.blocked_sums import (
+    has_order,
+    keeps_order,
+    length,
+    reduction_accumulators,
+    terms,
+)
 from cvm.lowering.reductions.split_reduction import separate_reductions, split_in_blocks
+
 from .blocks import LEAST, Blocks, Range, cuts, from_zero, order_of, split_axes
 
 COMBINED = 16  # partial results that one task combines
@@ -59,13 +68,17 @@ def run(digest: str, program: bytes, layouts: Sequence[Any], *parts: Any) -> Any
 def compiled(plan: Plan, options: CompileOptions) -> KernelFunction:
     """The plan of a block as a function, after the passes that the plan of the program has not gone through."""
     with compiling_for(options.cpu or host_processor()):
-        return KernelFunction(run_passes((*LOOPS[2:], *CPU_LOOPS, *CPU_SCHEDULE), plan, Context()), options)
+        return KernelFunction(
+            run_passes((*LOOPS[2:], *CPU_LOOPS, *CPU_SCHEDULE), plan, Context()), options
+        )
 
 
 class Arrays:
     """The arrays of a program's tensors. The names of tasks, which Dask shows, begin with that of the function."""
 
-    def __init__(self, name: str, options: CompileOptions, plan: Plan, arrays: Sequence[Array]) -> None:
+    def __init__(
+        self, name: str, options: CompileOptions, plan: Plan, arrays: Sequence[Array]
+    ) -> None:
         self.name, self.options, self.plan = name, options, plan
         self.known: Operands = {t: da.from_array(a, chunks=-1) for t, a in plan.constants.items()}
         self.known |= zip(plan.arguments, arrays, strict=True)
@@ -87,16 +100,24 @@ class Arrays:
         blocks, splits = Blocks(kernel, self.options, self.plan), split_axes(kernel)
         _, first = blocks.block({i: (0, min(i.extent, 1)) for i in splits})
         _, last = blocks.block({i: (max(i.extent - 1, 0), i.extent) for i in splits})
-        for t in first.keys() & last.keys():  # where each end takes all of an axis, so does every block
+        for t in (
+            first.keys() & last.keys()
+        ):  # where each end takes all of an axis, so does every block
             ends = zip(first[t], last[t], t.shape, strict=True)
-            operands[t] = _gathered(operands[t], [n for n, (a, b, d) in enumerate(ends) if a == b == (0, d)])
+            operands[t] = _gathered(
+                operands[t], [n for n, (a, b, d) in enumerate(ends) if a == b == (0, d)]
+            )
         ranges = _ranges(kernel, splits, operands, next(iter(splits)) if is_part else None)
         at = [dict(zip(ranges, r, strict=True)) for r in product(*ranges.values())]
         if any(order_of(b) != blocks.order for b in {blocks.block(r)[0].kernel for r in at}):
-            ranges = {i: [(0, i.extent)] for i in splits}  # smaller blocks would add floats in another order
+            ranges = {
+                i: [(0, i.extent)] for i in splits
+            }  # smaller blocks would add floats in another order
             at = [{i: r for i, (r,) in ranges.items()}]
         found = [(r, *blocks.block(r)) for r in at]
-        token = [a.name for a in operands.values()] + [f"{b.digest}{[*r.values()]}" for _, b, r in found]
+        token = [a.name for a in operands.values()] + [
+            f"{b.digest}{[*r.values()]}" for _, b, r in found
+        ]
         name = f"{self.name}-{sha256(str(token).encode()).hexdigest()[:32]}"
         names = {t: f"{name}-{n}" if n else name for n, t in enumerate(kernel.outputs)}
         numbers = {i: {r: n for n, r in enumerate(along)} for i, along in ranges.items()}
@@ -105,33 +126,56 @@ class Arrays:
         for r, block, regions in found:
             stored = f"{self.name}-program-{block.digest}"
             graph[stored] = DataNode(stored, block.program)
-            pieces = [self._pieces(operands[t], ends[t], region, graph) for t, region in regions.items()]
+            pieces = [
+                self._pieces(operands[t], ends[t], region, graph) for t, region in regions.items()
+            ]
             places = {t: {axes[t]: numbers[i][r[i]] for i, axes in splits.items()} for t in names}
-            keys = [(own, *(places[t].get(axis, 0) for axis in range(t.rank))) for t, own in names.items()]
+            keys = [
+                (own, *(places[t].get(axis, 0) for axis in range(t.rank)))
+                for t, own in names.items()
+            ]
             key = keys[0] if len(keys) == 1 else (f"{name}-all", *keys[0])
             parts = [ref for _, refs in pieces for ref in refs]
-            graph[key] = Task(key, run, block.digest, TaskRef(stored), [layout for layout, _ in pieces], *parts)
+            graph[key] = Task(
+                key, run, block.digest, TaskRef(stored), [layout for layout, _ in pieces], *parts
+            )
             graph |= {k: Task(k, getitem, TaskRef(key), n) for n, k in enumerate(keys) if k != key}
         for t, own in names.items():
             along = {axes[t]: tuple(b - a for a, b in ranges[i]) for i, axes in splits.items()}
             layers = HighLevelGraph.from_collections(own, graph, [*operands.values()])
-            self.known[t] = da.Array(layers, own, [along.get(n, (d,)) for n, d in enumerate(t.shape)], t.element.dtype)
+            self.known[t] = da.Array(
+                layers, own, [along.get(n, (d,)) for n, d in enumerate(t.shape)], t.element.dtype
+            )
 
-    def _in_parts(self, kernel: ir.Kernel, operands: Operands) -> tuple[ir.Kernel, ir.Kernel] | None:
+    def _in_parts(
+        self, kernel: ir.Kernel, operands: Operands
+    ) -> tuple[ir.Kernel, ir.Kernel] | None:
         """The kernels that reduce blocks and combine these, if a kernel reduces over several chunks and may be split there.
 
         The blocks of long float sums are the documented ones; those of reductions without an order are the chunks."""
         plain = collapsed(kernel)
         found = [reduction_accumulators(r) or {} for r in separate_reductions(plain)[1]]
-        nans = any(f in ("max", "min") and t.element.kind == "float" for some in found for t, f in some.items())
-        if not found or nans or kernel.scheduled or all(a.npartitions == 1 for a in operands.values()):
+        nans = any(
+            f in ("max", "min") and t.element.kind == "float"
+            for some in found
+            for t, f in some.items()
+        )
+        if (
+            not found
+            or nans
+            or kernel.scheduled
+            or all(a.npartitions == 1 for a in operands.values())
+        ):
             return None  # or a NaN's place would decide its maximum
         if ordered := any(map(has_order, found)):
             first = separate_reductions(plain)[1][0]
             if keeps_order(plain) is not False or terms(first) < MIN_TERMS:
                 return None
             each = length(first)
-            self.known |= {o: self.of(t).reshape(o.shape) for o, t in zip(plain.inputs, kernel.inputs, strict=True)}
+            self.known |= {
+                o: self.of(t).reshape(o.shape)
+                for o, t in zip(plain.inputs, kernel.inputs, strict=True)
+            }
         else:
             plain, first = kernel, separate_reductions(kernel)[1][0]
             ends = [0, *(cuts(kernel, first.index, operands) or ()), first.index.extent]
@@ -141,22 +185,39 @@ class Arrays:
             return None
         parts, joined = split_in_blocks(plain, each, -(-first.index.extent // each))
         parts = parts.with_body(ir.rewrite_block(parts.body, lambda s: from_zero(s, each)))
-        return (replace(parts, sum_order="terms"), replace(joined, scheduled=True)) if ordered else (parts, joined)
+        return (
+            (replace(parts, sum_order="terms"), replace(joined, scheduled=True))
+            if ordered
+            else (parts, joined)
+        )
 
     def _pieces(
-        self, array: Array, ends: Iterable[Sequence[int]], region: Sequence[Range], graph: dict[Any, Any]
+        self,
+        array: Array,
+        ends: Iterable[Sequence[int]],
+        region: Sequence[Range],
+        graph: dict[Any, Any],
     ) -> tuple[Any, list[TaskRef]]:
         """The parts of chunks that make up a region. A part of a chunk is a task of its own, so that no more is sent."""
         found: list[TaskRef] = []
         places: list[tuple[slice, ...]] = []
         for axes in product(*map(_overlaps, ends, region)):
-            chunk, taken = (array.name, *(n for n, _, _, _ in axes)), tuple(part for _, _, part, _ in axes)
-            key = chunk if all(w for _, w, _, _ in axes) else (f"{self.name}-halo-{array.name}", *chunk[1:], str(taken))
+            chunk, taken = (
+                (array.name, *(n for n, _, _, _ in axes)),
+                tuple(part for _, _, part, _ in axes),
+            )
+            key = (
+                chunk
+                if all(w for _, w, _, _ in axes)
+                else (f"{self.name}-halo-{array.name}", *chunk[1:], str(taken))
+            )
             if key != chunk:
                 graph[key] = Task(key, getitem, TaskRef(chunk), taken)
             found.append(TaskRef(key))
             places.append(tuple(to for _, _, _, to in axes))
-        return (None if len(found) == 1 else (tuple(b - a for a, b in region), array.dtype.str, places)), found
+        return (
+            None if len(found) == 1 else (tuple(b - a for a, b in region), array.dtype.str, places)
+        ), found
 
 
 def _overlaps(ends: Sequence[int], region: Range) -> Iterable[tuple[int, bool, slice, slice]]:
@@ -165,7 +226,12 @@ def _overlaps(ends: Sequence[int], region: Range) -> Iterable[tuple[int, bool, s
     first = min(bisect_right(ends, start), len(ends) - 1) - 1
     for n in range(first, max(first + 1, bisect_left(ends, stop))):
         a, b = max(start, ends[n]), min(stop, ends[n + 1])
-        yield n, (a, b) == (ends[n], ends[n + 1]), slice(a - ends[n], b - ends[n]), slice(a - start, b - start)
+        yield (
+            n,
+            (a, b) == (ends[n], ends[n + 1]),
+            slice(a - ends[n], b - ends[n]),
+            slice(a - start, b - start),
+        )
 
 
 def _ranges(
@@ -191,7 +257,10 @@ def _gathered(array: Array, axes: Sequence[int]) -> Array:
     """An array with one chunk along each of these axes, and with shorter ones along others where that is too large."""
     if all(len(array.chunks[a]) == 1 for a in axes):
         return array
-    most = prod(n if a in axes else max(array.chunks[a]) for a, n in enumerate(array.shape)) * array.dtype.itemsize
+    most = (
+        prod(n if a in axes else max(array.chunks[a]) for a, n in enumerate(array.shape))
+        * array.dtype.itemsize
+    )
     rest = [a for a in range(array.ndim) if a not in axes and most > _chunk_bytes()]
     return array.rechunk(dict.fromkeys(axes, -1) | dict.fromkeys(rest, "auto"))
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from typing import NoReturn
+
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 
@@ -14,7 +15,11 @@ def refuse(filename: str, message: str, *notes: Note) -> NoReturn:
 
 def unreadable(filename: str, reason: Exception | str) -> NoReturn:
     """Raises ParseError: a model's file cannot be read."""
-    said = reason if isinstance(reason, str) else (getattr(reason, "strerror", None) or str(reason)).lower()
+    said = (
+        reason
+        if isinstance(reason, str)
+        else (getattr(reason, "strerror", None) or str(reason)).lower()
+    )
     refuse(filename, f"the model cannot be read: {said}")
 
 
@@ -32,7 +37,9 @@ class Names:
 
     def of(self, name: str) -> str:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
-        return self.fresh(plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}", first=True)
+        return self.fresh(
+            plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}", first=True
+        )
 
     def fresh(self, stem: str, first: bool = False) -> str:
         if first and stem not in self.used:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.attributes import quoted
 from cvm.importers import refuse
 from cvm.importers.flatbuffer import contents
@@ -35,10 +37,24 @@ ATTRIBUTES = {
     "sum": {"axis": "axes"},
 }
 DROPPED = {  # what our operators infer, or have no choice in
-    "conv2d": {"channels", "kernel_size", "use_bias", "layout", "kernel_layout", "out_layout", "out_dtype"},
+    "conv2d": {
+        "channels",
+        "kernel_size",
+        "use_bias",
+        "layout",
+        "kernel_layout",
+        "out_layout",
+        "out_dtype",
+    },
     "dense": {"units", "use_bias"},
     "max_pool2d": {"layout"},
-    "non_max_suppression": {"coord_start", "id_index", "invalid_to_bottom", "return_indices", "score_index"},
+    "non_max_suppression": {
+        "coord_start",
+        "id_index",
+        "invalid_to_bottom",
+        "return_indices",
+        "score_index",
+    },
 }
 DEFAULTS = {  # which differ from ours
     "concatenate": {"axis": "1"},
@@ -64,7 +80,9 @@ def read_model(path: Path) -> Model:
     """The model of a folder with `symbol` and `params`, or of a graph with its params beside it."""
     symbol = path / "symbol" if path.is_dir() else path
     params = symbol.with_name("params" if symbol.name == "symbol" else f"{symbol.stem}.params")
-    return _Graph(str(symbol), contents(symbol, "")[1]).model(read_params(contents(params, "")[1], str(params)))
+    return _Graph(str(symbol), contents(symbol, "")[1]).model(
+        read_params(contents(params, "")[1], str(params))
+    )
 
 
 # The graph
@@ -81,28 +99,42 @@ class _Graph:
         try:
             self.tree = json.loads(data)
         except (ValueError, RecursionError) as e:
-            refuse(filename, f"a model is .onnx, .tflite, .tosa or else CVM-Runtime's graph in JSON: {e}")
+            refuse(
+                filename,
+                f"a model is .onnx, .tflite, .tosa or else CVM-Runtime's graph in JSON: {e}",
+            )
 
-    def keys(self, fields: Any, allowed: set[str], required: Sequence[str], subject: str) -> Mapping[str, Any]:
+    def keys(
+        self, fields: Any, allowed: set[str], required: Sequence[str], subject: str
+    ) -> Mapping[str, Any]:
         self.hold(isinstance(fields, dict), f"{subject} is an object")
         for key in fields:
-            self.hold(key in allowed, f"{subject} has no {key!r}; it has {', '.join(sorted(allowed))}")
+            self.hold(
+                key in allowed, f"{subject} has no {key!r}; it has {', '.join(sorted(allowed))}"
+            )
         for key in required:
             self.hold(key in fields, f"{subject} needs {key!r}")
         return fields
 
     def integers(self, items: Any, subject: str) -> list[int]:
         good = isinstance(items, list) and all(type(i) is int and 0 <= i < 1 << 40 for i in items)
-        self.hold(good, f"{subject} is a list of integers that are not negative, got {_short(items)}")
+        self.hold(
+            good, f"{subject} is a list of integers that are not negative, got {_short(items)}"
+        )
         return items
 
     def model(self, constants: Mapping[str, np.ndarray]) -> Model:
         top = self.keys(self.tree, TOP_KEYS, ("nodes", "heads", "attrs"), "the graph")
         version = top.get("version", VERSIONS[0])
-        self.hold(version in VERSIONS, f"expected version {' or '.join(VERSIONS)}, got {_short(version)}")
+        self.hold(
+            version in VERSIONS, f"expected version {' or '.join(VERSIONS)}, got {_short(version)}"
+        )
         graph = self.keys(top["attrs"], GRAPH_KEYS, ("storage_id", "shape", "op_attrs"), "attrs")
         self.hold(isinstance(top["nodes"], list), "nodes is a list")
-        nodes = [self.keys(n, NODE_KEYS, ("op", "name", "inputs"), f"node {i}") for i, n in enumerate(top["nodes"])]
+        nodes = [
+            self.keys(n, NODE_KEYS, ("op", "name", "inputs"), f"node {i}")
+            for i, n in enumerate(top["nodes"])
+        ]
         rows = [0]
         for n, node in enumerate(nodes):
             rows.append(rows[-1] + self.outputs(n, node))
@@ -110,12 +142,23 @@ class _Graph:
             for entry in node["inputs"]:
                 self.entry(entry, rows, n, f"an input of node {n}")
         if version == VERSIONS[0]:
-            self.hold(top.get("node_row_ptr", rows) == rows, f"node_row_ptr is {rows} for these nodes")
+            self.hold(
+                top.get("node_row_ptr", rows) == rows, f"node_row_ptr is {rows} for these nodes"
+            )
             variables = [n for n, node in enumerate(nodes) if node["op"] == "null"]
-            self.hold(top.get("arg_nodes", variables) == variables, f"arg_nodes is {variables} for these nodes")
+            self.hold(
+                top.get("arg_nodes", variables) == variables,
+                f"arg_nodes is {variables} for these nodes",
+            )
         shapes = [self.integers(s, "a shape") for s in self.listed(graph, "shape", rows[-1])]
-        attributes = [self.op_attributes(n, a) for n, a in enumerate(self.listed(graph, "op_attrs", len(nodes)))]
-        heads = [self.entry(h, rows, len(nodes), "a head") for h in self.listed({"heads": top["heads"]}, "heads", None)]
+        attributes = [
+            self.op_attributes(n, a)
+            for n, a in enumerate(self.listed(graph, "op_attrs", len(nodes)))
+        ]
+        heads = [
+            self.entry(h, rows, len(nodes), "a head")
+            for h in self.listed({"heads": top["heads"]}, "heads", None)
+        ]
         self.variables(nodes, rows, shapes, constants)
         precisions = self.listed(graph, "precision", rows[-1]) if "precision" in graph else []
         at = next((rows[n] for n, node in enumerate(nodes) if node["name"] == "data"), None)
@@ -128,7 +171,9 @@ class _Graph:
         if isinstance(items := fields[key], list) and len(items) == 2 and isinstance(items[0], str):
             items = items[1]
         self.hold(isinstance(items, list), f"{key} is a list")
-        self.hold(count is None or len(items) == count, f"{key} has {count} items, got {len(items)}")
+        self.hold(
+            count is None or len(items) == count, f"{key} has {count} items, got {len(items)}"
+        )
         return items
 
     def outputs(self, n: int, node: Mapping[str, Any]) -> int:
@@ -138,7 +183,10 @@ class _Graph:
         if kind == "null":
             return 1
         attrs: Any = node.get("attrs")
-        self.hold(isinstance(attrs, dict) and isinstance(attrs.get("func_name"), str), f"node {n} needs a func_name")
+        self.hold(
+            isinstance(attrs, dict) and isinstance(attrs.get("func_name"), str),
+            f"node {n} needs a func_name",
+        )
         count = str(attrs.get("num_outputs", "1"))
         self.hold(count in ("1", "2"), f"node {n} has 1 or 2 outputs, got {_short(count)}")
         return int(count)
@@ -148,7 +196,10 @@ class _Graph:
         self.hold(good, f"{subject} is [node, output], got {_short(pair)}")
         self.hold(0 <= pair[0] < nodes, f"{subject} is of an earlier node, got {pair[0]}")
         at = rows[pair[0]] + pair[1]
-        self.hold(pair[1] >= 0 and at < rows[pair[0] + 1], f"{subject}: node {pair[0]} has no output {pair[1]}")
+        self.hold(
+            pair[1] >= 0 and at < rows[pair[0] + 1],
+            f"{subject}: node {pair[0]} has no output {pair[1]}",
+        )
         return at
 
     def op_attributes(self, n: int, text: Any) -> Mapping[str, str]:
@@ -165,15 +216,23 @@ class _Graph:
         constants: Mapping[str, np.ndarray],
     ) -> None:  # fmt: skip
         names = [(node["name"], rows[n]) for n, node in enumerate(nodes) if node["op"] == "null"]
-        self.hold(len({name for name, _ in names}) == len(names), "the names of variables are distinct")
+        self.hold(
+            len({name for name, _ in names}) == len(names), "the names of variables are distinct"
+        )
         for name, entry in names:
             if name == "data":
                 continue
             self.hold(name in constants, f"variable {_short(name)} is not among the params")
             stated, actual = tuple(shapes[entry]), constants[name].shape
-            self.hold(stated == actual, f"variable {_short(name)} has shape {stated}, but the params have {actual}")
+            self.hold(
+                stated == actual,
+                f"variable {_short(name)} has shape {stated}, but the params have {actual}",
+            )
         more = sorted(set(constants) - {name for name, _ in names})
-        self.hold(not more, f"the graph has no variable {_short(more[0]) if more else ''}, but the params do")
+        self.hold(
+            not more,
+            f"the graph has no variable {_short(more[0]) if more else ''}, but the params do",
+        )
 
 
 def _short(value: Any) -> str:
@@ -212,15 +271,24 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
     for name in names:
         magic, _, _, _, rank, code, bits, lanes = read("QQiiiBBH")
         expect(magic == ARRAY_MAGIC, f"param {_short(name)} does not begin as an array does")
-        good, layout = code == 0 and lanes == 1 and bits in (8, 32), f"code {code}, {bits} bits, {lanes} lanes"
+        good, layout = (
+            code == 0 and lanes == 1 and bits in (8, 32),
+            f"code {code}, {bits} bits, {lanes} lanes",
+        )
         expect(good, f"param {_short(name)}: expected integers of 8 or 32 bits, got {layout}")
         expect(0 <= rank <= 6, f"param {_short(name)}: expected a rank from 0 to 6, got {rank}")
         shape, (size,) = read(f"{rank}q"), read("q")
         byte_count = bits // 8
         for d in shape:
-            expect(0 <= d <= len(data), f"param {_short(name)}: a size of {d} is more than there are bytes")
+            expect(
+                0 <= d <= len(data),
+                f"param {_short(name)}: a size of {d} is more than there are bytes",
+            )
             byte_count *= d
-        expect(size == byte_count, f"param {_short(name)}: expected {byte_count} bytes for its shape, got {size}")
+        expect(
+            size == byte_count,
+            f"param {_short(name)}: expected {byte_count} bytes for its shape, got {size}",
+        )
         (elements,) = read(f"{size}s")
         params[name] = np.frombuffer(elements, f"<i{bits // 8}").reshape(shape).astype(np.int32)
     return params
@@ -242,7 +310,11 @@ def program_text(model: Model, archive: str | None) -> str:
                 arguments.append(f"{names[entries[0]]}: {type}{_range(model.precision)}")
             else:
                 name = node["name"]
-                literal = f"file({quoted(archive)}, {quoted(name)})" if archive else _dense(model.constants[name])
+                literal = (
+                    f"file({quoted(archive)}, {quoted(name)})"
+                    if archive
+                    else _dense(model.constants[name])
+                )
                 lines.append(f"{names[entries[0]]} = const {literal} : {type}")
             continue
         operands = [model.rows[i] + entry for i, entry, *_ in node["inputs"]]
@@ -268,7 +340,11 @@ def _names(model: Model) -> list[str]:
     for n, node in enumerate(model.nodes):
         for output in range(model.rows[n + 1] - model.rows[n]):
             plain = re.sub(r"[^A-Za-z0-9_]", "_", node["name"])
-            name = f"%{plain}" if re.match("[A-Za-z_]", plain) and len(plain) < 64 else f"%v_{len(names)}"
+            name = (
+                f"%{plain}"
+                if re.match("[A-Za-z_]", plain) and len(plain) < 64
+                else f"%v_{len(names)}"
+            )
             name = f"{name}_{output}" if output else name
             name = name if name not in names else f"%v_{len(names)}"
             while name in names:  # a node has that name
@@ -285,13 +361,17 @@ def _range(precision: int | None) -> str:
     return f" {{range = [{-most}, {most}]}}"
 
 
-def _operator(function: str, attributes: Mapping[str, str], shape: Sequence[int]) -> tuple[str, str]:
+def _operator(
+    function: str, attributes: Mapping[str, str], shape: Sequence[int]
+) -> tuple[str, str]:
     if function in ("flatten", "reshape"):
         return "reshape", f"target_shape = {list(shape)}"
     defaults, dropped = DEFAULTS.get(function, {}), DROPPED.get(function, ())
     attrs = {k: v for k, v in {**defaults, **attributes}.items() if k not in dropped}
     renamed = ATTRIBUTES.get(function, {})
-    return OPERATORS.get(function, function), ", ".join(f"{renamed.get(k, k)} = {_value(v)}" for k, v in attrs.items())
+    return OPERATORS.get(function, function), ", ".join(
+        f"{renamed.get(k, k)} = {_value(v)}" for k, v in attrs.items()
+    )
 
 
 def _value(text: str) -> str:
@@ -302,7 +382,11 @@ def _value(text: str) -> str:
         return quoted(text)
     if isinstance(value, (tuple, list)):
         return str(list(value)) if all(type(i) is int for i in value) else quoted(text)
-    return str(value).lower() if value is None or isinstance(value, (bool, int, float)) else quoted(text)
+    return (
+        str(value).lower()
+        if value is None or isinstance(value, (bool, int, float))
+        else quoted(text)
+    )
 
 
 def _tensor(shape: Sequence[int]) -> str:

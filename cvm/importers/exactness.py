@@ -5,7 +5,9 @@ importing, shown by integer ranges, or checked in calls; where sums overflow, th
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
 import numpy as np
+
 import cvm
 from cvm.dialect.builtin import Calling
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
@@ -74,23 +76,43 @@ class Imported(Module):
         for function in self.functions.values():
             analysis.function(function)
         inside = {o.operator.name for o in analysis.overflowing if o not in main}  # of loops
-        beyond = {r.name: {o.operator.name} for o in analysis.overflowing if o in main for r in o.results}
-        beyond |= {r.name: inside for o in main if isinstance(o.operator, Calling) for r in o.results}
-        return [self._verdict(o, {n for v in o.values for n in beyond.get(v.name, ())}) for o in self.operators]
+        beyond = {
+            r.name: {o.operator.name} for o in analysis.overflowing if o in main for r in o.results
+        }
+        beyond |= {
+            r.name: inside for o in main if isinstance(o.operator, Calling) for r in o.results
+        }
+        return [
+            self._verdict(o, {n for v in o.values for n in beyond.get(v.name, ())})
+            for o in self.operators
+        ]
 
     def _verdict(self, operator: ImportedOperator, overflowing: Iterable[str]) -> Verdict:
         exactness = operator.exactness
         if not exactness.condition:
-            return Verdict(operator.op, operator.where, "bounded" if exactness.bound else "exact", exactness.bound)
-        if exactness.sums and not any(name in exactness.sums or ANY in exactness.sums for name in overflowing):
-            return Verdict(operator.op, operator.where, "exact", f"ranges show that {exactness.condition}")
+            return Verdict(
+                operator.op,
+                operator.where,
+                "bounded" if exactness.bound else "exact",
+                exactness.bound,
+            )
+        if exactness.sums and not any(
+            name in exactness.sums or ANY in exactness.sums for name in overflowing
+        ):
+            return Verdict(
+                operator.op, operator.where, "exact", f"ranges show that {exactness.condition}"
+            )
         return Verdict(operator.op, operator.where, "exact if", exactness.condition)
 
 
 def live(operators: Sequence[ImportedOperator], function: Function) -> list[ImportedOperator]:
     """The operators on which the results of a function depend, with those of their values that it has."""
     live_values = frozenset(function.values())
-    return [replace(o, values=o.values & live_values) for o in operators if not o.values or o.values & live_values]
+    return [
+        replace(o, values=o.values & live_values)
+        for o in operators
+        if not o.values or o.values & live_values
+    ]
 
 
 def verdicts(program: object, reference: str) -> list[Verdict]:
@@ -98,10 +120,14 @@ def verdicts(program: object, reference: str) -> list[Verdict]:
     if reference not in REFERENCES:
         raise cvm.Error(f"a reference is one of {', '.join(REFERENCES)}, got {reference!r}")
     if not isinstance(program, Imported):
-        raise cvm.Error(f"exactness as {reference} is a property of an imported model, such as cvm.from_tflite gives")
+        raise cvm.Error(
+            f"exactness as {reference} is a property of an imported model, such as cvm.from_tflite gives"
+        )
     if program.reference != reference:
         imported_as = program.reference or "kernels of another rounding"
-        raise cvm.Error(f"nothing is known of exactness as {reference}: the model was imported to equal {imported_as}")
+        raise cvm.Error(
+            f"nothing is known of exactness as {reference}: the model was imported to equal {imported_as}"
+        )
     return program.verdicts()
 
 
@@ -111,7 +137,9 @@ def require(program: object, reference: str) -> None:
     if bounded and isinstance(program, Imported):
         message = f"{len(bounded)} operator{'s' * (len(bounded) > 1)} of the model cannot be exact as {reference}"
         where = Span(Source(program.filename, ""), 0, 0)
-        raise cvm.VerifyError(Diagnostic(message, where, "exactness", tuple(Note(line) for line in summary(bounded))))
+        raise cvm.VerifyError(
+            Diagnostic(message, where, "exactness", tuple(Note(line) for line in summary(bounded)))
+        )
 
 
 def summary(entries: Sequence[Verdict]) -> list[str]:

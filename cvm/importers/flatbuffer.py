@@ -10,7 +10,9 @@ from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.importers import unreadable
 
@@ -60,7 +62,9 @@ class Flatbuffer:
     def numbers(self, kind: str, at: int, count: int) -> np.ndarray:
         dtype = np.dtype(NUMBERS[kind])
         if at < 0 or at + count * dtype.itemsize > len(self.data):
-            raise Damaged(f"it refers to bytes up to {at + count * dtype.itemsize} of {len(self.data)}")
+            raise Damaged(
+                f"it refers to bytes up to {at + count * dtype.itemsize} of {len(self.data)}"
+            )
         return np.frombuffer(self.data, dtype, count, at)
 
     def number(self, kind: str, at: int) -> Any:

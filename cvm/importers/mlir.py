@@ -16,7 +16,9 @@ from importlib import import_module
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+
 import numpy as np
+
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
@@ -49,28 +51,41 @@ def from_mlir(model: str | PathLike[str] | bytes) -> Imported:
     if b"tosa." in data:
         return from_tosa(model)
     module, lines = parsed(data.decode("utf-8", "replace"), filename)
-    functions = {("func", o.sym_name.data): o for o in module.ops if o.name == "func.func" and o.body.blocks}
+    functions = {
+        ("func", o.sym_name.data): o for o in module.ops if o.name == "func.func" and o.body.blocks
+    }
     public = [f for f in functions.values() if "private" not in str(f.sym_visibility)]
     main = functions.get(("func", "main"), public[0] if len(public) == 1 else None)
     if main is None or any(o.name != "func.func" for o in module.ops):
         names = ", ".join(map(name_of, module.ops)) or "none"
-        refuse(filename, f"expected a module of functions, one of them @main or the only public one, got {names}")
+        refuse(
+            filename,
+            f"expected a module of functions, one of them @main or the only public one, got {names}",
+        )
     to = Reader("MLIR", "line", functions=functions, lines=lines)
     try:
-        args = [to.argument(a.name_hint or f"arg{n}", typed(a.type)) for n, a in enumerate(main.body.blocks[0].args)]
+        args = [
+            to.argument(a.name_hint or f"arg{n}", typed(a.type))
+            for n, a in enumerate(main.body.blocks[0].args)
+        ]
         results = to.block(main.body, args)
     except Unsupported as e:
         refuse(filename, f"the function cannot be imported: {e}")
     to.check(filename)
     to.names.clear()
-    return to.imported(filename, [to.result(filename, f"{n}", v) for n, v in enumerate(results)], "")[0]
+    return to.imported(
+        filename, [to.result(filename, f"{n}", v) for n, v in enumerate(results)], ""
+    )[0]
 
 
 def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
     """The module in a text, as xDSL's operations, and the line of each."""
     source, lines = Source(filename, text), dict[Any, int]()
     try:
-        context, parser = import_module("xdsl.context").Context(True), import_module("xdsl.parser").Parser
+        context, parser = (
+            import_module("xdsl.context").Context(True),
+            import_module("xdsl.parser").Parser,
+        )
         for name, dialect in import_module("xdsl.dialects").get_all_dialects().items():
             context.register_dialect(name, dialect)
     except ImportError:
@@ -82,17 +97,27 @@ def parsed(text: str, filename: str) -> tuple[Any, dict[Any, int]]:
             lines[operation := super().parse_operation()], _ = source.place(start)
             return operation
 
-    for token in re.finditer(r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f][0-9A-Fa-f])*+("?)', text):
+    for token in re.finditer(
+        r'//[^\n]*+|"(?:[^"\\\n\v\f]++|\\["nt\\]|\\[0-9A-Fa-f][0-9A-Fa-f])*+("?)', text
+    ):
         if token[1] == "":  # for which xDSL would search exponentially long
-            raise cvm.ParseError(Diagnostic("a string that does not end", Span(source, *token.span()), "import"))
+            raise cvm.ParseError(
+                Diagnostic("a string that does not end", Span(source, *token.span()), "import")
+            )
     try:
-        flags = re.compile(r'(?<="arith\.trunci")(\([^)]*\)) <{overflowFlags = [^}]*}>')  # xDSL has none of trunci
-        module = WithLines(context, flags.sub(lambda m: m[1].ljust(len(m[0])), text), filename).parse_module()
+        flags = re.compile(
+            r'(?<="arith\.trunci")(\([^)]*\)) <{overflowFlags = [^}]*}>'
+        )  # xDSL has none of trunci
+        module = WithLines(
+            context, flags.sub(lambda m: m[1].ljust(len(m[0])), text), filename
+        ).parse_module()
         module.verify()
     except Exception as e:  # of xDSL's kinds, and what its parser lets through
         at, said = getattr(e, "span", None), getattr(e, "msg", "") or str(e) or type(e).__name__
         span = Span(source, at.start, at.end) if at else Span(Source(filename, ""), 0, 0)
-        raise cvm.ParseError(Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}", span, "import")) from None
+        raise cvm.ParseError(
+            Diagnostic(f"xDSL cannot read this: {said.splitlines()[0]}", span, "import")
+        ) from None
     return module, lines
 
 
@@ -104,7 +129,9 @@ class Reader(Importer):
     values: dict[Any, Any] = field(default_factory=dict)  # by those of xDSL
     count: int = 0  # of operations, those of a body once for each time that it is taken
 
-    def block(self, region: Any, arguments: Sequence[Any], extents: Sequence[Dim] | None = None) -> list[Any]:
+    def block(
+        self, region: Any, arguments: Sequence[Any], extents: Sequence[Dim] | None = None
+    ) -> list[Any]:
         """The operands of a region's last operation; `extents` are the sizes of the loops of which it is the body."""
         last = region.block.last_op if len(region.blocks) == 1 else None
         if last is None or name_of(last).rpartition(".")[2] not in ("return", "yield"):
@@ -117,7 +144,9 @@ class Reader(Importer):
         self.values |= zip(region.block.args, arguments, strict=False)
         self.depth += 1
         for o in [*region.block.ops][:-1]:
-            proto = SimpleNamespace(op_type=name_of(o), domain="", input=o.operands, output=o.results, attribute=())
+            proto = SimpleNamespace(
+                op_type=name_of(o), domain="", input=o.operands, output=o.results, attribute=()
+            )
             self.add(At(self, proto, self.values, {}, str(self.lines[o]), o, extents))
         self.depth -= 1
         return [self.values[v] for v in last.operands]
@@ -140,7 +169,9 @@ class At(OperatorAt):
 
     def run(self) -> Any:
         results = super().run()
-        for r, x in zip(self.operation.results, results if isinstance(results, list) else [results], strict=True):
+        for r, x in zip(
+            self.operation.results, results if isinstance(results, list) else [results], strict=True
+        ):
             sizes = zip(x.shape, typed(r.type).shape, strict=False) if isinstance(x, Node) else ()
             differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
             if differ or (isinstance(x, Node) and x.element is not typed(r.type).element):
@@ -151,7 +182,9 @@ class At(OperatorAt):
     def type(self) -> TensorType:
         return typed(self.operation.results[0].type)
 
-    def region(self, number: int, arguments: Sequence[Any] = (), extents: Sequence[Dim] | None = None) -> list[Any]:
+    def region(
+        self, number: int, arguments: Sequence[Any] = (), extents: Sequence[Dim] | None = None
+    ) -> list[Any]:
         return self.importer.block(self.operation.regions[number], arguments, extents)
 
 
@@ -217,12 +250,22 @@ def cmpf(at: At, a: Node, b: Node) -> Node:
     if not 0 < (p := at.attributes["predicate"].value.data) < 15:
         raise Unsupported("a comparison that is constant")
     bits = p if p < 8 else 14 - p or 7
-    comparisons = [ufunc(f, a, b) for f, n in (("equal", 1), ("greater", 2), ("less", 4)) if bits & n]
+    comparisons = [
+        ufunc(f, a, b) for f, n in (("equal", 1), ("greater", 2), ("less", 4)) if bits & n
+    ]
     y = reduce(partial(ufunc, "bitwise_or"), comparisons)
     return ufunc("logical_not", y) if p > 7 else y
 
 
-@rule("arith.extf", "arith.extsi", "arith.fptosi", "arith.index_cast", "arith.sitofp", "arith.truncf", "arith.trunci")
+@rule(
+    "arith.extf",
+    "arith.extsi",
+    "arith.fptosi",
+    "arith.index_cast",
+    "arith.sitofp",
+    "arith.truncf",
+    "arith.trunci",
+)
 def cast(at: At, x: Node) -> Node:
     if I1 in (x.element, at.type.element):
         raise Unsupported("i1 as a number with a sign")
@@ -233,7 +276,9 @@ def cast(at: At, x: Node) -> Node:
 def leading_zeros(at: At, x: Node) -> Node:
     """Those of i32; of i64 they are those of two words, and what is narrower has zeros before it."""
     if x.element is not I64:
-        return (unsigned(x).cast(I32).apply("quant.leading_zeros") - (32 - x.element.bits)).cast(x.element)
+        return (unsigned(x).cast(I32).apply("quant.leading_zeros") - (32 - x.element.bits)).cast(
+            x.element
+        )
     words = (ufunc("right_shift", x, at.node(np.array(32))), x)
     high, low = (n.cast(I32).apply("quant.leading_zeros") for n in words)
     return ufunc("where", high.scalar("eq", 32), high + low, high).cast(I64)
@@ -253,7 +298,9 @@ def constant(at: At) -> np.ndarray:
 def spread(at: At, x: Node, extents: Sequence[Dim]) -> Node:
     """The node repeated along the dimensions of which it has one element."""
     x = x if x.rank else x.dimshuffle(["x"] * len(extents))
-    if not any(same_size(n, 1) and not same_size(e, 1) for n, e in zip(x.shape, extents, strict=True)):
+    if not any(
+        same_size(n, 1) and not same_size(e, 1) for n, e in zip(x.shape, extents, strict=True)
+    ):
         return x
     array = at.importer.builder.constants.get(x.value)
     if array is not None and array.size == 1 and all(isinstance(e, int) for e in extents):
@@ -277,7 +324,9 @@ def empty(at: At, *dims: Known) -> Node:
 
 def place(at: At, whole: Sequence[Dim]) -> Any:
     """Offsets, sizes and strides of a part."""
-    numbers = [at.attributes[f"static_{name}"].get_values() for name in ("offsets", "sizes", "strides")]
+    numbers = [
+        at.attributes[f"static_{name}"].get_values() for name in ("offsets", "sizes", "strides")
+    ]
     if not all(0 <= o <= o + (n - 1) * s < of for o, n, s, of in zip(*numbers, whole, strict=True)):
         raise Unsupported("a part that is not constant, or not inside")
     return numbers
@@ -287,14 +336,18 @@ def place(at: At, whole: Sequence[Dim]) -> Any:
 def extract_slice(at: At, x: Node, *bounds: Known) -> Node:
     begin, sizes, strides = place(at, x.shape)
     end = tuple(o + (n - 1) * s + 1 for o, n, s in zip(begin, sizes, strides, strict=True))
-    return reshaped(at, at.apply("cvm.slice", x, begin=begin, end=end, strides=strides), at.type.shape)
+    return reshaped(
+        at, at.apply("cvm.slice", x, begin=begin, end=end, strides=strides), at.type.shape
+    )
 
 
 @rule("tensor.insert_slice")
 def insert_slice(at: At, x: Node, into: Node, *bounds: Known) -> Node:
     begin, sizes, strides = place(at, into.shape)
     parts = reshaped(at, x, sizes), at.node(np.broadcast_to(True, sizes))
-    placed, here = (n.apply("builtin.strided_scatter_like", into, begin=begin, strides=strides) for n in parts)
+    placed, here = (
+        n.apply("builtin.strided_scatter_like", into, begin=begin, strides=strides) for n in parts
+    )
     return ufunc("where", here, placed, into)
 
 
@@ -315,14 +368,22 @@ def extract(at: At, x: Node, *places: Node) -> Node:
     """Places outside, of which the result is undefined, are moved inside."""
     shapes = [p.shape for p in places if p.rank == max(p.rank for p in places)]
     shape = [next((n for n in ns if not same_size(n, 1)), 1) for ns in zip(*shapes, strict=True)]
-    return x.apply("builtin.gather", *(spread(at, p, shape) for p in places), axes=(*range(x.rank),), mode="clip")
+    return x.apply(
+        "builtin.gather",
+        *(spread(at, p, shape) for p in places),
+        axes=(*range(x.rank),),
+        mode="clip",
+    )
 
 
 @rule("scf.if")
 def branches(at: At, condition: Node) -> list[Any]:
     """Both are computed, since no operation here fails where the other one would be taken."""
     pairs = zip(*(at.region(n, (), at.extents) for n in range(2)), strict=True)
-    return [MISSING if any(v is MISSING for v in p) else ufunc("where", condition, *map(at.node, p)) for p in pairs]
+    return [
+        MISSING if any(v is MISSING for v in p) else ufunc("where", condition, *map(at.node, p))
+        for p in pairs
+    ]
 
 
 @rule("scf.for")
@@ -347,8 +408,12 @@ def call(at: At, *xs: Known) -> Sequence[Any]:
 def index(at: At) -> Node:
     d, sizes = at.attributes["dim"].value.data, list(at.extents or ())
     is_static = isinstance(n := sizes[d], int)
-    row = at.node(np.arange(n)) if is_static else at.apply("builtin.iota_like", at.like((n,)), axis=0)
-    at.importer.builder.constants.pop(row.value, None)  # what is computed of it is not to become constants
+    row = (
+        at.node(np.arange(n)) if is_static else at.apply("builtin.iota_like", at.like((n,)), axis=0)
+    )
+    at.importer.builder.constants.pop(
+        row.value, None
+    )  # what is computed of it is not to become constants
     return row.dimshuffle([0 if a == d else "x" for a in range(len(sizes))])
 
 
@@ -357,24 +422,36 @@ def structured(at: At, *xs: Node) -> list[Any]:
     count, maps = len(at.operation.results), indexing_maps(at, [x.rank for x in xs])
     pairs = [pair for x, m in zip(xs, maps, strict=True) for pair in zip(m, x.shape, strict=True)]
     axes = [(d, n) for d, n in pairs if isinstance(d, int)]
-    size_of = dict(sorted(axes, key=lambda axis: isinstance(axis[1], int)))  # sizes that are known take precedence
+    size_of = dict(
+        sorted(axes, key=lambda axis: isinstance(axis[1], int))
+    )  # sizes that are known take precedence
     result_maps: list[Any] = maps[-count:]
     over = size_of.keys() - result_maps[0]
-    if {d for m in maps for a in m for d in ([a] if isinstance(a, int) else a[0])} != {*range(len(size_of))}:
+    if {d for m in maps for a in m for d in ([a] if isinstance(a, int) else a[0])} != {
+        *range(len(size_of))
+    }:
         raise Unsupported("a dimension that no axis has for itself")
-    if differing := [f"{n} and {size_of[d]}" for d, n in axes if isinstance(n, int) and n != size_of[d]]:
+    if differing := [
+        f"{n} and {size_of[d]}" for d, n in axes if isinstance(n, int) and n != size_of[d]
+    ]:
         raise ValueError(f"one dimension has sizes {differing[0]}")
     if not count or any(sorted(k) != sorted(size_of.keys() - over) for k in result_maps):
         raise Unsupported("memory in the place of tensors, or a result of other dimensions")
     extents: list[Dim] = [size_of[d] for d in range(len(size_of))]
     operands = [arranged(x, m, extents) for x, m in zip(xs, maps, strict=True)]
-    body_results = at.region(0, [*operands[:-count], *([MISSING] * count if over else operands[-count:])], extents)
+    body_results = at.region(
+        0, [*operands[:-count], *([MISSING] * count if over else operands[-count:])], extents
+    )
     if not over:
         results = zip(body_results, result_maps, strict=True)
-        return [y if y is MISSING else spread(at, at.node(y), extents).dimshuffle(k) for y, k in results]
+        return [
+            y if y is MISSING else spread(at, at.node(y), extents).dimshuffle(k) for y, k in results
+        ]
     body = at.operation.regions[0].block
     yielded = zip(body.last_op.operands, body.args[-count:], xs[-count:], result_maps, strict=True)
-    return [reduced(at, *combination(y, out), initial, k, extents) for y, out, initial, k in yielded]
+    return [
+        reduced(at, *combination(y, out), initial, k, extents) for y, out, initial, k in yielded
+    ]
 
 
 def indexing_maps(at: At, ranks: Sequence[int]) -> list[list[Access]]:
@@ -400,9 +477,16 @@ def accesses(map: Any) -> list[Access]:
     if map.num_symbols or "div" in str(map) or "mod" in str(map):
         raise Unsupported(f"the map {map}")
     added, units = map.eval([0] * map.num_dims, []), np.eye(map.num_dims, dtype=int).tolist()
-    steps = [[n - zero for n, zero in zip(map.eval(unit, []), added, strict=True)] for unit in units]
-    factors = [{d: step[axis] for d, step in enumerate(steps) if step[axis]} for axis in range(len(added))]
-    return [next(iter(f)) if [*f.values(), n] == [1, 0] else (f, n) for f, n in zip(factors, added, strict=True)]
+    steps = [
+        [n - zero for n, zero in zip(map.eval(unit, []), added, strict=True)] for unit in units
+    ]
+    factors = [
+        {d: step[axis] for d, step in enumerate(steps) if step[axis]} for axis in range(len(added))
+    ]
+    return [
+        next(iter(f)) if [*f.values(), n] == [1, 0] else (f, n)
+        for f, n in zip(factors, added, strict=True)
+    ]
 
 
 def arranged(x: Node, map: Sequence[Access], extents: Sequence[Dim]) -> Node:
@@ -412,8 +496,12 @@ def arranged(x: Node, map: Sequence[Access], extents: Sequence[Dim]) -> Node:
         steps, added = ({access: 1}, 0) if isinstance(access, int) else access
         if not isinstance(access, int):
             if len(steps) > 2 or min(added + 1, *steps.values(), 1) < 1:
-                raise Unsupported(f"an index {' + '.join(f'd{d} * {n}' for d, n in steps.items())} + {added}")
-            size, *counts = (known_size(n, "windows") for n in (x.shape[axis], *(extents[d] for d in steps)))
+                raise Unsupported(
+                    f"an index {' + '.join(f'd{d} * {n}' for d, n in steps.items())} + {added}"
+                )
+            size, *counts = (
+                known_size(n, "windows") for n in (x.shape[axis], *(extents[d] for d in steps))
+            )
             (windows, window), (stride, dilation) = [*counts, 1, 1][:2], [*steps.values(), 1, 1][:2]
             if (beyond := (windows - 1) * stride + (window - 1) * dilation + added + 1 - size) > 0:
                 raise Because(f"it reads {beyond} elements beyond its operand")
@@ -429,26 +517,47 @@ def combination(result: Any, out: Any) -> tuple[str, Any]:
     """The operation by which the body combines a value with the result so far, and that value."""
     operands, uses = [*getattr(result.owner, "operands", ())], 1
     name = name_of(result.owner) if operands else ""
-    if name == "arith.select" and [*getattr(operands[0].owner, "operands", ())] == operands[1:]:  # a > b ? a : b
+    if (
+        name == "arith.select" and [*getattr(operands[0].owner, "operands", ())] == operands[1:]
+    ):  # a > b ? a : b
         compare, uses = operands.pop(0).owner, 2
         p = compare.predicate.value.data if compare.name == "arith.cmpi" else 0
         name = f"arith.{('max', 'min')[p // 2 % 2]}{'si' if p < 6 else 'ui'}" if p > 1 else ""
-    if FUNCTIONS.get(name) not in REDUCTIONS or operands.count(out) != 1 or len([*out.uses]) != uses:
-        raise Unsupported("a reduction that is no sum, product, maximum, minimum or operation of bits")
+    if (
+        FUNCTIONS.get(name) not in REDUCTIONS
+        or operands.count(out) != 1
+        or len([*out.uses]) != uses
+    ):
+        raise Unsupported(
+            "a reduction that is no sum, product, maximum, minimum or operation of bits"
+        )
     return name, operands[operands[0] is out]
 
 
-def reduced(at: At, name: str, value: Any, initial: Node, result_dims: Sequence[int], extents: Sequence[Dim]) -> Any:
+def reduced(
+    at: At, name: str, value: Any, initial: Node, result_dims: Sequence[int], extents: Sequence[Dim]
+) -> Any:
     if (operand := at.values[value]) is MISSING:
         return MISSING
     x, function = spread(at, at.node(operand), extents), REDUCTIONS[FUNCTIONS[name]]
-    if function in ("add", "mul") and (x.element is I1 or (x.element.kind == "float" and x.element.bits == 16)):
+    if function in ("add", "mul") and (
+        x.element is I1 or (x.element.kind == "float" and x.element.bits == 16)
+    ):
         raise Unsupported(f"a reduction in {x.element}")
     x = unsigned(x) if name.endswith("ui") else x
-    y = x.reduce("careduce", [d for d in range(len(extents)) if d not in result_dims], scalar_op=function)
+    y = x.reduce(
+        "careduce", [d for d in range(len(extents)) if d not in result_dims], scalar_op=function
+    )
     y = y.dimshuffle([sorted(result_dims).index(d) for d in result_dims])
-    initial_array, neutral = at.importer.builder.constants.get(initial.value), SCALARS[function.rstrip("_")].identity
-    if initial_array is not None and neutral and (initial_array.astype(y.element.dtype) == neutral(y.element)).all():
+    initial_array, neutral = (
+        at.importer.builder.constants.get(initial.value),
+        SCALARS[function.rstrip("_")].identity,
+    )
+    if (
+        initial_array is not None
+        and neutral
+        and (initial_array.astype(y.element.dtype) == neutral(y.element)).all()
+    ):
         return y.cast(initial.element)
     return compute(name, initial, y.cast(initial.element))
 
@@ -456,13 +565,25 @@ def reduced(at: At, name: str, value: Any, initial: Node, result_dims: Sequence[
 SINGLE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(FUNCTIONS, lambda at, *xs: compute(at.op, *xs)),
     "arith.bitcast": lambda at, x: x.apply("builtin.bitcast", dtype=at.type.element),
-    "arith.fptoui": lambda at, x: x.cast(ELEMENT_TYPES[f"u{at.type.element}"]).cast(at.type.element),
-    **{f"arith.{n}": lambda at, x: unsigned(x).cast(at.type.element) for n in ("extui", "index_castui", "uitofp")},
+    "arith.fptoui": lambda at, x: x.cast(ELEMENT_TYPES[f"u{at.type.element}"]).cast(
+        at.type.element
+    ),
+    **{
+        f"arith.{n}": lambda at, x: unsigned(x).cast(at.type.element)
+        for n in ("extui", "index_castui", "uitofp")
+    },
     "math.erf": lambda at, x: x.scalar("erf"),
     "tensor.cast": lambda at, x: x,
-    "tensor.concat": lambda at, *xs: at.apply("cvm.concatenate", *xs, axis=at.attributes["dim"].value.data),
-    "tensor.dim": lambda at, x, axis: np.array(n := x.shape[axis.item()], np.int64 if isinstance(n, int) else object),
-    **{f"tensor.{n}_shape": lambda at, x, *known: reshaped(at, x, at.type.shape) for n in ("collapse", "expand")},
+    "tensor.concat": lambda at, *xs: at.apply(
+        "cvm.concatenate", *xs, axis=at.attributes["dim"].value.data
+    ),
+    "tensor.dim": lambda at, x, axis: np.array(
+        n := x.shape[axis.item()], np.int64 if isinstance(n, int) else object
+    ),
+    **{
+        f"tensor.{n}_shape": lambda at, x, *known: reshaped(at, x, at.type.shape)
+        for n in ("collapse", "expand")
+    },
 }
 for name, single in SINGLE.items():
     rule(name)(single)

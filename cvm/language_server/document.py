@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+
 from cvm.commands.ops import page, summary
 from cvm.commands.read_level import reader_of, warnings_of
 from cvm.dialect.builtin import Const
@@ -67,24 +68,36 @@ class Document:
     def scope(self, index: int) -> tuple[int, int]:
         """The numbers of the first token of the function around a token, and of the first one after it."""
         at = bisect_right(self.heads, index)
-        return self.heads[at - 1] if at else 0, self.heads[at] if at < len(self.heads) else len(self.tokens)
+        return self.heads[at - 1] if at else 0, self.heads[at] if at < len(self.heads) else len(
+            self.tokens
+        )
 
     def function(self, index: int) -> Function | None:
         """The function around a token, as far as it was understood."""
         start, end = self.scope(index)
-        return self.module.functions.get(next((t.name for t in self.tokens[start:end] if t.type == "SYMBOL"), ""))
+        return self.module.functions.get(
+            next((t.name for t in self.tokens[start:end] if t.type == "SYMBOL"), "")
+        )
 
     def value(self, index: int) -> Value | None:
         function = self.function(index)
         name = self.tokens[index].name
-        return None if function is None else next((v for v in function.values() if v.name == name), None)
+        return (
+            None
+            if function is None
+            else next((v for v in function.values() if v.name == name), None)
+        )
 
     def occurrences(self, index: int | None) -> list[Token]:
         """The tokens that name what a token names, first its definition: a value in its function, or a function."""
         if index is None or (token := self.tokens[index]).type not in NAMED:
             return []
         start, end = (0, len(self.tokens)) if token.type == "SYMBOL" else self.scope(index)
-        same = [i for i in range(start, end) if self.tokens[i].type in NAMED and self.tokens[i].text == token.text]
+        same = [
+            i
+            for i in range(start, end)
+            if self.tokens[i].type in NAMED and self.tokens[i].text == token.text
+        ]
         same.sort(key=lambda i: i not in self.definitions)
         return [self.tokens[i] for i in same]
 
@@ -114,8 +127,14 @@ class Document:
         if value is None or value.type is None:
             return ""
         interval = self.ranges.ranges.get(value)
-        interval_text = f"\n\nvalues in [{interval.low}, {interval.high}]" if interval is not None else ""
-        declared = f" {{range = {attribute_text(value.attributes['range'])}}}" if "range" in value.attributes else ""
+        interval_text = (
+            f"\n\nvalues in [{interval.low}, {interval.high}]" if interval is not None else ""
+        )
+        declared = (
+            f" {{range = {attribute_text(value.attributes['range'])}}}"
+            if "range" in value.attributes
+            else ""
+        )
         return f"```cvm\n%{value.name}: {value.type}{declared}\n```{interval_text}"
 
     def hints(self) -> Iterator[tuple[int, str]]:
@@ -132,12 +151,18 @@ class Document:
     def completions(self, offset: int) -> list[tuple[str, str, str]]:
         """The words that may stand at an offset, each with its kind and a line about it."""
         line = self.source.text[:offset].rpartition("\n")[2]
-        before = next((i for i in range(len(self.tokens) - 1, -1, -1) if self.tokens[i].start < offset), 0)
+        before = next(
+            (i for i in range(len(self.tokens) - 1, -1, -1) if self.tokens[i].start < offset), 0
+        )
         if (word := self.word(offset)).startswith("%"):
             first, last = self.scope(before) if self.tokens else (0, 0)
-            names = dict.fromkeys(t.text for t in self.tokens[first:last] if t.type in NAMED and t.start + 1 < offset)
+            names = dict.fromkeys(
+                t.text for t in self.tokens[first:last] if t.type in NAMED and t.start + 1 < offset
+            )
             function = self.function(before)
-            types = {f"%{v.name}": str(v.type or "") for v in (function.values() if function else ())}
+            types = {
+                f"%{v.name}": str(v.type or "") for v in (function.values() if function else ())
+            }
             return [(n, "value", types.get(n, "")) for n in names if n[0] == "%" and n != word]
         if word.startswith("@"):
             return [(f"@{f.name}", "function", head(f)) for f in self.module.functions.values()]
@@ -145,7 +170,11 @@ class Document:
             return [(n, "type", "an element type") for n in ELEMENT_TYPES]
         if line.rfind("{") > line.rfind("}"):
             line = self.source.line(self.source.place(offset)[0])
-            operators = [t.text for t in scanner().tokens(line) if t.type == "OPERATOR" and t.text in OPERATORS]
+            operators = [
+                t.text
+                for t in scanner().tokens(line)
+                if t.type == "OPERATOR" and t.text in OPERATORS
+            ]
             fields = OPERATORS[operators[-1]].fields if operators else ()
             missing = [f for f in fields if not f.is_operand and f"{f.name} =" not in line]
             return [(f.name, "attribute", describe(f.annotation)) for f in missing]

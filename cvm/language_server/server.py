@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
+
 import lsprotocol.types as lsp  # pyright: ignore[reportMissingImports]
 from pygls.lsp.server import LanguageServer  # pyright: ignore[reportMissingImports]
+
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic
 from cvm.language_server.document import Document
@@ -43,7 +45,9 @@ def of(uri: str) -> Document:
 def place(document: Document, offset: int) -> lsp.Position:
     """The line, and the column in UTF-16 units, of an offset."""
     line, column = document.source.place(offset)
-    return lsp.Position(line - 1, len(document.source.line(line)[: column - 1].encode("utf-16-le")) // 2)
+    return lsp.Position(
+        line - 1, len(document.source.line(line)[: column - 1].encode("utf-16-le")) // 2
+    )
 
 
 def stretch(document: Document, start: int, end: int) -> lsp.Range:
@@ -81,9 +85,16 @@ def publish(params: lsp.DidOpenTextDocumentParams | lsp.DidChangeTextDocumentPar
 def _diagnostic(document: Document, uri: str, d: Diagnostic) -> lsp.Diagnostic:
     ends = [(n.span.start, n.span.end) if n.span else (0, 0) for n in d.notes]
     places = [lsp.Location(uri, stretch(document, *e)) for e in ends]
-    notes = [lsp.DiagnosticRelatedInformation(p, n.message) for p, n in zip(places, d.notes, strict=True)]
-    where, severity = stretch(document, d.span.start, max(d.span.end, d.span.start + 1)), SEVERITIES[d.severity]
-    return lsp.Diagnostic(where, d.message, severity, d.code, source="cvm", related_information=notes or None)
+    notes = [
+        lsp.DiagnosticRelatedInformation(p, n.message) for p, n in zip(places, d.notes, strict=True)
+    ]
+    where, severity = (
+        stretch(document, d.span.start, max(d.span.end, d.span.start + 1)),
+        SEVERITIES[d.severity],
+    )
+    return lsp.Diagnostic(
+        where, d.message, severity, d.code, source="cvm", related_information=notes or None
+    )
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
@@ -139,12 +150,18 @@ def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
     return lsp.WorkspaceEdit({params.text_document.uri: edits})
 
 
-@server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=["%", "@", ".", "{", "<"]))
+@server.feature(
+    lsp.TEXT_DOCUMENT_COMPLETION,
+    lsp.CompletionOptions(trigger_characters=["%", "@", ".", "{", "<"]),
+)
 def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
     document = of(params.text_document.uri)
     at = offset(document, params.position)
     word, words = stretch(document, at - len(document.word(at)), at), document.completions(at)
-    return [lsp.CompletionItem(n, kind=KINDS[k], detail=d, text_edit=lsp.TextEdit(word, n)) for n, k, d in words]
+    return [
+        lsp.CompletionItem(n, kind=KINDS[k], detail=d, text_edit=lsp.TextEdit(word, n))
+        for n, k, d in words
+    ]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
@@ -164,7 +181,10 @@ def inlay_hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
     """The inferred types of results, within the lines that are shown."""
     document = of(params.text_document.uri)
     lines = range(params.range.start.line, params.range.end.line + 1)
-    hints = [lsp.InlayHint(place(document, at), text, lsp.InlayHintKind.Type) for at, text in document.hints()]
+    hints = [
+        lsp.InlayHint(place(document, at), text, lsp.InlayHintKind.Type)
+        for at, text in document.hints()
+    ]
     return [h for h in hints if h.position.line in lines]
 
 
@@ -173,7 +193,10 @@ def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
     document = of(params.text_document.uri)
     items = []
     for head, name, last in _heads(document):
-        whole, own = stretch(document, head.start, last.end), stretch(document, name.start, name.end)
+        whole, own = (
+            stretch(document, head.start, last.end),
+            stretch(document, name.start, name.end),
+        )
         items.append(lsp.DocumentSymbol(name.text, lsp.SymbolKind.Function, whole, own))
     return items
 
@@ -181,7 +204,10 @@ def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
 def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
     """The first token of each function, its name and its last token."""
     for index in document.heads:
-        if len(tokens := document.tokens[index : document.scope(index)[1]]) > 1 and tokens[1].type == "SYMBOL":
+        if (
+            len(tokens := document.tokens[index : document.scope(index)[1]]) > 1
+            and tokens[1].type == "SYMBOL"
+        ):
             yield tokens[0], tokens[1], tokens[-1]
 
 

@@ -20,10 +20,14 @@ METHODS = (
     "choose", "searchsorted",
 )  # fmt: skip
 NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in ARRAY_FUNCTIONS.items()}
-NUMPY_FUNCTIONS |= {n: lambda *_, t=f"np.{n} cannot be compiled: {why}", **__: fail(t) for n, why in REFUSED.items()}
+NUMPY_FUNCTIONS |= {
+    n: lambda *_, t=f"np.{n} cannot be compiled: {why}", **__: fail(t) for n, why in REFUSED.items()
+}
 for _name in METHODS:
     setattr(TracedArray, _name, checked(_name, ARRAY_FUNCTIONS[_name]))
 for _name in ("conj", "conjugate"):
-    setattr(TracedArray, _name, lambda x: ufunc_of_trace("conjugate", x) if x.dtype.kind == "c" else x)
+    setattr(
+        TracedArray, _name, lambda x: ufunc_of_trace("conjugate", x) if x.dtype.kind == "c" else x
+    )
 for _name in ("real", "imag"):
     setattr(TracedArray, _name, property(ARRAY_FUNCTIONS[_name]))

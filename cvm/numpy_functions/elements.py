@@ -4,7 +4,9 @@ that have an operator of their own."""
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+
 import numpy as np
+
 from ..array_api import along, astype, concatenate, where, whole_axes, whole_axis
 from ..indexed_update import update_in_place
 from ..numpy_or_dali_ufuncs import common, converted, loop_of
@@ -24,7 +26,9 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
 def _numbers(name: str, at: TracedArray, size: Any, mode: str) -> Any:
     """The numbers of elements, brought into range where the mode says so."""
     if mode not in ("raise", "clip", "wrap") or not np.can_cast(at.dtype, np.int64):
-        fail(f"{name} takes integers, by the modes raise, clip and wrap, got {at.dtype} and {mode!r}")
+        fail(
+            f"{name} takes integers, by the modes raise, clip and wrap, got {at.dtype} and {mode!r}"
+        )
     at = astype(at, np.int64)
     return at if mode == "raise" else at % size if mode == "wrap" else np.clip(at, 0, size - 1)
 
@@ -56,7 +60,9 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, columns = known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
     start = max(-offset, 0), max(offset, 0)
     places = [np.arange(max(min(rows - start[0], columns - start[1]), 0)) + n for n in start]
-    return x.viewed(apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1)))
+    return x.viewed(
+        apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1))
+    )
 
 
 @numpy_function
@@ -64,18 +70,29 @@ def diag(x: Any, k: int = 0) -> Any:
     if x.ndim == 2:
         return diagonal(x, k)
     n = known_size(x, 0) + abs(k)
-    return where(np.eye(n, k=k, dtype=bool), np.expand_dims(pad(x, (max(k, 0), max(-k, 0))), 0), np.zeros((), x.dtype))
+    return where(
+        np.eye(n, k=k, dtype=bool),
+        np.expand_dims(pad(x, (max(k, 0), max(-k, 0))), 0),
+        np.zeros((), x.dtype),
+    )
 
 
 @numpy_function
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
     """Changes an array that the function made."""
     if not isinstance(x, TracedArray):
-        fail("np.put_along_axis changes traced arrays: make the array of traced ones, as by np.zeros_like")
+        fail(
+            "np.put_along_axis changes traced arrays: make the array of traced ones, as by np.zeros_like"
+        )
     at, new = arrays_of(x, indices, values)[1:]
     flat, places = _places_along(x, at, axis)
     new = astype(broadcast_to(new, places[0].shape), x.dtype)
-    update_in_place(x, np.reshape(apply("builtin.scatter", flat, new, places, axes=tuple(range(flat.ndim))), x.shape))
+    update_in_place(
+        x,
+        np.reshape(
+            apply("builtin.scatter", flat, new, places, axes=tuple(range(flat.ndim))), x.shape
+        ),
+    )
 
 
 @numpy_function
@@ -86,7 +103,10 @@ def choose(a: Any, choices: Sequence[Any], mode: str = "raise") -> Any:
     shape = np.broadcast_shapes(at.shape, *(x.shape for x in given))
     stacked = concatenate([np.expand_dims(broadcast_to(x, shape), 0) for x in given], 0)
     at = broadcast_to(at, shape)
-    places = [where(at < 0, len(given), at), *(apply("builtin.iota_like", at, axis=n) for n in range(len(shape)))]
+    places = [
+        where(at < 0, len(given), at),
+        *(apply("builtin.iota_like", at, axis=n) for n in range(len(shape))),
+    ]
     return apply("builtin.gather", stacked, places, axes=tuple(range(len(shape) + 1)))
 
 
@@ -96,8 +116,12 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     if any(c.dtype != np.bool_ for c in arrays_of(found, *condlist)[1:]):
         fail("the conditions of np.select are arrays of bool")
     for choice in choicelist:
-        if type(choice) is int and found.dtype.kind == "u":  # a default is taken by its value, a choice as int64
-            fail(f"np.select to {found.dtype} takes no int64 choice: write np.{found.dtype}({choice}) for {choice}")
+        if (
+            type(choice) is int and found.dtype.kind == "u"
+        ):  # a default is taken by its value, a choice as int64
+            fail(
+                f"np.select to {found.dtype} takes no int64 choice: write np.{found.dtype}({choice}) for {choice}"
+            )
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         found = np.where(condition, choice, found)
     return found
@@ -107,11 +131,15 @@ _of_parts = partial(apply, "theano.elemwise", scalar_op="complex")
 
 
 @numpy_function
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
     if not copy and x.dtype.kind in "fc":
         return into(x, nan_to_num(x, True, nan, posinf, neginf))
     if x.dtype.kind == "c":
-        return _of_parts(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (x.real, x.imag)))
+        return _of_parts(
+            *(nan_to_num(part, copy, nan, posinf, neginf) for part in (x.real, x.imag))
+        )
     if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
@@ -163,7 +191,9 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 def _common_divisor(name: str, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """The operands in the type of the ufunc's loop and one shape, and their greatest common divisor."""
     tracer, operands, dtypes = loop_of(name, inputs)
-    a, b = np.broadcast_arrays(*(converted(tracer, x, t) for x, t in zip(operands, dtypes, strict=False)))
+    a, b = np.broadcast_arrays(
+        *(converted(tracer, x, t) for x, t in zip(operands, dtypes, strict=False))
+    )
     return a, b, apply("numpy.gcd", a, b)
 
 
@@ -177,9 +207,15 @@ def lcm(x1: Any, x2: Any, /) -> Any:
 
 
 ARRAY_FUNCTIONS |= {
-    "trace": lambda x, offset=0, axis1=0, axis2=1, dtype=None: np.sum(diagonal(x, offset, axis1, axis2), -1, dtype),
-    "allclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: np.all(isclose(a, b, rtol, atol, equal_nan)),
-    "real": lambda x: x.viewed(apply("theano.elemwise", x, scalar_op="real")) if x.dtype.kind == "c" else x,
+    "trace": lambda x, offset=0, axis1=0, axis2=1, dtype=None: np.sum(
+        diagonal(x, offset, axis1, axis2), -1, dtype
+    ),
+    "allclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: np.all(
+        isclose(a, b, rtol, atol, equal_nan)
+    ),
+    "real": lambda x: (
+        x.viewed(apply("theano.elemwise", x, scalar_op="real")) if x.dtype.kind == "c" else x
+    ),
     "imag": lambda x: x.viewed(
         apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x)
     ),

@@ -3,8 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+
 import numpy as np
-from ..array_api import astype, concatenate, of_shape, subscript, where, whole_axes, whole_axis, whole_number
+
+from ..array_api import (
+    astype,
+    concatenate,
+    of_shape,
+    subscript,
+    where,
+    whole_axes,
+    whole_axis,
+    whole_number,
+)
 from ..numpy_or_dali_ufuncs import common, converted
 from ..trace import apply, fail
 from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
@@ -14,7 +25,9 @@ from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_fun
 def broadcast_to(x: Any, shape: Any) -> Any:
     if x.shape == (sizes := (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
         return x
-    return of_shape(sizes, apply("theano.elemwise", np.zeros(sizes, np.bool_), x, scalar_op="second"))
+    return of_shape(
+        sizes, apply("theano.elemwise", np.zeros(sizes, np.bool_), x, scalar_op="second")
+    )
 
 
 @numpy_function
@@ -22,7 +35,11 @@ def tile(x: Any, reps: Any) -> Any:
     counts = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
     counts = tuple(whole_number(n, "a repetition") for n in counts) or (1,)
     found = apply("cvm.tile", x, reps=tuple(n or 1 for n in counts))
-    return subscript(found, (..., *(slice(None if n else 0) for n in counts))) if 0 in counts else found
+    return (
+        subscript(found, (..., *(slice(None if n else 0) for n in counts)))
+        if 0 in counts
+        else found
+    )
 
 
 @numpy_function
@@ -33,7 +50,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
         at = whole_axis(int(a), x.ndim)
         n = known_size(x, at)
         if 0 < (cut := n - int(count) % n if n else 0) < n:
-            x = concatenate([along_axis(x, at, slice(cut, None)), along_axis(x, at, slice(None, cut))], at)
+            x = concatenate(
+                [along_axis(x, at, slice(cut, None)), along_axis(x, at, slice(None, cut))], at
+            )
     return x
 
 
@@ -47,7 +66,10 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 
 @numpy_function
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
-    modes = ("constant", *(("edge", "reflect", "symmetric", "wrap") if constant_values is None else ()))
+    modes = (
+        "constant",
+        *(("edge", "reflect", "symmetric", "wrap") if constant_values is None else ()),
+    )
     if mode not in modes:
         fail(f"np.pad of such arguments has the mode {' or '.join(modes)} here, got {mode!r}")
     widths = np.zeros((x.ndim, 2), np.int64)
@@ -60,7 +82,10 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         if mode == "constant":
             values = 0 if constant_values is None else constant_values
             low, high = np.broadcast_to(np.asarray(values, x.dtype), (x.ndim, 2))[a]
-            sides = [np.full((*x.shape[:a], w, *x.shape[a + 1 :]), v) for w, v in ((before, low), (after, high))]
+            sides = [
+                np.full((*x.shape[:a], w, *x.shape[a + 1 :]), v)
+                for w, v in ((before, low), (after, high))
+            ]
             x = concatenate([sides[0], x, sides[1]], a)
         else:
             x = along_axis(x, a, np.pad(np.arange(n), (before, after), mode=mode))  # type: ignore[call-overload]
@@ -75,14 +100,22 @@ def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
 def full_like(x: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
     x, value = arrays_of(x, fill_value)
     dtype = x.dtype if dtype is None else np.dtype(dtype)
-    value = converted(x.tracer, fill_value, dtype) if type(fill_value) is int else astype(value, dtype)
+    value = (
+        converted(x.tracer, fill_value, dtype) if type(fill_value) is int else astype(value, dtype)
+    )
     found = apply("theano.elemwise", x, value, scalar_op="second")
     return of_shape(x.shape, found) if shape is None else broadcast_to(value, shape)
 
 
 @numpy_function
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Any:
     ends: list[Any] = [*common((start, stop))]
     start, stop = (x * 1.0 for x in ends)
@@ -106,12 +139,18 @@ def linspace(
 def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
     at = whole_axis(axis, x.ndim)
     pieces = np.array_split(range(known_size(x, at)), np.asarray(sections).tolist())
-    return [x.viewed(along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0]))) for p in pieces]
+    return [
+        x.viewed(along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0])))
+        for p in pieces
+    ]
 
 
 @numpy_function
 def split(x: Any, sections: Any, axis: int = 0) -> Any:
-    if isinstance(sections, (int, np.integer)) and (n := known_size(x, whole_axis(axis, x.ndim))) % sections:
+    if (
+        isinstance(sections, (int, np.integer))
+        and (n := known_size(x, whole_axis(axis, x.ndim))) % sections
+    ):
         fail(f"an axis of {n} elements has no {sections} equal parts: use np.array_split")
     return array_split(x, sections, axis)
 
@@ -121,7 +160,14 @@ def _of_rank_at_least(rank: int, *arrays: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-NEW_AXES = {(1, 0): (0,), (2, 0): (0, 1), (2, 1): (0,), (3, 0): (0, 1, 2), (3, 1): (0, 2), (3, 2): (2,)}
+NEW_AXES = {
+    (1, 0): (0,),
+    (2, 0): (0, 1),
+    (2, 1): (0,),
+    (3, 0): (0, 1, 2),
+    (3, 1): (0, 2),
+    (3, 2): (2,),
+}
 
 
 def _with_axes(x: Any, rank: int) -> Any:
@@ -151,24 +197,42 @@ def broadcast_arrays(*arrays: Any) -> Any:
 def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
     np.meshgrid(indexing=indexing)  # type: ignore[call-overload]  # which refuses others than NumPy's
     flat = [np.ravel(x) for x in arrays_of(*arrays)]
-    order = [1, 0, *range(2, len(flat))] if indexing == "xy" and len(flat) > 1 else list(range(len(flat)))
+    order = (
+        [1, 0, *range(2, len(flat))]
+        if indexing == "xy" and len(flat) > 1
+        else list(range(len(flat)))
+    )
     shape = [known_size(flat[n], 0) for n in order]
-    spread = [np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n]) for n, x in enumerate(flat)]
+    spread = [
+        np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n])
+        for n, x in enumerate(flat)
+    ]
     return tuple(x if sparse else broadcast_to(x, tuple(shape)) for x in spread)
 
 
 ARRAY_FUNCTIONS |= {
     "broadcast_to": lambda x, shape: x.viewed(broadcast_to(x, shape)),
-    **{f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))},
-    "vsplit": lambda x, sections: split(x, sections, whole_axis(1, x.ndim) - 1),  # of at least two axes
+    **{
+        f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))
+    },
+    "vsplit": lambda x, sections: split(
+        x, sections, whole_axis(1, x.ndim) - 1
+    ),  # of at least two axes
     "hsplit": lambda x, sections: split(x, sections, 0 if x.ndim == 1 else 1),
     "dsplit": lambda x, sections: split(x, sections, 2),
-    **{f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))},
+    **{
+        f"{letter}stack": partial(_joined, *how)
+        for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))
+    },
     **{f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)},
-    "triu": lambda x, k=0: where(~np.tri(*x.shape[-2:], k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),
+    "triu": lambda x, k=0: where(
+        ~np.tri(*x.shape[-2:], k=k - 1, dtype=bool), x, np.zeros((), x.dtype)
+    ),
     "tril": lambda x, k=0: where(np.tri(*x.shape[-2:], k=k, dtype=bool), x, np.zeros((), x.dtype)),
     "append": lambda x, values, axis=None: concatenate(arrays_of(x, values), axis),
-    "column_stack": lambda xs: concatenate([x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*xs)], 1),
+    "column_stack": lambda xs: concatenate(
+        [x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*xs)], 1
+    ),
     "fliplr": lambda x: np.flip(x, 1),
     "flipud": lambda x: np.flip(x, 0),
     "copy": lambda x: apply("theano.elemwise", x, scalar_op="identity"),

@@ -4,8 +4,19 @@ from functools import partial, reduce
 from operator import mul
 from string import ascii_letters, ascii_uppercase
 from typing import Any
+
 import numpy as np
-from ..array_api import REDUCTIONS, Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
+
+from ..array_api import (
+    REDUCTIONS,
+    Axes,
+    astype,
+    matmul,
+    where,
+    whole_axes,
+    whole_axis,
+    whole_number,
+)
 from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
 from .elements import diagonal
@@ -42,7 +53,11 @@ def dot(a: Any, b: Any) -> Any:
     a, b = arrays_of(a, b)
     if not a.ndim or not b.ndim:
         return a * b
-    return tensordot(a, b, ((-1,), (-2,))) if a.ndim > 1 and b.ndim > 1 and a.ndim + b.ndim > 4 else matmul(a, b)
+    return (
+        tensordot(a, b, ((-1,), (-2,)))
+        if a.ndim > 1 and b.ndim > 1 and a.ndim + b.ndim > 4
+        else matmul(a, b)
+    )
 
 
 @numpy_function
@@ -55,8 +70,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         fail(f"the sizes that are summed over differ: {axes} of {a.type} and {b.type}")
     letters = iter(ascii_letters)
     of_a = [next(letters) for _ in range(a.ndim)]
-    of_b = [of_a[summed[0][summed[1].index(n)]] if n in summed[1] else next(letters) for n in range(b.ndim)]
-    kept = [c for n, c in enumerate(of_a) if n not in summed[0]] + [c for n, c in enumerate(of_b) if n not in summed[1]]
+    of_b = [
+        of_a[summed[0][summed[1].index(n)]] if n in summed[1] else next(letters)
+        for n in range(b.ndim)
+    ]
+    kept = [c for n, c in enumerate(of_a) if n not in summed[0]] + [
+        c for n, c in enumerate(of_b) if n not in summed[1]
+    ]
     return einsum(f"{''.join(of_a)},{''.join(of_b)}->{''.join(kept)}", a, b)
 
 
@@ -72,7 +92,9 @@ def kron(a: Any, b: Any) -> Any:
     rank = max(a.ndim, b.ndim)
     a, b = (np.reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in (a, b))
     spread = [np.expand_dims(x, [2 * n + k for n in range(rank)]) for x, k in ((a, 1), (b, 0))]
-    return np.reshape(spread[0] * spread[1], tuple(m * n for m, n in zip(a.shape, b.shape, strict=True)))
+    return np.reshape(
+        spread[0] * spread[1], tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
+    )
 
 
 @numpy_function
@@ -81,7 +103,9 @@ def cross(a: Any, b: Any, axis: int = -1) -> Any:
     first, second = whole_axis(axis, a.ndim), whole_axis(axis, b.ndim)
     if known_size(a, first) != 3 or known_size(b, second) != 3:
         fail("np.cross takes vectors of three components")
-    (x, y, z), (u, v, w) = ([along_axis(c, at, n) for n in range(3)] for c, at in ((a, first), (b, second)))
+    (x, y, z), (u, v, w) = (
+        [along_axis(c, at, n) for n in range(3)] for c, at in ((a, first), (b, second))
+    )
     return np.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=axis)
 
 
@@ -95,13 +119,17 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         return np.sqrt(np.sum(squares, axis=over, keepdims=keepdims))
     size = np.absolute(x)
     least = ord in (-1, -np.inf)
-    extreme = partial(REDUCTIONS["min" if least else "max"], initial=None if least or 0 not in x.shape else 0)
+    extreme = partial(
+        REDUCTIONS["min" if least else "max"], initial=None if least or 0 not in x.shape else 0
+    )
     if len(over) == 2 and ord in (1, -1, np.inf, -np.inf):
         summed, chosen = over if abs(ord) == 1 else over[::-1]
         found = extreme(np.sum(size, axis=summed, keepdims=True), axis=chosen, keepdims=True)
         return found if keepdims else np.squeeze(found, over)
     if len(over) != 1 or not isinstance(ord, (int, float)):
-        fail("np.linalg.norm has ord None, 'fro', 1, -1, inf and -inf for matrices, and numbers for vectors")
+        fail(
+            "np.linalg.norm has ord None, 'fro', 1, -1, inf and -inf for matrices, and numbers for vectors"
+        )
     if ord in (np.inf, -np.inf):
         return extreme(size, axis=over, keepdims=keepdims)
     if ord == 0:
@@ -118,23 +146,35 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     arrays, dtype = _widened(*operands)
     given, arrow, result = subscripts.replace(" ", "").partition("->")
     if not arrow:
-        result = "..." * ("..." in given) + "".join(sorted(c for c in {*given} - {*",."} if given.count(c) == 1))
+        result = "..." * ("..." in given) + "".join(
+            sorted(c for c in {*given} - {*",."} if given.count(c) == 1)
+        )
     *terms, result = _without_dots([*given.split(","), result], [x.ndim for x in arrays])
-    fitting = [len(t) == x.ndim and "." not in t + result for t, x in zip(terms, arrays, strict=False)]
+    fitting = [
+        len(t) == x.ndim and "." not in t + result for t, x in zip(terms, arrays, strict=False)
+    ]
     if len(terms) != len(arrays) or not all(fitting):
-        fail(f"np.einsum takes an index letter for each axis of its {len(arrays)} operands, got {subscripts!r}")
+        fail(
+            f"np.einsum takes an index letter for each axis of its {len(arrays)} operands, got {subscripts!r}"
+        )
     for n, term in enumerate(terms):
         for c in dict.fromkeys(term):
             while terms[n].count(c) > 1:
                 first = terms[n].index(c)
                 second = terms[n].index(c, first + 1)
                 if known_size(arrays[n], first) != known_size(arrays[n], second):
-                    fail(f"np.einsum takes the diagonal of axes of one size, got {arrays[n].type} for {c}{c}")
+                    fail(
+                        f"np.einsum takes the diagonal of axes of one size, got {arrays[n].type} for {c}{c}"
+                    )
                 arrays[n] = diagonal(arrays[n], 0, first, second)
-                terms[n] = terms[n][:first] + terms[n][first + 1 : second] + terms[n][second + 1 :] + c
+                terms[n] = (
+                    terms[n][:first] + terms[n][first + 1 : second] + terms[n][second + 1 :] + c
+                )
     letters = result + "".join(sorted(set("".join(terms)) - set(result)))
     if len(set(result)) < len(result) or set(result) - set("".join(terms)):
-        fail(f"the result of np.einsum has each of its indices once, and operands have them: got {subscripts!r}")
+        fail(
+            f"the result of np.einsum has each of its indices once, and operands have them: got {subscripts!r}"
+        )
     spread = []
     for term, x in zip(terms, arrays, strict=True):
         x = np.transpose(x, sorted(range(x.ndim), key=lambda a, t=term: letters.index(t[a])))
@@ -151,13 +191,23 @@ def _without_dots(terms: list[str], ranks: list[int]) -> list[str]:
     if len(terms) != len(ranks) + 1 or min(missing) < 0 or max(missing) > len(free):
         return terms
     whole = "".join(free[: max(missing)])
-    return [t.replace("...", whole[len(whole) - n :]) for t, n in zip(terms, [*missing, len(whole)], strict=True)]
+    return [
+        t.replace("...", whole[len(whole) - n :])
+        for t, n in zip(terms, [*missing, len(whole)], strict=True)
+    ]
 
 
 def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
     (a, v), dtype = _widened(a, v)
-    if a.ndim != 1 or v.ndim != 1 or 0 in (*a.shape, *v.shape) or mode not in ("full", "same", "valid"):
-        fail("one-dimensional arrays that are not empty are taken, with the modes full, same and valid")
+    if (
+        a.ndim != 1
+        or v.ndim != 1
+        or 0 in (*a.shape, *v.shape)
+        or mode not in ("full", "same", "valid")
+    ):
+        fail(
+            "one-dimensional arrays that are not empty are taken, with the modes full, same and valid"
+        )
     n, m = known_size(a, 0), known_size(v, 0)
     kernel = v if flipped else v.conj()
     if swapped := m > n:
@@ -165,7 +215,9 @@ def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
     before = {"full": m - 1, "same": m // 2, "valid": 0}[mode]
     after = m - 1 - before if mode == "same" else before
     inside = sliding_window_view(pad(np.ones_like(a, dtype=np.bool_), (before, after)), m)
-    products = sliding_window_view(pad(a, (before, after)), m) * (np.flip(kernel) if flipped else kernel)
+    products = sliding_window_view(pad(a, (before, after)), m) * (
+        np.flip(kernel) if flipped else kernel
+    )
     found = np.sum(where(inside, products, np.zeros((), a.dtype)), axis=-1, dtype=a.dtype)
     return astype(np.flip(found) if swapped and not flipped else found, dtype)
 
@@ -178,7 +230,16 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
         fail(f"np.sliding_window_view has a size for each of {len(over)} axes, got {len(sizes)}")
     one, none = (1,) * len(sizes), (0,) * len(sizes)
     wide = tuple(whole_number(n, "a window's size") for n in sizes)
-    found = apply("builtin.windows", x, axes=over, sizes=wide, strides=one, dilations=one, before=none, after=none)
+    found = apply(
+        "builtin.windows",
+        x,
+        axes=over,
+        sizes=wide,
+        strides=one,
+        dilations=one,
+        before=none,
+        after=none,
+    )
     return x.viewed(found)
 
 
@@ -219,5 +280,7 @@ ARRAY_FUNCTIONS |= {
     "linalg.diagonal": lambda x, offset=0: diagonal(x, offset, -2, -1),
     "linalg.matrix_norm": lambda x, ord="fro", keepdims=False: norm(x, ord, (-2, -1), keepdims),
     "linalg.multi_dot": _multi_dot,
-    **dict.fromkeys(("matrix_transpose", "linalg.matrix_transpose"), lambda x: np.swapaxes(x, -1, -2)),
+    **dict.fromkeys(
+        ("matrix_transpose", "linalg.matrix_transpose"), lambda x: np.swapaxes(x, -1, -2)
+    ),
 }

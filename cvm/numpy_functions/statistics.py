@@ -2,8 +2,20 @@
 
 from functools import partial, wraps
 from typing import Any
+
 import numpy as np
-from ..array_api import Axes, along, astype, concatenate, reduced_axes, where, whole_axes, whole_axis, whole_number
+
+from ..array_api import (
+    Axes,
+    along,
+    astype,
+    concatenate,
+    reduced_axes,
+    where,
+    whole_axes,
+    whole_axis,
+    whole_number,
+)
 from ..numpy_or_dali_ufuncs import common
 from ..trace import TracedArray, apply, fail
 from .elements import take, take_along_axis
@@ -32,7 +44,9 @@ ARRAY_FUNCTIONS |= {name: partial(_place, f"builtin.{name}") for name in ("argma
 
 
 @numpy_function
-def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
+def argsort(
+    x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None
+) -> Any:
     """The order is always stable."""
     np.sort((), kind=kind, stable=stable)  # type: ignore[call-overload]  # which refuses what NumPy does
     x, at = along(x, axis)
@@ -41,12 +55,16 @@ def argsort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: b
     # by real parts, then imaginary ones; what has a NaN comes last
     order = apply("builtin.argsort", x.imag, axis=at)
     for key in (x.real, _missing_parts(x)):
-        order = take_along_axis(order, apply("builtin.argsort", take_along_axis(key, order, at), axis=at), at)
+        order = take_along_axis(
+            order, apply("builtin.argsort", take_along_axis(key, order, at), axis=at), at
+        )
     return order
 
 
 @numpy_function
-def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
+def sort(
+    x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None
+) -> Any:
     x, axis = (np.ravel(x), 0) if axis is None else (x, axis)
     return take_along_axis(x, argsort(x, axis, kind, stable=stable), axis)
 
@@ -54,14 +72,22 @@ def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool
 def _scan(ufunc: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     x, at = along(x, axis)
     sums = ufunc in ("add", "multiply")
-    wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" and sums else x.dtype
+    wide = (
+        (np.uint64 if x.dtype.kind == "u" else np.int64)
+        if x.dtype.kind in "biu" and sums
+        else x.dtype
+    )
     x = astype(x, wide if dtype is None else dtype)
     if x.dtype == np.bool_:  # an extreme
         return astype(_scan(ufunc, astype(x, np.uint8), at), np.bool_)
-    return apply("builtin.cumulative", x, axis=at, scalar_op="mul" if ufunc == "multiply" else ufunc)
+    return apply(
+        "builtin.cumulative", x, axis=at, scalar_op="mul" if ufunc == "multiply" else ufunc
+    )
 
 
-ARRAY_FUNCTIONS |= {f"{u}.accumulate": partial(_scan, u, axis=0) for u in ("add", "multiply", "maximum", "minimum")}
+ARRAY_FUNCTIONS |= {
+    f"{u}.accumulate": partial(_scan, u, axis=0) for u in ("add", "multiply", "maximum", "minimum")
+}
 ARRAY_FUNCTIONS |= {"cumsum": partial(_scan, "add"), "cumprod": partial(_scan, "multiply")}
 
 
@@ -120,7 +146,9 @@ def histogram(x: Any, bins: Any, range: Any = None) -> Any:
         bins = known_numbers(bins, "the edges of np.histogram, or a number of bins with the range,")
     edges = np.histogram_bin_edges(np.zeros(0, x.dtype), bins, range)
     flat = np.expand_dims(np.ravel(x), 1)
-    return diff(np.concatenate([np.sum(flat < edges[:-1], axis=0), np.sum(flat <= edges[-1:], axis=0)])), edges
+    return diff(
+        np.concatenate([np.sum(flat < edges[:-1], axis=0), np.sum(flat <= edges[-1:], axis=0)])
+    ), edges
 
 
 @numpy_function
@@ -130,7 +158,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     if not isinstance(x, TracedArray):
         size = max(size, int(np.max(x, initial=-1)) + 1)
     elif not size:
-        fail("the size of np.bincount's result depends on the elements: give minlength, which is above all of them")
+        fail(
+            "the size of np.bincount's result depends on the elements: give minlength, which is above all of them"
+        )
     x, *given = arrays_of(x) if weights is None else arrays_of(x, weights)
     weights = given[0] if given else None
     if x.ndim != 1 or not np.can_cast(x.dtype, np.int64):
@@ -140,14 +170,18 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     if weights is not None and not np.can_cast(weights.dtype, np.float64):
         fail(f"the weights of np.bincount are of a type that f64 holds, got {weights.dtype}")
     counted = np.ones_like(at) if weights is None else astype(weights, np.float64)
-    return apply("builtin.scatter", np.zeros(size, counted.dtype), counted, [at], axes=(0,), scalar_op="add")
+    return apply(
+        "builtin.scatter", np.zeros(size, counted.dtype), counted, [at], axes=(0,), scalar_op="add"
+    )
 
 
 @numpy_function
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     x, xp, fp = arrays_of(x, xp, fp)
     if "c" in (x.dtype.kind, xp.dtype.kind, fp.dtype.kind) or xp.ndim != 1 or xp.shape != fp.shape:
-        fail(f"np.interp takes real numbers, and vectors xp and fp of one size, got {xp.type} and {fp.type}")
+        fail(
+            f"np.interp takes real numbers, and vectors xp and fp of one size, got {xp.type} and {fp.type}"
+        )
     x, xp, fp = (astype(a, np.float64) for a in (x, xp, fp))
     n = known_size(xp, 0)
     at = np.clip(searchsorted(xp, x, "right") - 1, 0, max(n - 2, 0))
@@ -176,17 +210,27 @@ def var(
     if dtype is not None or x.dtype.kind in "biu":
         x = astype(x, np.float64 if dtype is None else dtype)
     if x.dtype == np.float16:
-        return astype(var(astype(x, np.float32), axis, None, ddof, keepdims, where, mean, correction), np.float16)
+        return astype(
+            var(astype(x, np.float32), axis, None, ddof, keepdims, where, mean, correction),
+            np.float16,
+        )
     over = reduced_axes(axis, x.ndim, of_numbers=False)
     if correction is not None and ddof != 0:
         fail("np.var and np.std take ddof, or correction")
     ddof = ddof if correction is None else correction
     deviation = x - (np.mean(x, axis=over, keepdims=True, where=where) if mean is None else mean)
-    squares = np.square(deviation) if x.dtype.kind == "f" else np.square(deviation.real) + np.square(deviation.imag)
+    squares = (
+        np.square(deviation)
+        if x.dtype.kind == "f"
+        else np.square(deviation.real) + np.square(deviation.imag)
+    )
     sizes = [x.shape[a] for a in over]
     if where is not True:
         count: Any = np.sum(
-            broadcast_to(arrays_of(x, where)[1], x.shape), axis=over, dtype=np.float64, keepdims=keepdims
+            broadcast_to(arrays_of(x, where)[1], x.shape),
+            axis=over,
+            dtype=np.float64,
+            keepdims=keepdims,
         )
     elif all(isinstance(n, int) for n in sizes):
         count = float(np.prod(sizes, dtype=np.float64))
@@ -208,7 +252,9 @@ def average(x: Any, axis: Axes = None, weights: Any = None, keepdims: bool = Fal
     if weights.shape != x.shape:
         if not isinstance(axis, int) or weights.shape != (x.shape[whole_axis(axis, x.ndim)],):
             fail("weights have the shape of the array, or are one for each element along an axis")
-        weights = np.expand_dims(weights, [a for a in range(x.ndim) if a != whole_axis(axis, x.ndim)])
+        weights = np.expand_dims(
+            weights, [a for a in range(x.ndim) if a != whole_axis(axis, x.ndim)]
+        )
     kind = np.result_type(x.dtype, weights.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
     weighted = astype(x, kind) * (weights := astype(weights, kind))
     total = np.sum(broadcast_to(weights, weighted.shape), axis=axis, keepdims=keepdims)
@@ -227,12 +273,16 @@ def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     if not (n := known_size(x, at)):
         return np.mean(x, axis=at, keepdims=keepdims)
     ordered = sort(x, at)
-    found = np.mean(along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1)), axis=at, keepdims=keepdims)
+    found = np.mean(
+        along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1)), axis=at, keepdims=keepdims
+    )
     last = along_axis(ordered, at, slice(n - 1, n) if keepdims else n - 1)
     return where(np.isnan(last), last, found) if x.dtype.kind in "fc" else found
 
 
-def _of_present(reduce: Any, start: float | None, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _of_present(
+    reduce: Any, start: float | None, x: Any, axis: Any = None, keepdims: bool = False
+) -> Any:
     """A reduction of the elements that are not NaN; one that begins with a start is NaN where there are none."""
     if x.dtype.kind not in "fc":
         return reduce(x, axis=axis, keepdims=keepdims)
@@ -244,8 +294,14 @@ def _of_present(reduce: Any, start: float | None, x: Any, axis: Any = None, keep
 
 
 STARTS = {**dict.fromkeys(("sum", "prod", "mean", "var", "std")), "max": -np.inf, "min": np.inf}
-ARRAY_FUNCTIONS |= {f"nan{n}": partial(_of_present, getattr(np, n), start) for n, start in STARTS.items()}
 ARRAY_FUNCTIONS |= {
-    "ptp": lambda x, axis=None, keepdims=False: np.subtract(*(f(x, axis, keepdims=keepdims) for f in (np.max, np.min))),
-    "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims),
+    f"nan{n}": partial(_of_present, getattr(np, n), start) for n, start in STARTS.items()
+}
+ARRAY_FUNCTIONS |= {
+    "ptp": lambda x, axis=None, keepdims=False: np.subtract(
+        *(f(x, axis, keepdims=keepdims) for f in (np.max, np.min))
+    ),
+    "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(
+        np.not_equal(x, 0), axis=axis, keepdims=keepdims
+    ),
 }

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ..array_api import subscript
 from ..numpy_or_dali_ufuncs import known
 from ..trace import TracedArray, fail

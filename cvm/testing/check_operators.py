@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from textwrap import dedent
 from typing import Any
+
 import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.commands.run import named
@@ -11,6 +12,7 @@ from cvm.dialect.program.function import Graph
 from cvm.dialect.spec.extensions import source_place
 from cvm.dialect.spec.op import Operator
 from cvm.jit.targets import TARGETS
+
 from .lines import difference
 
 SEEDS = 8
@@ -46,7 +48,9 @@ def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
         reference = results.pop("reference")
         for target, arrays_of_target in results.items():
             for actual, expected in zip(arrays_of_target.values(), reference.values(), strict=True):
-                if said := difference(actual, expected, "==" if actual.dtype.kind in "iub" else "~="):
+                if said := difference(
+                    actual, expected, "==" if actual.dtype.kind in "iub" else "~="
+                ):
                     formula = getattr(op, "nest" if op.has_nest() else "element")
                     arguments = ", ".join(str(a.tolist()) for a in arrays)
                     at = re.sub(r" it is (.*), not (.*)", r" \1 and \2", said.partition(";")[0])

@@ -10,7 +10,9 @@ from difflib import unified_diff
 from functools import cache
 from itertools import takewhile
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest as sha256
@@ -28,10 +30,15 @@ from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ra
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import PIPELINES, context_of
 from cvm.lowering.processor import compiling_for
+
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
 from .lines import Call, as_array, check_text, difference, read_call
 
-OPTIONS = {"target": ("run", "digest", "opt"), "seed": ("digest",), "cpu": ()}  # by whom each is taken; () is all
+OPTIONS = {
+    "target": ("run", "digest", "opt"),
+    "seed": ("digest",),
+    "cpu": (),
+}  # by whom each is taken; () is all
 
 
 class Skipped(Exception):
@@ -43,10 +50,16 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     command = test.command(text)
     at = f"{test.path}:{command.line}"
     if command.name not in names():
-        suggestion = did_you_mean(command.name, names()) or f"; the commands are {', '.join(names())}"
+        suggestion = (
+            did_you_mean(command.name, names()) or f"; the commands are {', '.join(names())}"
+        )
         raise Failure(f"{at}: unknown command {command.name!r}{suggestion}")
     try:
-        with compiling_for(resolve(command.options["cpu"])) if "cpu" in command.options else nullcontext():
+        with (
+            compiling_for(resolve(command.options["cpu"]))
+            if "cpu" in command.options
+            else nullcontext()
+        ):
             for name in OPTIONS.keys() & command.options.keys():
                 if OPTIONS[name] and command.name not in OPTIONS[name]:
                     raise Usage(f"{name}= is for {', '.join(OPTIONS[name])}")
@@ -58,7 +71,9 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     if printed is None:
         return []
     if checks := test.checks.get(text):
-        check_text("\n".join(line for lines in printed.values() for line in lines), checks, test.path)
+        check_text(
+            "\n".join(line for lines in printed.values() for line in lines), checks, test.path
+        )
         return []
     if command.name in CHECK_ONLY:
         raise Failure(f"{at}: there is no `// check:` line after `// test {text}`")
@@ -71,9 +86,13 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     return []
 
 
-def _differs(test: Filetest, command: str, name: str, written: list[str], printed: list[str]) -> Failure:
+def _differs(
+    test: Filetest, command: str, name: str, written: list[str], printed: list[str]
+) -> Failure:
     line = test.golden_line(command, name)
-    said = f"{test.path}:{line}: `{command}` of @{name} prints something else than its golden lines; "
+    said = (
+        f"{test.path}:{line}: `{command}` of @{name} prints something else than its golden lines; "
+    )
     said += f"{'' if written else 'there are none yet; '}`cvm test --bless` or `pytest --cvm-bless` writes them"
 
     def shifted(m: re.Match[str]) -> str:
@@ -89,12 +108,18 @@ def _program(test: Filetest, command: Command) -> Level:
     if not all(map(str.isdigit, sizes.values())):
         raise Usage(f"expected {', '.join(f'{o}=' for o in OPTIONS)} or a size, NAME=number")
     program = read_level(str(test.path), test.text.encode())
-    return bind_sizes(program, {name: int(value) for name, value in sizes.items()}) if sizes else program
+    return (
+        bind_sizes(program, {name: int(value) for name, value in sizes.items()})
+        if sizes
+        else program
+    )
 
 
 def _module(test: Filetest, command: Command) -> Module:
     if not isinstance(program := _program(test, command), Module):
-        raise Usage(f"it is for programs of functions, and the file holds {type(program).__name__.lower()}")
+        raise Usage(
+            f"it is for programs of functions, and the file holds {type(program).__name__.lower()}"
+        )
     return program
 
 
@@ -113,7 +138,11 @@ def _text(test: Filetest, command: Command) -> Golden:
     if name in all_stages():
         golden = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}
         return golden if isinstance(program, Module) else _whole(test, golden[program.name])
-    if isinstance(program, Module) and (p := all_passes().get(name)) is not None and p.level == "graph":
+    if (
+        isinstance(program, Module)
+        and (p := all_passes().get(name)) is not None
+        and p.level == "graph"
+    ):
         golden = {}
         for entry, function in program.functions.items():
             if (new := run_passes([p], function, context_of(program, function))) is not function:
@@ -125,22 +154,32 @@ def _text(test: Filetest, command: Command) -> Golden:
 def opt(test: Filetest, command: Command) -> Golden:
     """The whole file after a pipeline of `cvm opt`, after its last function."""
     pipeline = " ".join(command.words[1:])
-    return _whole(test, _lines(text_after(_program(test, command), pipeline, command.options.get("target"))))
+    return _whole(
+        test, _lines(text_after(_program(test, command), pipeline, command.options.get("target")))
+    )
 
 
 def graph(test: Filetest, command: Command) -> Golden:
     """The text of each function, for `ranges` with its ranges; it reads back as the same program."""
-    module, show = _module(test, command), print_ranges if command.name == "ranges" else print_module
+    module, show = (
+        _module(test, command),
+        print_ranges if command.name == "ranges" else print_module,
+    )
     if "file(" not in (printed := show(module)):
         _reads_back(printed, show(cvm.parse(printed)))
     if show is print_ranges:
         return {name: _lines(print_ranges(module, [name])) for name in module.functions}
-    return {name: _lines(print_module(module.with_functions({name: f}))) for name, f in module.functions.items()}
+    return {
+        name: _lines(print_module(module.with_functions({name: f})))
+        for name, f in module.functions.items()
+    }
 
 
 def _reads_back(printed: str, again: str) -> None:
     if again != printed:
-        diff = unified_diff(printed.splitlines(), again.splitlines(), "printed", "read back", lineterm="")
+        diff = unified_diff(
+            printed.splitlines(), again.splitlines(), "printed", "read back", lineterm=""
+        )
         raise Failure("the printed program reads back as another one:", diff)
 
 
@@ -172,10 +211,20 @@ def digest(test: Filetest, command: Command) -> Golden:
                 raise Usage(f"@{entry} is a graph; digests are of functions")
             returned = f(*random_arrays(f.function, int(seed)))
             results = returned if isinstance(returned, tuple) else (returned,)
-            lines = [f"%{v.name} sha256 {sha256(r)}" for v, r in zip(f.function.results, results, strict=True)]
+            lines = [
+                f"%{v.name} sha256 {sha256(r)}"
+                for v, r in zip(f.function.results, results, strict=True)
+            ]
             if texts.setdefault(entry, lines) != lines:
-                raise Failure(f"@{entry} gives other bits on {target}:", unified_diff(texts[entry], lines, lineterm=""))
-    return texts if isinstance(program, Module) else _whole(test, [line for x in texts.values() for line in x])
+                raise Failure(
+                    f"@{entry} gives other bits on {target}:",
+                    unified_diff(texts[entry], lines, lineterm=""),
+                )
+    return (
+        texts
+        if isinstance(program, Module)
+        else _whole(test, [line for x in texts.values() for line in x])
+    )
 
 
 def _lines(text: str) -> list[str]:
@@ -200,15 +249,24 @@ def overflow(test: Filetest, command: Command) -> None:
     _same_set(test, test.expected("warning"), possible_overflows(_module(test, command)))
 
 
-def _same_set(test: Filetest, missing: list[Expected], diagnostics: Iterable[cvm.Diagnostic]) -> None:
+def _same_set(
+    test: Filetest, missing: list[Expected], diagnostics: Iterable[cvm.Diagnostic]
+) -> None:
     unexpected = []
     for d in diagnostics:
-        matches = [e for e in missing if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)]
+        matches = [
+            e
+            for e in missing
+            if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)
+        ]
         if matches:
             missing.remove(matches[0])
         else:
             unexpected.append(f"{test.path}:{d.line}: not expected: {d}")
-    if lines := [*(f"{test.path}:{e.line}: expected, not found: {e.code}: {e.message}" for e in missing), *unexpected]:
+    if lines := [
+        *(f"{test.path}:{e.line}: expected, not found: {e.code}: {e.message}" for e in missing),
+        *unexpected,
+    ]:
         raise Failure("\n".join(lines))
 
 
@@ -263,7 +321,10 @@ def _call(program: Level, call: Call, target: str) -> str | None:
     if len(declared := [a.known_type for a in f.function.arguments]) != len(call.arguments):
         return f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
     try:
-        arrays = [as_array(a, t.element.dtype, t.array_shape) for a, t in zip(call.arguments, declared, strict=True)]
+        arrays = [
+            as_array(a, t.element.dtype, t.array_shape)
+            for a, t in zip(call.arguments, declared, strict=True)
+        ]
     except ValueError as e:
         return str(e)
     if call.relation == "error:":
@@ -274,9 +335,15 @@ def _call(program: Level, call: Call, target: str) -> str | None:
     if len(results) != len(call.results):
         return f"there are {len(results)} results, not {len(call.results)}"
     for n, (result, expected) in enumerate(zip(results, call.results, strict=True)):
-        if (said := difference(result, as_array(expected, result.dtype, result.shape), call.relation)) is not None:
+        if (
+            said := difference(
+                result, as_array(expected, result.dtype, result.shape), call.relation
+            )
+        ) is not None:
             return said if len(results) == 1 else f"result {n}: {said}"
-    pairs = [p for n, p in enumerate(zip(arrays, copies, strict=True)) if n not in f.overwritten.values()]
+    pairs = [
+        p for n, p in enumerate(zip(arrays, copies, strict=True)) if n not in f.overwritten.values()
+    ]
     is_unchanged = all(np.array_equal(a, g, equal_nan=kind_of(a.dtype) in "fc") for a, g in pairs)
     return None if is_unchanged else "the call changed its arguments"
 

@@ -16,11 +16,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 GOLDEN, HEADER = "//>", "//= "
-CHECK_ONLY = ("llvm-opt", "asm", "ptx")  # text of LLVM or of NVIDIA's compiler, which differs between versions
+CHECK_ONLY = (
+    "llvm-opt",
+    "asm",
+    "ptx",
+)  # text of LLVM or of NVIDIA's compiler, which differs between versions
 WITHOUT_TEXT = ("run", "check", "overflow")
 ENDS = ("error", "warning")  # expectations at the end of a line
 CHECKS = ("check", "check-next", "check-not", "check-dag")
-NEEDS = {"run": ("run",), "error": ("check",), "warning": ("overflow",)}  # the command that looks at an expectation
+NEEDS = {
+    "run": ("run",),
+    "error": ("check",),
+    "warning": ("overflow",),
+}  # the command that looks at an expectation
 MARKS = ("run", *ENDS, *CHECKS)
 OPTION = re.compile(r"\??(\w+)=(\S+)")
 Golden = dict[str, list[str]]  # of each function: its golden lines
@@ -80,7 +88,9 @@ class Filetest:
         self.text = text
         self.path = path
         self.lines = text.splitlines()
-        numbered = ((n, line) for n, line in enumerate(self.lines, 1) if re.match("// test( |$)", line))
+        numbered = (
+            (n, line) for n, line in enumerate(self.lines, 1) if re.match("// test( |$)", line)
+        )
         self.tests = [Command(" ".join(line[8:].split()), n) for n, line in numbered]
         self.functions = {name: (first, last) for name, first, last in _functions(self.lines)}
 
@@ -111,9 +121,13 @@ class Filetest:
         by_command: dict[str, list[Check]] = {}
         printing = [c for c in self.tests if c.name not in WITHOUT_TEXT]
         for n, line in enumerate(self.lines, 1):
-            if (m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):\s*(.*?)\s*$", line)) is not None:
+            if (
+                m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):\s*(.*?)\s*$", line)
+            ) is not None:
                 above = [c for c in printing if c.line < n] or printing[:1]
-                by_command.setdefault(above[-1].text if above else "", []).append(Check(m[1], m[2], n))
+                by_command.setdefault(above[-1].text if above else "", []).append(
+                    Check(m[1], m[2], n)
+                )
         return by_command
 
     @property
@@ -134,15 +148,21 @@ class Filetest:
 
     def golden_line(self, command: str, function: str) -> int:
         """The number of the first golden line of a command after a function; of the line after it, where there is none."""
-        numbers = [n for name, of, n, _ in self._golden_lines() if (name, of) == (function, command)]
-        return numbers[0] if numbers else self.functions.get(function, (0, len(self.lines) - 1))[1] + 2
+        numbers = [
+            n for name, of, n, _ in self._golden_lines() if (name, of) == (function, command)
+        ]
+        return (
+            numbers[0] if numbers else self.functions.get(function, (0, len(self.lines) - 1))[1] + 2
+        )
 
     def _golden_lines(self) -> Iterator[tuple[str, str, int, str]]:
         """Each golden line after a function: the function, the command, the number and the text."""
         goldens = self.golden_commands
         for name, (_, last) in self.functions.items():
             current = goldens[0] if len(goldens) == 1 else ""
-            block = takewhile(lambda line: line.startswith((GOLDEN, HEADER)), self.lines[last + 1 :])
+            block = takewhile(
+                lambda line: line.startswith((GOLDEN, HEADER)), self.lines[last + 1 :]
+            )
             for n, line in enumerate(block, last + 2):
                 if line.startswith(HEADER):
                     current = line.removeprefix(HEADER).strip()
@@ -177,15 +197,26 @@ class Filetest:
         for word, commands in NEEDS.items():
             at = next((n for n, line in enumerate(self.lines, 1) if f"// {word}:" in line), None)
             if at is not None and not names.intersection(commands):
-                yield at, f"`// {word}:` without `// test {' or '.join(commands)}`: nothing looks at it"
+                yield (
+                    at,
+                    f"`// {word}:` without `// test {' or '.join(commands)}`: nothing looks at it",
+                )
         for of, checks in self.checks.items():
             if not of:
-                yield checks[0].line, f"`// {checks[0].kind}:` without a `// test` line of a stage or a pass"
+                yield (
+                    checks[0].line,
+                    f"`// {checks[0].kind}:` without a `// test` line of a stage or a pass",
+                )
         accounted = {n: of for _, of, n, _ in self._golden_lines()}
         golden = (n for n, line in enumerate(self.lines, 1) if line.startswith(GOLDEN))
-        if stale := next((n for n in golden if accounted.get(n, "") not in self.golden_commands), None):
+        if stale := next(
+            (n for n in golden if accounted.get(n, "") not in self.golden_commands), None
+        ):
             of = f"of {accounted[stale]}, which" if accounted.get(stale) else "that"
-            yield stale, f"golden line {of} no command of this file has written; blessing removes it"
+            yield (
+                stale,
+                f"golden line {of} no command of this file has written; blessing removes it",
+            )
         for n, line in enumerate(self.lines, 1):
             if (expectation := _near_miss(line)) is not None:
                 yield n, f"expected `{expectation}`, got `{line[line.index('//') :].strip()[:60]}`"
@@ -195,14 +226,18 @@ def _near_miss(line: str) -> str | None:
     """The expectation that a comment is nearly: a word with a wrong letter, another case, no blank, or no colon."""
     if "//" not in line or line.startswith((GOLDEN, HEADER)):
         return None
-    if (m := re.match(r"\s*//\s*(\w+)[\s:]\s*([a-z][\w-]*)(\s.*)?$", line)) is not None and _is_near(m[1], "test"):
+    if (
+        m := re.match(r"\s*//\s*(\w+)[\s:]\s*([a-z][\w-]*)(\s.*)?$", line)
+    ) is not None and _is_near(m[1], "test"):
         from .commands import names
 
         return f"// test {m[2]}" if m[2] in names() and not line.startswith("// test ") else None
     if (m := re.match(r"\s*//\s*(run|RUN|Run)\s*@", line)) is not None:
         return "// run: @"
     for m in re.finditer(r"//(\s*)([A-Za-z]+(?:[-_][A-Za-z]+)?)(\s?):", line):
-        if (word := next((w for w in MARKS if _is_near(m[2], w)), None)) is not None and m[0] != f"// {word}:":
+        if (word := next((w for w in MARKS if _is_near(m[2], w)), None)) is not None and m[
+            0
+        ] != f"// {word}:":
             return f"// {word}:"
     return None
 
@@ -219,9 +254,18 @@ def _is_near(word: str, mark: str) -> bool:
 def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
     """Each function, graph or kernel with its first and last line, from 0: the last is the next `}` indented as the first."""
     for first, line in enumerate(lines):
-        if (head := re.match(r"(\s*)(?:func|graph|kernel|loop|formulas)\s+@([\w.$-]+)", line)) is not None:
+        if (
+            head := re.match(r"(\s*)(?:func|graph|kernel|loop|formulas)\s+@([\w.$-]+)", line)
+        ) is not None:
             indent, name = head.groups()
-            yield name, first, next((n for n in range(first, len(lines)) if lines[n].startswith(indent + "}")), first)
+            yield (
+                name,
+                first,
+                next(
+                    (n for n in range(first, len(lines)) if lines[n].startswith(indent + "}")),
+                    first,
+                ),
+            )
 
 
 # Blessing
@@ -237,7 +281,11 @@ def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[
         fresh = path.with_name(f".{path.name}.new")
         fresh.write_text(text, "utf-8")
         os.replace(fresh, path)
-        return [*unified_diff(test.lines, text.splitlines(), str(path), f"{path} (blessed)", lineterm="")]
+        return [
+            *unified_diff(
+                test.lines, text.splitlines(), str(path), f"{path} (blessed)", lineterm=""
+            )
+        ]
     finally:
         os.close(handle)
         lock.unlink(missing_ok=True)

@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+
 import numpy as np
+
 from cvm.dialect.ir.types import kind_of
+
 from .filetest import Check, Failure
 
 SHOWN = 12  # lines of text where a check fails
@@ -33,7 +36,11 @@ class Call(NamedTuple):
 
 def read_call(text: str) -> Call:
     """A `run:` line, without its `// run:`."""
-    if (head := re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL)) is None:
+    if (
+        head := re.fullmatch(
+            r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL
+        )
+    ) is None:
         raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
     function, arguments, relation, results = head.groups()
     if relation == "error:":
@@ -47,12 +54,16 @@ def _values(text: str) -> list[Any]:
     try:
         return json.loads(f"[{written}]", object_hook=lambda pair: complex(*pair[""]))
     except json.JSONDecodeError:
-        raise ValueError(f"expected numbers, true, false, nan or inf between commas, got {text!r}") from None
+        raise ValueError(
+            f"expected numbers, true, false, nan or inf between commas, got {text!r}"
+        ) from None
 
 
 def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
     """A literal as an array of this type; `[]` takes the shape where that holds no elements."""
-    if (exact := np.array(value, object)).size == 0 and any(n == 0 for n in shape if isinstance(n, int)):
+    if (exact := np.array(value, object)).size == 0 and any(
+        n == 0 for n in shape if isinstance(n, int)
+    ):
         return np.empty([n if isinstance(n, int) else 0 for n in shape], dtype)
     with np.errstate(all="ignore"):
         array = exact.astype(dtype)
@@ -69,7 +80,9 @@ def difference(actual: np.ndarray, expected: np.ndarray, relation: str) -> str |
         with np.errstate(all="ignore"):
             same = np.isclose(actual, expected, rtol=2.4e-7, atol=0, equal_nan=True)
     elif kind_of(actual.dtype) in "fc":
-        same = ((actual == expected) & (_signs(actual) == _signs(expected))) | (np.isnan(actual) & np.isnan(expected))
+        same = ((actual == expected) & (_signs(actual) == _signs(expected))) | (
+            np.isnan(actual) & np.isnan(expected)
+        )
     else:
         same = actual == expected
     if np.all(same):
@@ -103,7 +116,12 @@ def check_text(text: str, checks: Sequence[Check], path: Path) -> None:
 
 
 def _search(
-    text: str, check: Check, at: int, captured: dict[str, str], path: Path, spans: Sequence[tuple[int, int]]
+    text: str,
+    check: Check,
+    at: int,
+    captured: dict[str, str],
+    path: Path,
+    spans: Sequence[tuple[int, int]],
 ) -> tuple[int, int]:
     """The first match from a position on that lies apart from those taken; its captures are taken note of."""
     for match in _pattern(check, captured, path).finditer(text, at):
@@ -113,7 +131,9 @@ def _search(
     raise _failed("does not follow in", check, text, at, path)
 
 
-def _absent(text: str, forbidden: Sequence[Check], at: int, captured: dict[str, str], path: Path) -> None:
+def _absent(
+    text: str, forbidden: Sequence[Check], at: int, captured: dict[str, str], path: Path
+) -> None:
     for check in forbidden:
         if (match := _pattern(check, captured, path).search(text, at)) is not None:
             raise _failed("stands in", check, text, text.rfind("\n", 0, match.start()) + 1, path)
@@ -140,7 +160,9 @@ def _pattern(check: Check, captured: dict[str, str], path: Path) -> re.Pattern[s
     try:
         return re.compile("".join(parts))
     except re.error as e:
-        raise Failure(f"{path}:{check.line}: {check.pattern!r} is no regular expression: {e}") from None
+        raise Failure(
+            f"{path}:{check.line}: {check.pattern!r} is no regular expression: {e}"
+        ) from None
 
 
 def _literal(text: str) -> str:

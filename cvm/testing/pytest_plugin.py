@@ -6,14 +6,18 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
 import pytest
+
 from .filetest import Failure, Filetest, bless, coloured
 
 BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "write what .cvm tests print into their golden lines, and show the diff (also: CVM_BLESS=1)"
+    text = (
+        "write what .cvm tests print into their golden lines, and show the diff (also: CVM_BLESS=1)"
+    )
     parser.getgroup("cvm").addoption("--cvm-bless", action="store_true", help=text)
 
 
@@ -65,7 +69,11 @@ class Item(pytest.Item):
         return "\n".join([str(excinfo.value.args[0]), *coloured(excinfo.value.diff, colour)])
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, Filetest.load(self.path).command(self.name).line - 1, f"{self.path.name}: {self.name}"
+        return (
+            self.path,
+            Filetest.load(self.path).command(self.name).line - 1,
+            f"{self.path.name}: {self.name}",
+        )
 
 
 class Comments(Item):
@@ -79,7 +87,11 @@ class Comments(Item):
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    properties = [p for r in terminalreporter.stats.get("passed", ()) for p in getattr(r, "user_properties", ())]
+    properties = [
+        p
+        for r in terminalreporter.stats.get("passed", ())
+        for p in getattr(r, "user_properties", ())
+    ]
     if diffs := [text for name, text in properties if name == BLESSED]:
         terminalreporter.section("golden lines written")
         for text in diffs:

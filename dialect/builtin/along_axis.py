@@ -4,10 +4,33 @@ NaN is above all numbers, as in NumPy's order."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.types import BY_DTYPE, I1, I64, TensorType
-from ..notation.expressions import Expr, Index, Tensor, Var, apply, as_index, axes, constant, minimum
-from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, identity, update
+from ..notation.expressions import (
+    Expr,
+    Index,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    axes,
+    constant,
+    minimum,
+)
+from ..notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Let,
+    Store,
+    accumulator,
+    assign,
+    identity,
+    update,
+)
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import C, Operator, T, declare, operator
 from .gather_scatter import COMBINED, combined
@@ -71,10 +94,17 @@ class Argsort(Along[T]):
         passes = Index("p", max(n - 1, 0).bit_length() if isinstance(n, int) else PASSES)
         width = Var("width", I64)
         pairs = Index("r", n)
-        merge = For(pairs, self._merge(y, merged, d, pairs, width), stop=(as_index(n) + width * 2 - 1) // (width * 2))
+        merge = For(
+            pairs,
+            self._merge(y, merged, d, pairs, width),
+            stop=(as_index(n) + width * 2 - 1) // (width * 2),
+        )
         back = For(k, (Store(y, self.at(d, k), merged[self.at(d, k)]),))
         sort = (Let(width, as_index(1) << passes), If(width < n, (merge, back)))
-        return (Alloc(merged), *nested(d, (For(k, (Store(y, self.at(d, k), k),)), For(passes, sort))))
+        return (
+            Alloc(merged),
+            *nested(d, (For(k, (Store(y, self.at(d, k), k),)), For(passes, sort))),
+        )
 
     def _merge(self: Any, y: Tensor, merged: Tensor, d: Any, r: Expr, width: Expr) -> Block:
         """Merges run 2 r with the one after it."""
@@ -86,7 +116,11 @@ class Argsort(Along[T]):
         a, b = Var("a", I64), Var("b", I64)
         later, sooner = self.x[self.at(d, a)], self.x[self.at(d, b)]
         swapped = beyond(sooner, later) if self.descending else beyond(later, sooner)
-        compare = (Let(a, y[self.at(d, i[()])]), Let(b, y[self.at(d, j[()])]), Store(first, (), ~swapped))
+        compare = (
+            Let(a, y[self.at(d, i[()])]),
+            Let(b, y[self.at(d, j[()])]),
+            Store(first, (), ~swapped),
+        )
         choose = If(
             i[()] < middle,
             (If(j[()] < end, compare, (Store(first, (), constant(True, I1)),)),),
@@ -111,7 +145,10 @@ class Extreme(Along[T]):
     numpy: ClassVar[Any]
     compare: ClassVar[str]
     example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2xi64"
-    constraints = (*Along.constraints, C(3, "n >= 1 elements to choose from", lambda o: o.x.array_shape[o.axis] >= 1))
+    constraints = (
+        *Along.constraints,
+        C(3, "n >= 1 elements to choose from", lambda o: o.x.array_shape[o.axis] >= 1),
+    )
     symbols = {"n": lambda o: o.x.array_shape[o.axis]}
 
     def infer(self: Any) -> TensorType:
@@ -120,14 +157,18 @@ class Extreme(Along[T]):
     def reference(self: "Extreme[np.ndarray]") -> np.ndarray:
         if not self.last:
             return np.asarray(type(self).numpy(self.x, self.axis))
-        return np.asarray(self.x.shape[self.axis] - 1 - type(self).numpy(np.flip(self.x, self.axis), self.axis))
+        return np.asarray(
+            self.x.shape[self.axis] - 1 - type(self).numpy(np.flip(self.x, self.axis), self.axis)
+        )
 
     def nest(self: "Extreme[Tensor]", *results: Tensor) -> Block:
         (y,) = results
         d, k = axes(y.shape, "d"), Index("k", self.x.shape[self.axis])
         best, at = accumulator("best", self.x.element), accumulator("at", I64)
         x = self.x[self.at(d, k)]
-        better = ~beyond(best[()], x, self.compare) if self.last else beyond(x, best[()], self.compare)
+        better = (
+            ~beyond(best[()], x, self.compare) if self.last else beyond(x, best[()], self.compare)
+        )
         body = (
             Alloc(best),
             Store(best, (), self.x[self.at(d, as_index(0))]),
@@ -159,7 +200,11 @@ class Cumulative(Along[T]):
         Along.constraints[1],
         C(3, "scalar_op is add, mul, maximum or minimum", lambda o: o.scalar_op in COMBINED, "scalar_op", COMBINED),
     )  # fmt: skip
-    example = ('%x {axis = 1, scalar_op = "add", exclusive = true}', "%x: 2 x ?N x f32", "2 x ?N x f32")
+    example = (
+        '%x {axis = 1, scalar_op = "add", exclusive = true}',
+        "%x: 2 x ?N x f32",
+        "2 x ?N x f32",
+    )
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
@@ -188,7 +233,9 @@ class Cumulative(Along[T]):
         step = Store(so_far, (), apply(function, so_far[()], self.x[at]))
         write = Store(y, at, so_far[()])
         body = (write, step) if self.exclusive else (step, write)
-        return nested(d, (Alloc(so_far), Store(so_far, (), identity(function, y.element)), For(k, body)))
+        return nested(
+            d, (Alloc(so_far), Store(so_far, (), identity(function, y.element)), For(k, body))
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         if self.scalar_op != "add":

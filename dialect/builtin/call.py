@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+
 import numpy as np
+
 from ..ir.attributes import Symbol
 from ..ir.types import Type
 from ..spec.op import Operator, T, operator
@@ -20,7 +22,10 @@ class Calling(Operator[T]):
     callee: Symbol
 
     is_derivative: ClassVar[bool] = False
-    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = ((), ())  # its arguments' and its results' types
+    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = (
+        (),
+        (),
+    )  # its arguments' and its results' types
 
     def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
         """The same operator with its callee's argument and result types, on which constraints and result types depend."""
@@ -32,7 +37,9 @@ class Calling(Operator[T]):
         """The operands that are passed to a callee of `count` arguments."""
         return self.arguments
 
-    def run(self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]) -> Sequence[np.ndarray]:
+    def run(
+        self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+    ) -> Sequence[np.ndarray]:
         """The results, of an operator over arrays; `step` evaluates the callee."""
         raise NotImplementedError(self.name)
 
@@ -62,5 +69,7 @@ class Call(Calling[T]):
     def infer(self: "Call[Any]") -> tuple[Type, ...]:
         return self.signature[1]
 
-    def run(self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]) -> Sequence[np.ndarray]:
+    def run(
+        self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+    ) -> Sequence[np.ndarray]:
         return step(self.arguments)

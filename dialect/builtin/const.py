@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.attributes import quoted
 from ..ir.literal_types import literal_text
 from ..ir.types import Type
@@ -13,7 +15,9 @@ from ..spec.op import Operator, T, operator
 class Data:
     """The elements of a constant: written in the program, one element for all (a splat), or read from a named file."""
 
-    def __init__(self, array: np.ndarray, file: tuple[str, str | None] | None = None, splat: bool = False) -> None:
+    def __init__(
+        self, array: np.ndarray, file: tuple[str, str | None] | None = None, splat: bool = False
+    ) -> None:
         self.array = array
         self.file = file
         self.splat = splat
@@ -33,7 +37,9 @@ class Data:
         a, b = self.array, other.array
         if (a.dtype, a.shape, self.file, self.splat) != (b.dtype, b.shape, other.file, other.splat):
             return False
-        return a.size == 0 or (a.flat[0].tobytes() == b.flat[0].tobytes() if self.splat else a.tobytes() == b.tobytes())
+        return a.size == 0 or (
+            a.flat[0].tobytes() == b.flat[0].tobytes() if self.splat else a.tobytes() == b.tobytes()
+        )
 
     def __repr__(self) -> str:
         return f"Data({self.array.dtype}{list(self.array.shape)})"

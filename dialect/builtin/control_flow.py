@@ -5,7 +5,9 @@ The body is compiled once, however many steps there are."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.types import I1, TensorType, Type
 from ..notation.loops import MAX_STEPS, Steps
 from ..spec.broadcasting import all_equal, all_of
@@ -24,7 +26,8 @@ def same_types(stated: Sequence[Any], found: Sequence[Any]) -> bool:
 def alike(stated: Sequence[Any], found: Sequence[Any]) -> bool:
     """Test whether types have the same elements and ranks."""
     return len(stated) == len(found) and all(
-        type(a) is type(b) and a.element is b.element and a.rank == b.rank for a, b in zip(stated, found, strict=True)
+        type(a) is type(b) and a.element is b.element and a.rank == b.rank
+        for a, b in zip(stated, found, strict=True)
     )
 
 

@@ -5,10 +5,24 @@ runs; by `mode = "clip"`, each means the element that is nearest."""
 
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape
 from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType
-from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axes, cast, maximum, minimum, select
+from ..notation.expressions import (
+    Check,
+    Element,
+    Expr,
+    Tensor,
+    Var,
+    apply,
+    axes,
+    cast,
+    maximum,
+    minimum,
+    select,
+)
 from ..notation.loops import Assert, Block, Let, Statement, Store
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import all_of, any_of, same_shape
@@ -25,7 +39,9 @@ class IotaLike(Operator[T]):
     like: T
     axis: int
 
-    constraints = (C(1, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),)
+    constraints = (
+        C(1, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),
+    )
     example = "%x {axis = 1}", "%x: 2 x ?N x f32", "2 x ?N x i64"
 
     def infer(self: Any) -> TensorType:
@@ -88,7 +104,10 @@ class Indexing(Operator[T]):
 
     def places(self: Any, u: tuple[Expr, ...]) -> list[tuple[Expr, Expr | None]]:
         """The same in index notation, in bounds in any case, and what has to hold for it to be what was meant."""
-        return [self.place(cast(i[u], I64), self.x.shape[a]) for i, a in zip(self.indices, self.axes, strict=True)]
+        return [
+            self.place(cast(i[u], I64), self.x.shape[a])
+            for i, a in zip(self.indices, self.axes, strict=True)
+        ]
 
     def place(self: Any, k: Expr, n: Dim) -> tuple[Expr, Expr | None]:
         if self.mode == "clip":
@@ -111,12 +130,16 @@ class Gather(Indexing[T]):
     example = '%x, %rows {axes = [0], mode = "clip"}', "%x: ?N x 4 x f32, %rows: 3xi64", "3x4xf32"
 
     def infer(self: Any) -> TensorType:
-        return TensorType(self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element)
+        return TensorType(
+            self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element
+        )
 
     def reference(self: "Gather[np.ndarray]") -> np.ndarray:
         y = np.zeros(self.chosen_shape(self.x.shape, self.indices[0].shape), self.x.dtype)
         whole = (slice(None),) * (self.x.ndim - len(self.axes))
-        for u in np.ndindex(self.indices[0].shape) if y.size else ():  # an index is checked where an element is chosen
+        for u in (
+            np.ndindex(self.indices[0].shape) if y.size else ()
+        ):  # an index is checked where an element is chosen
             y[(slice(None),) * self.axes[0] + u] = self.x[self.with_axes(self.numbers(u), whole)]
         return y
 
@@ -125,7 +148,9 @@ class Gather(Indexing[T]):
         u, kept = self.parts(d, self.indices[0].rank)
         places = self.places(u)
         value: Expr = self.x[self.with_axes([k for k, _ in places], kept)]
-        for there in [t for _, t in places if t is not None]:  # outside of the read, whose index may come to nothing
+        for there in [
+            t for _, t in places if t is not None
+        ]:  # outside of the read, whose index may come to nothing
             value = Check(there, value, OUTSIDE)
         return Element(d, value)
 
@@ -133,7 +158,10 @@ class Gather(Indexing[T]):
         """Each element of x gets the sum of the cotangents of what was taken from it."""
         (g,), zeros = cotangents, self.x.scalar("second", 0.0)
         how = {"axes": self.axes, "mode": self.mode, "scalar_op": "add"}
-        return [zeros.apply("builtin.scatter", g, *self.indices, **how), *(None for _ in self.indices)]
+        return [
+            zeros.apply("builtin.scatter", g, *self.indices, **how),
+            *(None for _ in self.indices),
+        ]
 
 
 COMBINED = ("add", "mul", "maximum", "minimum")
@@ -174,17 +202,27 @@ class Scatter(Indexing[T]):
     )
 
     def fits(self: Any) -> bool:
-        return same_shape(self.updates.array_shape, self.chosen_shape(self.x.array_shape, self.indices[0].array_shape))
+        return same_shape(
+            self.updates.array_shape,
+            self.chosen_shape(self.x.array_shape, self.indices[0].array_shape),
+        )
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.x.element)
 
     def reference(self: "Scatter[np.ndarray]") -> np.ndarray:
         y = self.x.copy()
-        function = None if self.scalar_op is None else SCALARS[combined(self.scalar_op, BY_DTYPE[y.dtype])].numpy
+        function = (
+            None
+            if self.scalar_op is None
+            else SCALARS[combined(self.scalar_op, BY_DTYPE[y.dtype])].numpy
+        )
         whole = (slice(None),) * (y.ndim - len(self.axes))
         for u in np.ndindex(self.indices[0].shape):
-            at, new = self.with_axes(self.numbers(u), whole), self.updates[(slice(None),) * self.axes[0] + u]
+            at, new = (
+                self.with_axes(self.numbers(u), whole),
+                self.updates[(slice(None),) * self.axes[0] + u],
+            )
             y[at] = new if function is None else function(y[at], new)
         return y
 
@@ -198,8 +236,15 @@ class Scatter(Indexing[T]):
         for c, (k, there) in zip(names, self.places(u), strict=True):
             places += [*(() if there is None else (Assert(there, OUTSIDE),)), Let(c, k)]
         at, new = self.with_axes(names, kept), self.updates[d]
-        value = new if self.scalar_op is None else apply(combined(self.scalar_op, y.element), y[at], new)
-        return (*nested(f, (Store(y, f, self.x[f]),)), *nested(u, (*places, *nested(kept, (Store(y, at, value),)))))
+        value = (
+            new
+            if self.scalar_op is None
+            else apply(combined(self.scalar_op, y.element), y[at], new)
+        )
+        return (
+            *nested(f, (Store(y, f, self.x[f]),)),
+            *nested(u, (*places, *nested(kept, (Store(y, at, value),)))),
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,), apply = results, cotangents, cotangents[0].builder.apply
@@ -209,7 +254,10 @@ class Scatter(Indexing[T]):
             found = [g, here]
         elif self.scalar_op in ("maximum", "minimum"):
             chosen = apply("builtin.gather", y, *self.indices, **how).scalar("eq", self.updates)
-            found = [y.scalar("eq", self.x).scalar("switch", g, 0.0), chosen.scalar("switch", here, 0.0)]
+            found = [
+                y.scalar("eq", self.x).scalar("switch", g, 0.0),
+                chosen.scalar("switch", here, 0.0),
+            ]
         elif self.scalar_op is None:
             found = self._of_replaced(g, here, how)
         else:
@@ -223,8 +271,14 @@ class Scatter(Indexing[T]):
         for axis in range(here.rank):
             at = apply("builtin.iota_like", here, axis=axis)
             number = at if number is None else number * size_along(here, axis) + at
-        number = apply("builtin.iota_like", here.dimshuffle(["x"]), axis=0).dimshuffle([]) if number is None else number
-        written = apply("builtin.scatter", g.scalar("second", -1).cast(I64), number, *self.indices, **how)
+        number = (
+            apply("builtin.iota_like", here.dimshuffle(["x"]), axis=0).dimshuffle([])
+            if number is None
+            else number
+        )
+        written = apply(
+            "builtin.scatter", g.scalar("second", -1).cast(I64), number, *self.indices, **how
+        )
         last = apply("builtin.gather", written, *self.indices, **how).scalar("eq", number)
         return [written.scalar("lt", 0).scalar("switch", g, 0.0), last.scalar("switch", here, 0.0)]
 

@@ -3,10 +3,24 @@
 from functools import partial
 from itertools import accumulate
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType
-from ..notation.expressions import Element, Expr, Tensor, Var, axes, both, cast, constant, maximum, minimum, when
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Tensor,
+    Var,
+    axes,
+    both,
+    cast,
+    constant,
+    maximum,
+    minimum,
+    when,
+)
 from ..notation.index_bounds import inside
 from ..notation.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
@@ -31,7 +45,9 @@ class Padding(Operator[T]):
         y = np.full(self.sizes(self.x.shape), self.fill(), self.x.dtype)
         sizes = zip(self.x.shape, self.before, y.shape, strict=True)
         met = [(b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in sizes]
-        y[tuple(slice(i, j) for _, i, j in met)] = self.x[tuple(slice(i - b, max(j - b, 0)) for b, i, j in met)]
+        y[tuple(slice(i, j) for _, i, j in met)] = self.x[
+            tuple(slice(i - b, max(j - b, 0)) for b, i, j in met)
+        ]
         return y
 
     def element(self: Any, y: Tensor) -> Element:
@@ -92,13 +108,18 @@ class Reshape(Reshaping[T]):
 
     def pieces(self, shape: Shape) -> list[Shape]:
         """The sizes into which each axis is split."""
-        return [_filled(n, s) for n, s in zip(shape, self.split or ((-1,),) * len(shape), strict=True)]
+        return [
+            _filled(n, s) for n, s in zip(shape, self.split or ((-1,),) * len(shape), strict=True)
+        ]
 
     def sizes(self, shape: Shape) -> Shape:
         sizes: Shape = tuple(d for s in self.pieces(shape) for d in s)
         if self.merge is None:
             return sizes
-        return tuple(product(sizes[e - k : e]) for k, e in zip(self.merge, accumulate(self.merge), strict=True))
+        return tuple(
+            product(sizes[e - k : e])
+            for k, e in zip(self.merge, accumulate(self.merge), strict=True)
+        )
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.sizes(self.x.array_shape), self.x.element)
@@ -123,7 +144,9 @@ NUMBERS = (I32, F32, F64)  # what cvm.take takes, and what goes back through it
 
 
 def numbers(name: str) -> C:
-    return C(1, f"element({name}) in {{i32, f32, f64}}", lambda o: getattr(o, name).element in NUMBERS)
+    return C(
+        1, f"element({name}) in {{i32, f32, f64}}", lambda o: getattr(o, name).element in NUMBERS
+    )
 
 
 @operator
@@ -151,10 +174,14 @@ class Part(Operator[T]):
 
     def infer(self: Any) -> TensorType:
         n = self.x.array_shape
-        return TensorType((*n[: self.axis], self.sizes()[self.index], *n[self.axis + 1 :]), self.x.element)
+        return TensorType(
+            (*n[: self.axis], self.sizes()[self.index], *n[self.axis + 1 :]), self.x.element
+        )
 
     def reference(self: "Part[np.ndarray]") -> np.ndarray:
-        return np.split(self.x, np.cumsum([x.shape[self.axis] for x in self.xs])[:-1], self.axis)[self.index].copy()
+        return np.split(self.x, np.cumsum([x.shape[self.axis] for x in self.xs])[:-1], self.axis)[
+            self.index
+        ].copy()
 
     def element(self: "Part[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
@@ -164,9 +191,14 @@ class Part(Operator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """The cotangent between zeros."""
         (g,) = cotangents
-        zeros = partial(g.scalar("second", 0.0).apply, "builtin.strided_slice_like", axes=(self.axis,))
+        zeros = partial(
+            g.scalar("second", 0.0).apply, "builtin.strided_slice_like", axes=(self.axis,)
+        )
         parts = [g if k == self.index else zeros(x) for k, x in enumerate(self.xs)]
-        return [g.builder.apply("cvm.concatenate", *parts, axis=self.axis), *(None for _ in self.xs)]
+        return [
+            g.builder.apply("cvm.concatenate", *parts, axis=self.axis),
+            *(None for _ in self.xs),
+        ]
 
 
 @operator
@@ -194,7 +226,10 @@ class AddAt(Operator[T]):
 
     def infer(self: Any) -> TensorType:
         n, rank = self.x.array_shape, len(self.indices.array_shape)
-        return TensorType((*n[: self.axis], self.like.array_shape[self.axis], *n[self.axis + rank :]), self.x.element)
+        return TensorType(
+            (*n[: self.axis], self.like.array_shape[self.axis], *n[self.axis + rank :]),
+            self.x.element,
+        )
 
     def reference(self: "AddAt[np.ndarray]") -> np.ndarray:
         before, after = self.x.shape[: self.axis], self.x.shape[self.axis + self.indices.ndim :]
@@ -207,12 +242,22 @@ class AddAt(Operator[T]):
 
     def nest(self: "AddAt[Tensor]", *results: Tensor) -> Block:
         (y,) = results
-        d, u, e = axes(y.shape[: self.axis], "d"), axes(self.indices.shape, "u"), axes(y.shape[self.axis + 1 :], "e")
+        d, u, e = (
+            axes(y.shape[: self.axis], "d"),
+            axes(self.indices.shape, "u"),
+            axes(y.shape[self.axis + 1 :], "e"),
+        )
         f, zeros = axes(y.shape[self.axis :], "z"), constant(0, y.element)
         c = Var("c", I64)
         place = maximum(minimum(cast(self.indices[u], I64), y.shape[self.axis] - 1), 0)
         added = Store(y, (*d, c, *e), y[(*d, c, *e)] + self.x[(*d, *u, *e)])
-        return nested(d, (*nested(f, (Store(y, (*d, *f), zeros),)), *nested(u, (Let(c, place), *nested(e, (added,))))))
+        return nested(
+            d,
+            (
+                *nested(f, (Store(y, (*d, *f), zeros),)),
+                *nested(u, (Let(c, place), *nested(e, (added,)))),
+            ),
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         return [cotangents[0].apply("cvm.take", self.indices, axis=self.axis), None, None]

@@ -8,10 +8,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape, bounded, larger, product, same_size, smaller
 from ..ir.types import TensorType
-from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Index,
+    Tensor,
+    as_index,
+    axes,
+    both,
+    constant,
+    total,
+    when,
+)
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
 from ..spec.op import C, Operator, T, operator
@@ -123,7 +136,11 @@ class StridedScatterLike(Apart[T]):
     What goes back through a slice."""
 
     transpose = "builtin.strided_slice_like"
-    example = ("%x, %like {begin = [-2, 1], strides = [1, 2]}", "%x: 2x3xf32, %like: ?N x 7 x f32", "?N x 7 x f32")
+    example = (
+        "%x, %like {begin = [-2, 1], strides = [1, 2]}",
+        "%x: 2x3xf32, %like: ?N x 7 x f32",
+        "?N x 7 x f32",
+    )
 
     def reference(self: StridedScatterLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
@@ -137,7 +154,10 @@ class StridedScatterLike(Apart[T]):
         for j, (b, s) in self.steps(y.shape).items():
             past = d[j] - b if s > 0 else as_index(b) - d[j]
             at[j] = past // abs(s) if abs(s) > 1 else past
-            conditions += [inside(at[j], self.x.shape[j]), (past % abs(s)).eq(0) if abs(s) > 1 else True]
+            conditions += [
+                inside(at[j], self.x.shape[j]),
+                (past % abs(s)).eq(0) if abs(s) > 1 else True,
+            ]
         return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
 
 
@@ -146,7 +166,11 @@ class StridedSliceLike(Apart[T]):
     """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
 
     transpose = "builtin.strided_scatter_like"
-    example = ("%x, %like {begin = [-2, 1], strides = [1, 2]}", "%x: ?N x 7 x f32, %like: 2x3xf32", "2x3xf32")
+    example = (
+        "%x, %like {begin = [-2, 1], strides = [1, 2]}",
+        "%x: ?N x 7 x f32, %like: 2x3xf32",
+        "2x3xf32",
+    )
 
     def reference(self: StridedSliceLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
@@ -175,7 +199,11 @@ class BroadcastLike(Like[T]):
     transpose = "builtin.sum_like"
     constraints = (
         C(1, "rank(x) <= rank(like)", lambda o: len(o.x.array_shape) <= len(o.like.array_shape)),
-        C(2, "sizes of x are those of like, or 1", lambda o: repeats(o.x.array_shape, o.like.array_shape)),
+        C(
+            2,
+            "sizes of x are those of like, or 1",
+            lambda o: repeats(o.x.array_shape, o.like.array_shape),
+        ),
     )
     example = "%x, %like", "%x: ?N x f32, %like: 2 x ?M x f32", "2 x ?M x f32"
 
@@ -196,7 +224,11 @@ class SumLike(Like[T]):
     transpose = "builtin.broadcast_like"
     constraints = (
         C(1, "rank(x) >= rank(like)", lambda o: len(o.x.array_shape) >= len(o.like.array_shape)),
-        C(2, "sizes of like are those of x, or 1", lambda o: repeats(o.like.array_shape, o.x.array_shape)),
+        C(
+            2,
+            "sizes of like are those of x, or 1",
+            lambda o: repeats(o.like.array_shape, o.x.array_shape),
+        ),
     )
     example = "%x, %like", "%x: 2 x ?M x f32, %like: ?N x f32", "?N x f32"
 
@@ -204,7 +236,11 @@ class SumLike(Like[T]):
         more = self.x.ndim - self.like.ndim
         met = zip(self.like.shape, self.x.shape[more:], strict=True)
         over = (*range(more), *(j + more for j, (m, n) in enumerate(met) if m == 1 != n))
-        return np.add.reduce(self.x, over, self.x.dtype, keepdims=True).reshape(self.like.shape) if over else self.x
+        return (
+            np.add.reduce(self.x, over, self.x.dtype, keepdims=True).reshape(self.like.shape)
+            if over
+            else self.x
+        )
 
     def element(self: SumLike[Tensor], y: Tensor) -> Element:
         d, more = axes(y.shape), self.x.rank - y.rank

@@ -1,7 +1,9 @@
 """`builtin.windows`: the windows that convolutions and pooling see, as NumPy's `sliding_window_view`."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape
 from ..ir.types import MAX_SIZE, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, both, constant, when
@@ -50,7 +52,10 @@ class Windows(Operator[T]):
 
     def shape(self, shape: Shape) -> Shape:
         counts = [s // t + 1 for s, t in zip(self.slack(shape), self.strides, strict=True)]
-        return (*(counts[self.axes.index(a)] if a in self.axes else n for a, n in enumerate(shape)), *self.sizes)
+        return (
+            *(counts[self.axes.index(a)] if a in self.axes else n for a, n in enumerate(shape)),
+            *self.sizes,
+        )
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.shape(self.x.array_shape), self.x.element)
@@ -61,7 +66,9 @@ class Windows(Operator[T]):
         for at in np.ndindex(y.shape):
             read = list(at[:rank])
             for n, a in enumerate(self.axes):
-                read[a] = at[a] * self.strides[n] + at[rank + n] * self.dilations[n] - self.before[n]
+                read[a] = (
+                    at[a] * self.strides[n] + at[rank + n] * self.dilations[n] - self.before[n]
+                )
             if all(0 <= i < n for i, n in zip(read, self.x.shape, strict=True)):
                 y[at] = self.x[tuple(read)]
         return y
@@ -71,9 +78,13 @@ class Windows(Operator[T]):
         read: list[Expr] = [*at[: self.x.rank]]
         conditions: list[Expr | bool] = []
         for n, a in enumerate(self.axes):
-            read[a] = at[a] * self.strides[n] + at[self.x.rank + n] * self.dilations[n] - self.before[n]
+            read[a] = (
+                at[a] * self.strides[n] + at[self.x.rank + n] * self.dilations[n] - self.before[n]
+            )
             conditions.append(inside(read[a], self.x.shape[a]))
-        return Element(at, when(both(*conditions), self.x[tuple(read)], constant(self.fill, y.element)))
+        return Element(
+            at, when(both(*conditions), self.x[tuple(read)], constant(self.fill, y.element))
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """The sum of what each place of a window has, moved back to where it was read."""
@@ -85,8 +96,25 @@ class Windows(Operator[T]):
         total = None
         for k in np.ndindex(self.sizes):
             ends = {"begin": (0,) * rank + k, "end": (MAX_SIZE,) * rank + tuple(i + 1 for i in k)}
-            part = g.apply("cvm.slice", **ends, strides=(1,) * (rank + len(k))).dimshuffle(range(rank)) if k else g
+            part = (
+                g.apply("cvm.slice", **ends, strides=(1,) * (rank + len(k))).dimshuffle(range(rank))
+                if k
+                else g
+            )
             first = tuple(i * d for i, d in zip(k, self.dilations, strict=True))
-            back = part.apply("builtin.strided_scatter_like", padded, axes=self.axes, begin=first, strides=self.strides)
+            back = part.apply(
+                "builtin.strided_scatter_like",
+                padded,
+                axes=self.axes,
+                begin=first,
+                strides=self.strides,
+            )
             total = back if total is None else total + back
-        return [apply("builtin.pad", total, before=tuple(-n for n in before), after=tuple(-n for n in after))]
+        return [
+            apply(
+                "builtin.pad",
+                total,
+                before=tuple(-n for n in before),
+                after=tuple(-n for n in after),
+            )
+        ]

@@ -1,7 +1,9 @@
 """Operators whose result has the bits of their operand in row-major order, under another type or shape."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
 from ..notation.expressions import Bitcast as BitcastExpr, Element, Expr, Tensor, axes, cast
 from ..spec.broadcasting import same_shape
@@ -65,4 +67,9 @@ class Bitcast(Operator[T]):
         bits = BITS[self.dtype.bits]
         x: Expr = self.x[at]
         whole = BitcastExpr(x, bits) if x.type.kind == "float" else cast(x, bits)
-        return Element(at, BitcastExpr(whole, self.dtype) if self.dtype.kind == "float" else cast(whole, self.dtype))
+        return Element(
+            at,
+            BitcastExpr(whole, self.dtype)
+            if self.dtype.kind == "float"
+            else cast(whole, self.dtype),
+        )

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, cast
 from ..notation.scalar_functions import SCALARS
@@ -49,7 +51,10 @@ class Binary(CogOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
         found = self.gradient(g, self.spread("a", y), self.spread("b", y), y)
-        return [None if d is None else self.gathered(n, d.like(y)) for n, d in zip(("a", "b"), found, strict=True)]
+        return [
+            None if d is None else self.gathered(n, d.like(y))
+            for n, d in zip(("a", "b"), found, strict=True)
+        ]
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
         """The cotangents of both operands, spread over the result."""
@@ -70,7 +75,12 @@ class Comparison(RealBinary[T]):
 
 
 def _binary(
-    name: str, doc: str, numpy: Any, family: type[Binary[Any]] = Binary, scalar: str = "", **more: Any
+    name: str,
+    doc: str,
+    numpy: Any,
+    family: type[Binary[Any]] = Binary,
+    scalar: str = "",
+    **more: Any,
 ) -> type[Binary[Any]]:
     return declare(name.capitalize(), family, doc, numpy=numpy, scalar=scalar or name, **more)
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
 import numpy as np
+
 from ..builtin import Elements
 from ..ir.diagnostics import Diagnostic, Note
 from ..ir.sizes import Undecided
@@ -41,7 +43,9 @@ def _own_label(operation: Operation, function: Function) -> bool:
         return True
     if not isinstance(operation.operator, Probe) or isinstance(first.operator, Actuator):
         return False
-    return operation.operator.x in ((first.operator.x,) if isinstance(first.operator, Probe) else first.results)
+    return operation.operator.x in (
+        (first.operator.x,) if isinstance(first.operator, Probe) else first.results
+    )
 
 
 IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))
@@ -136,7 +140,12 @@ class Feedback(Clocked[T]):
             lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field), at="target"),
     )  # fmt: skip
     afterwards = (
-        C(6, "a field has one feedback", lambda o, f: _register(f).feedbacks[o.operator.target] is o, at="target"),
+        C(
+            6,
+            "a field has one feedback",
+            lambda o, f: _register(f).feedbacks[o.operator.target] is o,
+            at="target",
+        ),
     )
     results = ()
     example = Field.example
@@ -191,12 +200,20 @@ def warnings(graph: Graph) -> list[Diagnostic]:
         if isinstance(feedback := operation.operator, Feedback):
             target, driver = feedback.target.type, feedback.driver.type
             try:
-                trims = isinstance(target, FieldType) and isinstance(driver, FieldType) and target.shape != driver.shape
+                trims = (
+                    isinstance(target, FieldType)
+                    and isinstance(driver, FieldType)
+                    and target.shape != driver.shape
+                )
             except Undecided:
                 trims = True
             if trims:
                 ends = (("target", feedback.target), ("driver", feedback.driver))
                 notes = tuple(Note(f"the {what} is {v.type}", v.span) for what, v in ends)
                 message = "the driver is larger than its target and is trimmed at the origin"
-                found.append(Diagnostic(message, operation.at("driver"), "cog.feedback.trimmed", notes, "warning"))
+                found.append(
+                    Diagnostic(
+                        message, operation.at("driver"), "cog.feedback.trimmed", notes, "warning"
+                    )
+                )
     return found

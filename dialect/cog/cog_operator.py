@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import C64, F32, FieldType, TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, apply, axes, constant
 from ..spec.broadcasting import same_shape
@@ -22,13 +24,18 @@ class CogOperator(Operator[T]):
         grid = max(t.rank for t in self.types.values())
         tensor = y.rank - grid
         points = range(own.rank) if own.rank else ["x"] * grid
-        return operand.dimshuffle([*points, *(range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor)])
+        return operand.dimshuffle(
+            [*points, *(range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor)]
+        )
 
     def gathered(self: Any, name: str, d: Any) -> Any:
         """The cotangent of a pointwise operator's operand: summed over the axes it lacks."""
         own = self.types[name]
         grid = max(t.rank for t in self.types.values())
-        over = [*(range(grid) if not own.rank else ()), *(range(grid, d.rank) if not own.tensor.rank else ())]
+        over = [
+            *(range(grid) if not own.rank else ()),
+            *(range(grid, d.rank) if not own.tensor.rank else ()),
+        ]
         return d.sum(over, dtype=d.element)
 
     def grid(self, name: str) -> int:
@@ -44,25 +51,39 @@ def fields(*names: str) -> C:
 
 
 def is_field(t: Any) -> bool:
-    return isinstance(t, FieldType) and t.element in (F32, C64) and t.rank <= 3 and t.tensor.rank <= 2
+    return (
+        isinstance(t, FieldType) and t.element in (F32, C64) and t.rank <= 3 and t.tensor.rank <= 2
+    )
 
 
 def real(number: int, *names: str) -> C:
     listed = ", ".join(f"type({n})" for n in names)
-    return C(number, f"{listed}: of real numbers", lambda o: all(getattr(o, n).element is F32 for n in names))
+    return C(
+        number,
+        f"{listed}: of real numbers",
+        lambda o: all(getattr(o, n).element is F32 for n in names),
+    )
 
 
 def scalar_field(number: int, *names: str) -> C:
     listed = ", ".join(f"type({n})" for n in names)
-    return C(number, f"{listed}: a scalar field", lambda o: all(getattr(o, n).tensor.rank == 0 for n in names))
+    return C(
+        number,
+        f"{listed}: a scalar field",
+        lambda o: all(getattr(o, n).tensor.rank == 0 for n in names),
+    )
 
 
 def compatible(a: FieldType, b: FieldType) -> bool:
     """The specification's four conditions, element types left out: they are made equal first."""
     same_tensor = a.tensor.shape == b.tensor.shape
-    if (same_tensor and 0 in (a.rank, b.rank)) or any(f.rank == 0 and f.tensor.rank == 0 for f in (a, b)):
+    if (same_tensor and 0 in (a.rank, b.rank)) or any(
+        f.rank == 0 and f.tensor.rank == 0 for f in (a, b)
+    ):
         return True
-    return (same_tensor or a.tensor.rank == 0 or b.tensor.rank == 0) and same_shape(a.shape, b.shape)
+    return (same_tensor or a.tensor.rank == 0 or b.tensor.rank == 0) and same_shape(
+        a.shape, b.shape
+    )
 
 
 COMPATIBLE = C(
@@ -96,7 +117,9 @@ def spread(op: CogOperator[Any], name: str, grid: int, tensor: int) -> np.ndarra
     """An operand's array with axes of length 1 where the result has axes that it lacks."""
     array: np.ndarray = getattr(op, name)
     own = op.grid(name)
-    return array.reshape((*(array.shape[:own] or (1,) * grid), *(array.shape[own:] or (1,) * tensor)))
+    return array.reshape(
+        (*(array.shape[:own] or (1,) * grid), *(array.shape[own:] or (1,) * tensor))
+    )
 
 
 def spread_both(op: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +132,9 @@ def spread_both(op: Any) -> tuple[np.ndarray, np.ndarray]:
 def pointwise(op: Any, y: Tensor, value: Callable[[Expr, Expr], Expr]) -> Element:
     """The formula  y[p, t] = value(a[p, t], b[p, t])  of a binary operator."""
     grid, tensor = result_axes(y, max(op.grid("a"), op.grid("b")))
-    return Element((*grid, *tensor), value(read(op, "a", grid, tensor), read(op, "b", grid, tensor)))
+    return Element(
+        (*grid, *tensor), value(read(op, "a", grid, tensor), read(op, "b", grid, tensor))
+    )
 
 
 # Complex numbers through their parts

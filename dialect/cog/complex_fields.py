@@ -1,7 +1,9 @@
 """Complex fields from their parts, and their parts back."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
 from ..notation.scalar_functions import SCALARS
@@ -36,7 +38,10 @@ class Part(Unary[T]):
         return self.x.with_element(F32)
 
 
-for _name, _doc, _part in (("real", "Y = the real part of X", 0), ("imag", "Y = the imaginary part of X", 1)):
+for _name, _doc, _part in (
+    ("real", "Y = the real part of X", 0),
+    ("imag", "Y = the imaginary part of X", 1),
+):
     declare(_name.capitalize(), Part, _doc, derivative=_name, numpy=getattr(np, _name),
         combine=lambda self, x, n=_part: parts(x)[n])  # fmt: skip
 
@@ -50,7 +55,9 @@ class Abs(Part[T]):
     """Y = |X|; of a complex number the square root of re^2 + im^2"""
 
     derivative = "abs_"
-    numpy = lambda x: np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x)  # noqa: E731
+    numpy = lambda x: (  # noqa: E731
+        np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x)
+    )
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.types import C64, FieldType, TensorType
 from ..notation.expressions import Element, Tensor, axes, reduce
 from ..notation.reference_functions import largest, smallest
@@ -35,7 +37,9 @@ class ReduceSum(CogOperator[T]):
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
     def reference(self: "ReduceSum[np.ndarray]") -> np.ndarray:
-        return np.asarray(_wide(self.x).sum(tuple(range(self.grid("x"), self.x.ndim))), self.x.dtype)
+        return np.asarray(
+            _wide(self.x).sum(tuple(range(self.grid("x"), self.x.ndim))), self.x.dtype
+        )
 
     def element(self: "ReduceSum[Tensor]", y: Tensor) -> Element:
         grid, _ = result_axes(y, y.rank)
@@ -59,7 +63,9 @@ class FieldReduce(CogOperator[T]):
         return FieldType((), self.x.tensor)
 
     def reference(self: "FieldReduce[np.ndarray]") -> np.ndarray:
-        return np.asarray(type(self).numpy(_wide(self.x), axis=tuple(range(self.grid("x")))), self.x.dtype)
+        return np.asarray(
+            type(self).numpy(_wide(self.x), axis=tuple(range(self.grid("x")))), self.x.dtype
+        )
 
     def element(self: "FieldReduce[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape, "t")
@@ -75,7 +81,9 @@ class FieldReduce(CogOperator[T]):
         return [self.x.scalar("eq", y.with_ones(over)).scalar("switch", g, 0)]  # every tie
 
 
-NOT_EMPTY = C(2, "no size of type(x) is 0: the field has points", lambda o: all(n > 0 for n in o.x.shape))
+NOT_EMPTY = C(
+    2, "no size of type(x) is 0: the field has points", lambda o: all(n > 0 for n in o.x.shape)
+)
 FIELD_REDUCTIONS = {
     "sum": ("add", np.sum, "the sum of X[p] over all points p", ()),
     "min": ("minimum", smallest, "the smallest X[p] over all points p; NaN if one of them is", (real(1, "x"), NOT_EMPTY)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
 import numpy as np
+
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import FieldType
 from ..notation import expressions as ex
@@ -52,7 +54,9 @@ class Outer(CogOperator[T]):
         spread_a = self.a.dimshuffle([*range(a), *["x"] * b])
         spread_b = self.b.dimshuffle([*["x"] * a, *range(b)])
         ends = range(a, a + b), range(a)
-        return [(g * o).sum(e, dtype=g.element) for o, e in zip((spread_b, spread_a), ends, strict=True)]
+        return [
+            (g * o).sum(e, dtype=g.element) for o, e in zip((spread_b, spread_a), ends, strict=True)
+        ]
 
 
 @operator
@@ -82,7 +86,11 @@ class Slice(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.with_ones((0,)).apply("builtin.strided_scatter_like", self.x, axes=(0,), begin=(self.index,))]
+        return [
+            g.with_ones((0,)).apply(
+                "builtin.strided_scatter_like", self.x, axes=(0,), begin=(self.index,)
+            )
+        ]
 
 
 @operator
@@ -102,10 +110,14 @@ class Subfield(CogOperator[T]):
     example = "%x {begin = [1, 1], end = [3, 4]}", GRID
 
     def infer(self: Subfield[FieldType]) -> FieldType:
-        return FieldType(tuple(e - b for b, e in zip(self.begin, self.end, strict=True)), self.x.tensor)
+        return FieldType(
+            tuple(e - b for b, e in zip(self.begin, self.end, strict=True)), self.x.tensor
+        )
 
     def reference(self: Subfield[np.ndarray]) -> np.ndarray:
-        return np.asarray(self.x[tuple(slice(b, e) for b, e in zip(self.begin, self.end, strict=True))])
+        return np.asarray(
+            self.x[tuple(slice(b, e) for b, e in zip(self.begin, self.end, strict=True))]
+        )
 
     def element(self: Subfield[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
@@ -114,7 +126,11 @@ class Subfield(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), grid = cotangents, len(self.begin)
-        return [g.apply("builtin.strided_scatter_like", self.x, axes=tuple(range(grid)), begin=self.begin)]
+        return [
+            g.apply(
+                "builtin.strided_scatter_like", self.x, axes=tuple(range(grid)), begin=self.begin
+            )
+        ]
 
 
 @operator
@@ -141,12 +157,17 @@ class Reshape(CogOperator[T], Reshaping[T]):
 
     def element(self: Reshape[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, len(self.shape))
-        points = ex.unflatten(ex.flat_index(grid, y.shape[: len(grid)]), self.x.shape[: self.grid("x")])
+        points = ex.unflatten(
+            ex.flat_index(grid, y.shape[: len(grid)]), self.x.shape[: self.grid("x")]
+        )
         return ex.Element((*grid, *tensor), self.x[(*points, *tensor)])
 
 
 Border = Literal["zero", "clamp", "cyclic"]
-NEAREST = {"clamp": lambda i, n: ex.minimum(i, n - 1), "cyclic": lambda i, n: i % n}  # the point of X shown beyond it
+NEAREST = {
+    "clamp": lambda i, n: ex.minimum(i, n - 1),
+    "cyclic": lambda i, n: i % n,
+}  # the point of X shown beyond it
 
 
 @operator
@@ -171,7 +192,9 @@ class Expand(CogOperator[T]):
 
     def reference(self: Expand[np.ndarray]) -> np.ndarray:
         grid = self.grid("x")
-        more = [(0, n - m) for n, m in zip(self.shape, self.x.shape, strict=False)] + [(0, 0)] * (self.x.ndim - grid)
+        more = [(0, n - m) for n, m in zip(self.shape, self.x.shape, strict=False)] + [(0, 0)] * (
+            self.x.ndim - grid
+        )
         if not grid:
             return self.x
         mode: Any = {"zero": "constant", "clamp": "edge", "cyclic": "wrap"}[self.border]
@@ -181,8 +204,13 @@ class Expand(CogOperator[T]):
         grid, tensor = result_axes(y, self.grid("x"))
         if self.border == "zero":
             there = ex.both(*(inside(i, n) for i, n in zip(grid, self.x.shape, strict=False)))
-            return ex.Element((*grid, *tensor), ex.when(there, self.x[(*grid, *tensor)], zero(self.x)))
-        shown = tuple(NEAREST[self.border](i, ex.as_index(n)) for i, n in zip(grid, self.x.shape, strict=False))
+            return ex.Element(
+                (*grid, *tensor), ex.when(there, self.x[(*grid, *tensor)], zero(self.x))
+            )
+        shown = tuple(
+            NEAREST[self.border](i, ex.as_index(n))
+            for i, n in zip(grid, self.x.shape, strict=False)
+        )
         return ex.Element((*grid, *tensor), self.x[(*shown, *tensor)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -193,7 +221,9 @@ class Expand(CogOperator[T]):
         for axis, (n, whole) in enumerate(zip(shape, self.shape, strict=True)):
             if not same_size(n, whole):
                 if self.border == "cyclic" and not isinstance(n, int):
-                    raise NotImplementedError(f"{self.name} with a cyclic border, of a size that is not known,")
+                    raise NotImplementedError(
+                        f"{self.name} with a cyclic border, of a size that is not known,"
+                    )
                 shown = np.arange(whole, dtype=np.int32)  # by clamp, beyond the last is the last
                 shown = shown if self.border == "clamp" else shown % np.int32(n)
                 g = g.apply("builtin.add_at", g.constant(shown), self.x, axis=axis)
@@ -207,7 +237,10 @@ class Moving(CogOperator[T]):
     x: T
     amount: tuple[int, ...]
 
-    constraints = (fields("x"), C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount"))
+    constraints = (
+        fields("x"),
+        C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount"),
+    )
     example = "%x {amount = [1, -1]}", GRID
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -221,14 +254,22 @@ class Shift(Moving[T]):
 
     def reference(self: Shift[np.ndarray]) -> np.ndarray:
         y = np.zeros_like(self.x)
-        to = tuple(slice(max(a, 0), max(n + min(a, 0), 0)) for a, n in zip(self.amount, self.x.shape, strict=False))
-        of = tuple(slice(max(-a, 0), max(n - max(a, 0), 0)) for a, n in zip(self.amount, self.x.shape, strict=False))
+        to = tuple(
+            slice(max(a, 0), max(n + min(a, 0), 0))
+            for a, n in zip(self.amount, self.x.shape, strict=False)
+        )
+        of = tuple(
+            slice(max(-a, 0), max(n - max(a, 0), 0))
+            for a, n in zip(self.amount, self.x.shape, strict=False)
+        )
         y[to] = self.x[of]
         return y
 
     def element(self: Shift[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
-        moved = tuple(i - bounded(a, n) for i, a, n in zip(grid, self.amount, self.x.shape, strict=False))
+        moved = tuple(
+            i - bounded(a, n) for i, a, n in zip(grid, self.amount, self.x.shape, strict=False)
+        )
         there = ex.both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
         return ex.Element((*grid, *tensor), ex.when(there, self.x[(*moved, *tensor)], zero(self.x)))
 
@@ -238,12 +279,16 @@ class ShiftCyclic(Moving[T]):
     """Y[i] = X[(i - amount) mod size]: points that leave on one side come back on the other"""
 
     def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
-        return np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
+        return (
+            np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
+        )
 
     def element(self: ShiftCyclic[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
         shape = self.x.shape[: len(grid)]
-        return ex.Element((*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)])
+        return ex.Element(
+            (*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)]
+        )
 
 
 def around(i: ex.Index, amount: int, n: Dim) -> ex.Expr:
@@ -260,7 +305,9 @@ def bounded(amount: int, n: Dim) -> int:
 
 
 def _alike(a: FieldType, b: FieldType) -> bool:
-    return a.element is b.element and a.tensor.shape == b.tensor.shape and same_shape(a.shape, b.shape)
+    return (
+        a.element is b.element and a.tensor.shape == b.tensor.shape and same_shape(a.shape, b.shape)
+    )
 
 
 ALIKE = (  # of xs: some fields of one type

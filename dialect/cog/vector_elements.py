@@ -1,7 +1,9 @@
 """Tensor fields from scalar fields, and their elements back."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import FieldType, TensorType
 from ..notation.expressions import Element, Tensor, as_index
 from ..spec.op import C, T, operator
@@ -19,7 +21,12 @@ class VectorElement(CogOperator[T]):
     constraints = (
         fields("x"),
         C(1, "type(x): a field of vectors", lambda o: o.x.tensor.rank == 1),
-        C(2, "0 <= index < length", lambda o: o.index >= 0 and o.index < o.x.tensor.shape[0], at="index"),
+        C(
+            2,
+            "0 <= index < length",
+            lambda o: o.index >= 0 and o.index < o.x.tensor.shape[0],
+            at="index",
+        ),
     )
     symbols = {"length": lambda o: o.x.tensor.shape[0]}
     example = "%x {index = 1}", "%x: !cog.field<[2, 3], tensor<4xf32>>"

@@ -2,4 +2,14 @@
 
 Operators that mean the same of floats take f32 and f64 as well, so that networks can be trained."""
 
-from . import broadcast, elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision  # noqa: F401
+from . import (  # noqa: F401
+    broadcast,
+    elementwise,
+    nn,
+    reduce,
+    reshape,
+    slice,
+    take_where,
+    transpose_tile_concatenate,
+    vision,
+)

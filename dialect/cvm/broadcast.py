@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, certainly
 from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select

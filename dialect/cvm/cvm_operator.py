@@ -5,7 +5,9 @@ trained; operators that only move elements take all types."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.types import F32, F64, I32, ElementType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes
 from ..notation.scalar_functions import SCALARS
@@ -38,15 +40,25 @@ def numbers(*names: str, also: str = "") -> C:
         given = dict(o.operands())
         indices = [given.pop(n) for n in also.split() if n in given]
         elements = {t.element for t in given.values()}
-        return len(elements) <= 1 and elements <= set(NUMBERS) and all(t.element is I32 for t in indices)
+        return (
+            len(elements) <= 1
+            and elements <= set(NUMBERS)
+            and all(t.element is I32 for t in indices)
+        )
 
     text += "".join(f", element({n}) = i32" for n in also.split())
-    return C(0, text, hold, help=lambda o: NARROW * any(t.element.bits == 8 for _, t in o.operands()))
+    return C(
+        0, text, hold, help=lambda o: NARROW * any(t.element.bits == 8 for _, t in o.operands())
+    )
 
 
 def one_element_type(*names: str) -> C:
     """The same of an operator that moves elements of several operands and computes nothing."""
-    return C(0, " = ".join(f"element({n})" for n in names), lambda o: len({t.element for _, t in o.operands()}) <= 1)
+    return C(
+        0,
+        " = ".join(f"element({n})" for n in names),
+        lambda o: len({t.element for _, t in o.operands()}) <= 1,
+    )
 
 
 class Pointwise(CvmOperator[T]):
@@ -72,7 +84,9 @@ class Pointwise(CvmOperator[T]):
         return Element(at, self.formula(*(t[at] for _, t in self.operands())))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return cotangents[0].gradient_of(self.derivative, [o for _, o in self.operands()], results[0])
+        return cotangents[0].gradient_of(
+            self.derivative, [o for _, o in self.operands()], results[0]
+        )
 
 
 @dataclass(frozen=True, eq=False)

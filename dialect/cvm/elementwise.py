@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I32, I64
 from ..notation.expressions import Expr, apply, cast, maximum, minimum
 from ..spec.broadcasting import same_shape
@@ -27,7 +29,9 @@ class CvmPrecision(Elementwise[T]):
     example = "%x", "%x: 2x3xi32", "2x3xi32"
 
     def reference(self: "CvmPrecision[np.ndarray]") -> np.ndarray:
-        return np.array([max(abs(int(x)).bit_length(), 1) for x in self.x.flat], np.int32).reshape(self.x.shape)
+        return np.array([max(abs(int(x)).bit_length(), 1) for x in self.x.flat], np.int32).reshape(
+            self.x.shape
+        )
 
     def formula(self: Any, x: Expr) -> Expr:
         return maximum(32 - apply("clz", apply("abs", x)), 1)
@@ -75,7 +79,11 @@ class ToPrecision(Elementwise[T]):
     precision: int
 
     def reference(self: "ToPrecision[np.ndarray]") -> np.ndarray:
-        return modulo_2_32(np.clip(self.exact(self.x.astype(np.int64)), -alpha(self.precision), alpha(self.precision)))
+        return modulo_2_32(
+            np.clip(
+                self.exact(self.x.astype(np.int64)), -alpha(self.precision), alpha(self.precision)
+            )
+        )
 
     def clipped(self, t: Expr) -> Expr:
         return clipped(t, -alpha(self.precision), alpha(self.precision))
@@ -135,7 +143,10 @@ class CvmLeftShift(ToPrecision[T]):
 class ElementwisePair(Binary[T]):
     """The family of Y = A OP B over tensors of one shape: i32 modulo 2^32."""
 
-    constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)))
+    constraints = (
+        numbers("a", "b"),
+        C(1, "shape(a) = shape(b)", lambda o: same_shape(o.a.shape, o.b.shape)),
+    )
 
 
 for _name, _symbol in (("add", "+"), ("sub", "-")):

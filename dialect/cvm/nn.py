@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from operator import gt
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I32, TensorType
-from ..notation.expressions import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Tensor,
+    both,
+    constant,
+    indices,
+    maximum,
+    reduce,
+    select,
+    total,
+    when,
+)
 from ..notation.index_bounds import inside
 from ..notation.reference_functions import convolved, largest
 from ..spec.op import C, T, operator
@@ -20,7 +34,9 @@ def named(**names: str) -> dict[str, Any]:
     def entry(field: str, k: int) -> Any:
         return lambda o: getattr(getattr(o, field), "shape", getattr(o, field))[k]
 
-    return {n: entry(field, k) for field, listed in names.items() for k, n in enumerate(listed.split())}
+    return {
+        n: entry(field, k) for field, listed in names.items() for k, n in enumerate(listed.split())
+    }
 
 
 @operator
@@ -46,7 +62,11 @@ class Conv2d(cvm.CvmOperator[T]):
     constraints = (
         cvm.numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
-        C(2, "shape(b) = (OC,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
+        C(
+            2,
+            "shape(b) = (OC,)",
+            lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0]),
+        ),
         C(3, "groups in [1, C]", lambda o: 1 <= o.groups <= o.x.shape[1], at="groups"),
         C(4, "C = IC * groups", lambda o: o.x.shape[1] == o.w.shape[1] * o.groups),
         C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
@@ -81,7 +101,11 @@ class Conv2d(cvm.CvmOperator[T]):
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
         n, oc, p, q = indices("n oc p q", y.shape)
         ic, ki, kj = indices("ic ki kj", self.w.shape[1:])
-        c = ic if self.groups == 1 else oc // (self.w.shape[0] // self.groups) * self.w.shape[1] + ic
+        c = (
+            ic
+            if self.groups == 1
+            else oc // (self.w.shape[0] // self.groups) * self.w.shape[1] + ic
+        )
         (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
         row, rows = along(p, ki, self.x.shape[2], sh, ph, dh)
         column, columns = along(q, kj, self.x.shape[3], sw, pw, dw)
@@ -98,11 +122,20 @@ class Conv2d(cvm.CvmOperator[T]):
         """A convolution of the cotangent, moved apart by the stride, with the kernels turned round."""
         (ph, pw), groups, apply = self.padding, self.groups, g.builder.apply
         padded = apply("builtin.pad", self.x, before=(0, 0, ph, pw), after=(0, 0, ph, pw))
-        apart = self._reaching_back(apply("builtin.strided_scatter_like", g, padded, axes=(2, 3), strides=self.stride))
+        apart = self._reaching_back(
+            apply("builtin.strided_scatter_like", g, padded, axes=(2, 3), strides=self.stride)
+        )
         turned = apply("builtin.reshape", self.w, split=((groups, -1), (-1,), (-1,), (-1,)))
         turned = apply("cvm.transpose", turned, axes=(0, 2, 1, 3, 4))
         turned = apply("builtin.reshape", turned, merge=(2, 1, 1, 1))
-        turned = apply("builtin.strided_slice_like", turned, turned, axes=(2, 3), begin=(-1, -1), strides=(-1, -1))
+        turned = apply(
+            "builtin.strided_slice_like",
+            turned,
+            turned,
+            axes=(2, 3),
+            begin=(-1, -1),
+            strides=(-1, -1),
+        )
         return apply("cvm.conv2d", apart, turned, dilation=self.dilation, groups=groups)
 
     def _reaching_back(self: Any, apart: Any) -> Any:
@@ -110,19 +143,30 @@ class Conv2d(cvm.CvmOperator[T]):
         (ph, pw), apply = self.padding, apart.builder.apply
         reach = [d * (k - 1) for d, k in zip(self.dilation, self.w.shape[2:], strict=True)]
         if not all(isinstance(n, int) for n in reach):
-            more = apply("builtin.pad", self.w, before=(0, 0, -1, -1), after=(0,) * 4)  # of the sizes k - 1
+            more = apply(
+                "builtin.pad", self.w, before=(0, 0, -1, -1), after=(0,) * 4
+            )  # of the sizes k - 1
             for axis, d in zip((2, 3), self.dilation, strict=True):
                 more = apply("cvm.repeat", more, axis=axis, repeats=d) if d > 1 else more
-                zeros = apply("builtin.strided_slice_like", apart.scalar("second", 0.0), more, axes=(axis,))
+                zeros = apply(
+                    "builtin.strided_slice_like", apart.scalar("second", 0.0), more, axes=(axis,)
+                )
                 apart = apply("cvm.concatenate", zeros, apart, axis=axis)
             reach = [0, 0]
-        return apply("builtin.pad", apart, before=(0, 0, reach[0] - ph, reach[1] - pw), after=(0, 0, -ph, -pw))
+        return apply(
+            "builtin.pad",
+            apart,
+            before=(0, 0, reach[0] - ph, reach[1] - pw),
+            after=(0, 0, -ph, -pw),
+        )
 
     def _of_w(self: Any, g: Any) -> Any:
         """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
         groups, apply = self.groups, g.builder.apply
         x = apply("builtin.reshape", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
-        x = apply("builtin.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1))
+        x = apply(
+            "builtin.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1)
+        )
         kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
         swapped: dict[str, Any] = {"stride": self.dilation, "dilation": self.stride}
         found = apply("cvm.conv2d", x, kernels, padding=self.padding, groups=groups, **swapped)
@@ -152,7 +196,11 @@ class Dense(cvm.CvmOperator[T]):
         cvm.numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 2", lambda o: o.x.rank == o.w.rank == 2),
         C(2, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
-        C(3, "shape(b) = (N,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
+        C(
+            3,
+            "shape(b) = (N,)",
+            lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0]),
+        ),
     )
     example = "%x, %w, %b", "%x: 2x3xi32, %w: 4x3xi32, %b: 4xi32", "2x4xi32"
 
@@ -160,7 +208,9 @@ class Dense(cvm.CvmOperator[T]):
         return self.x.with_shape(self.x.shape[0], self.w.shape[0])
 
     def reference(self: Dense[np.ndarray]) -> np.ndarray:
-        return cvm.rounded(cvm.exactly(self.x) @ cvm.exactly(self.w).T + (0 if self.b is None else self.b), self.x)
+        return cvm.rounded(
+            cvm.exactly(self.x) @ cvm.exactly(self.w).T + (0 if self.b is None else self.b), self.x
+        )
 
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         i, j, k = indices("i j k", (*y.shape, self.x.shape[1]))
@@ -212,8 +262,18 @@ class MaxPool2d(cvm.CvmOperator[T]):
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
         cvm.within(2, "PH, PW", cvm.MIN_ATTR, cvm.MAX_ATTR, at="padding"),
         cvm.within(3, "SH, SW", 1, cvm.MAX_ATTR, at="strides"),
-        C(4, "PSH in [0, H + 2 * PH + 1)", lambda o: o.pool_size[0] >= 0 and o.slack(0) >= 0, at="pool_size"),
-        C(5, "PSW in [0, W + 2 * PW + 1)", lambda o: o.pool_size[1] >= 0 and o.slack(1) >= 0, at="pool_size"),
+        C(
+            4,
+            "PSH in [0, H + 2 * PH + 1)",
+            lambda o: o.pool_size[0] >= 0 and o.slack(0) >= 0,
+            at="pool_size",
+        ),
+        C(
+            5,
+            "PSW in [0, W + 2 * PW + 1)",
+            lambda o: o.pool_size[1] >= 0 and o.slack(1) >= 0,
+            at="pool_size",
+        ),
         C(6, "PSH > PH and PSW > PW", lambda o: all(map(gt, o.pool_size, o.pads)), at="pool_size"),
     )
     example = "%x {pool_size = [2, 2], strides = [2, 2]}", "%x: 1x3x8x8xi32", "1x3x4x4xi32"
@@ -240,7 +300,9 @@ class MaxPool2d(cvm.CvmOperator[T]):
         least = cvm.lowest(BY_DTYPE[self.x.dtype])
         padded = np.pad(self.x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=least)
         y = np.zeros((*self.x.shape[:2], self.count(0), self.count(1)), self.x.dtype)
-        for p, q in np.ndindex(y.shape[2:]):  # the last windows may reach beyond the padding: slices end there
+        for p, q in np.ndindex(
+            y.shape[2:]
+        ):  # the last windows may reach beyond the padding: slices end there
             window = padded[:, :, p * sh : p * sh + psh, q * sw : q * sw + psw]
             y[:, :, p, q] = largest(window, axis=(2, 3), initial=least)
         return y
@@ -251,7 +313,11 @@ class MaxPool2d(cvm.CvmOperator[T]):
         (ph, pw), (sh, sw) = self.pads, self.strides
         row, rows = along(p, k, self.x.shape[2], sh, ph, beyond=self.ceil_mode)
         column, columns = along(q, m, self.x.shape[3], sw, pw, beyond=self.ceil_mode)
-        padded = when(both(rows, columns), self.x[n, i, row, column], constant(cvm.lowest(y.element), y.element))
+        padded = when(
+            both(rows, columns),
+            self.x[n, i, row, column],
+            constant(cvm.lowest(y.element), y.element),
+        )
         return Element((n, i, p, q), reduce(cvm.greatest(y.element), (k, m), padded))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -261,7 +327,11 @@ class MaxPool2d(cvm.CvmOperator[T]):
         padded, total = apply("builtin.pad", x, before=pads, after=pads), None
         for at in np.ndindex(*self.pool_size):
             where = {"axes": (2, 3), "begin": at, "strides": self.strides}
-            chosen = apply("builtin.strided_slice_like", padded, y, **where).scalar("eq", y).scalar("switch", g, 0.0)
+            chosen = (
+                apply("builtin.strided_slice_like", padded, y, **where)
+                .scalar("eq", y)
+                .scalar("switch", g, 0.0)
+            )
             placed = apply("builtin.strided_scatter_like", chosen, padded, **where)
             total = placed if total is None else total + placed
         back = tuple(-p for p in pads)
@@ -295,4 +365,8 @@ class Upsampling(cvm.CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), s = cotangents, self.scale
-        return [g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s))).sum((3, 5), dtype=g.element)]
+        return [
+            g.apply("builtin.reshape", split=((-1,), (-1,), (-1, s), (-1, s))).sum(
+                (3, 5), dtype=g.element
+            )
+        ]

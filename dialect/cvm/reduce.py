@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Index, Tensor, axes, reduce
 from ..notation.reference_functions import largest
@@ -38,12 +40,24 @@ class Reduction(CvmOperator[T]):
         "M": lambda o: len(o.axes),
         "T": lambda o: tuple(sorted(o.listed())),
         "R": lambda o: o.reduced(),
-        "n_j": lambda o: next(n for n in map(o.x.shape.__getitem__, o.reduced()) if isinstance(n, int) and n < 1),
+        "n_j": lambda o: next(
+            n for n in map(o.x.shape.__getitem__, o.reduced()) if isinstance(n, int) and n < 1
+        ),
     }
     constraints = (
         numbers("x"),
-        C(1, "axes in [-N, N)", lambda o: all(-o.x.rank <= i < o.x.rank for i in o.axes), at="axes"),
-        C(2, "card{T} = M, T being axes modulo N", lambda o: len(o.listed()) == len(o.axes), at="axes"),
+        C(
+            1,
+            "axes in [-N, N)",
+            lambda o: all(-o.x.rank <= i < o.x.rank for i in o.axes),
+            at="axes",
+        ),
+        C(
+            2,
+            "card{T} = M, T being axes modulo N",
+            lambda o: len(o.listed()) == len(o.axes),
+            at="axes",
+        ),
     )
 
     def listed(self: Any) -> set[int]:
@@ -53,7 +67,11 @@ class Reduction(CvmOperator[T]):
     def reduced(self: Any) -> tuple[int, ...]:
         """R in order; without axes it is all of U, excluded or not."""
         every = range(len(self.x.shape))
-        return tuple(j for j in every if (j in self.listed()) != self.exclude) if self.axes else tuple(every)
+        return (
+            tuple(j for j in every if (j in self.listed()) != self.exclude)
+            if self.axes
+            else tuple(every)
+        )
 
     def is_identity(self: Any) -> bool:
         return self.exclude and len(self.axes) == len(self.x.shape)
@@ -69,12 +87,18 @@ class Reduction(CvmOperator[T]):
     def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         if self.is_identity():
             return self.x
-        found = rounded(self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x)
+        found = rounded(
+            self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x
+        )
         return found if found.ndim or self.keepdims else found.reshape(1)
 
     def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
-        over = {} if self.is_identity() else {j: Index(f"k{j}", self.x.shape[j]) for j in self.reduced()}
+        over = (
+            {}
+            if self.is_identity()
+            else {j: Index(f"k{j}", self.x.shape[j]) for j in self.reduced()}
+        )
         kept = (i for j, i in enumerate(d) if not (self.keepdims and j in over))
         at = tuple(over[j] if j in over else next(kept) for j in range(self.x.rank))
         return Element(d, reduce(self.reduction(), tuple(over.values()), self.x[at]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Tensor, axes
@@ -46,7 +48,12 @@ class ExpandDims(SameElements[T]):
     num_newaxis: int = 1
 
     constraints = (
-        C(1, "axis in [-N - 1, N + 1)", lambda o: -o.x.rank - 1 <= o.axis < o.x.rank + 1, at="axis"),
+        C(
+            1,
+            "axis in [-N - 1, N + 1)",
+            lambda o: -o.x.rank - 1 <= o.axis < o.x.rank + 1,
+            at="axis",
+        ),
         within(2, "num_newaxis", MIN_ATTR, MAX_ATTR, at="num_newaxis"),
     )
     symbols = {"N": lambda o: o.x.rank}
@@ -79,9 +86,24 @@ class Reshape(SameElements[T]):
     target_shape: tuple[int, ...]
 
     constraints = (
-        C(1, "target_shape[i] >= -1 for all i", lambda o: min(o.target_shape, default=0) >= -1, at="target_shape"),
-        C(2, "target_shape has at most one -1", lambda o: o.target_shape.count(-1) <= 1, at="target_shape"),
-        C(3, "product(m) = product(n)", lambda o: product(o.m(o.x.size)) == o.x.size, at="target_shape"),
+        C(
+            1,
+            "target_shape[i] >= -1 for all i",
+            lambda o: min(o.target_shape, default=0) >= -1,
+            at="target_shape",
+        ),
+        C(
+            2,
+            "target_shape has at most one -1",
+            lambda o: o.target_shape.count(-1) <= 1,
+            at="target_shape",
+        ),
+        C(
+            3,
+            "product(m) = product(n)",
+            lambda o: product(o.m(o.x.size)) == o.x.size,
+            at="target_shape",
+        ),
     )
     symbols = {"m": lambda o: o.m(o.x.size), "n": lambda o: o.x.shape}
     example = "%x {target_shape = [-1, 3]}", "%x: 2x3x4xi32", "8x3xi32"
@@ -109,8 +131,17 @@ class Squeeze(SameElements[T]):
 
     constraints = (
         C(1, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
-        C(2, "n[a] = 1 for all a in axes", lambda o: all_of((lambda a=a: o.x.shape[a] == 1) for a in o.axes), "axes"),
-        C(3, "shape(x) has no unknown size if axes is empty", lambda o: bool(o.axes) or o.x.is_static),
+        C(
+            2,
+            "n[a] = 1 for all a in axes",
+            lambda o: all_of((lambda a=a: o.x.shape[a] == 1) for a in o.axes),
+            "axes",
+        ),
+        C(
+            3,
+            "shape(x) has no unknown size if axes is empty",
+            lambda o: bool(o.axes) or o.x.is_static,
+        ),
     )
     symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.x.shape}
     example = "%x {axes = [0]}", "%x: 1x3x1x2xi32", "3x1x2xi32"
@@ -128,5 +159,7 @@ class Squeeze(SameElements[T]):
 
     def kept(self, shape: Shape) -> list[int]:
         """The axes outside real_axes, in order."""
-        real_axes = from_start(self.axes, len(shape)) or tuple(j for j, n in enumerate(shape) if is_one(n))
+        real_axes = from_start(self.axes, len(shape)) or tuple(
+            j for j, n in enumerate(shape) if is_one(n)
+        )
         return [j for j in range(len(shape)) if j not in real_axes]

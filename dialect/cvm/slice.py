@@ -1,7 +1,9 @@
 """The formalization's transform operators that cut a range out of every axis: given, or like another tensor's."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape, bounded, larger, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Tensor, axes
@@ -44,7 +46,10 @@ class Slice(CvmOperator[T]):
     example = "%x {begin = [1, -1], end = [3, -6], strides = [1, -1]}", "%x: 4x5xi32", "2x5xi32"
 
     def infer(self: "Slice[TensorType]") -> TensorType:
-        lengths = (((e - b if s > 0 else b - e) + abs(s) - 1) // abs(s) for b, e, s in self.ranges(self.x.shape))
+        lengths = (
+            ((e - b if s > 0 else b - e) + abs(s) - 1) // abs(s)
+            for b, e, s in self.ranges(self.x.shape)
+        )
         return self.x.with_shape(*lengths)
 
     def reference(self: "Slice[np.ndarray]") -> np.ndarray:
@@ -57,10 +62,17 @@ class Slice(CvmOperator[T]):
 
     def element(self: "Slice[Tensor]", y: Tensor) -> Element:
         d = axes(y.shape)
-        return Element(d, self.x[*(i * s + b for i, (b, _, s) in zip(d, self.ranges(self.x.shape), strict=True))])
+        return Element(
+            d,
+            self.x[*(i * s + b for i, (b, _, s) in zip(d, self.ranges(self.x.shape), strict=True))],
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return [cotangents[0].apply("builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides)]
+        return [
+            cotangents[0].apply(
+                "builtin.strided_scatter_like", self.x, begin=self.begin, strides=self.strides
+            )
+        ]
 
     def arrays(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_arr, e_arr and s_arr of each axis."""
@@ -72,14 +84,21 @@ class Slice(CvmOperator[T]):
             return value + shape[i] if value < 0 else value
 
         strides = (*map(bounded, self.strides), *(1,) * (len(shape) - len(self.strides)))
-        return [(entry(self.begin, i, 0), entry(self.end, i, n), strides[i]) for i, n in enumerate(shape)]
+        return [
+            (entry(self.begin, i, 0), entry(self.end, i, n), strides[i])
+            for i, n in enumerate(shape)
+        ]
 
     def clipped(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_vec, e_vec and s_arr of each axis."""
         found: list[tuple[Dim, Dim, int]] = []
         for n, (b, e, s) in zip(shape, self.arrays(shape), strict=True):
-            up = 0 if s > 0 else 1  # added before clipping: a symbolic maximum or minimum must not be negative
-            found.append((smaller(larger(b + up, 0), n) - up, smaller(larger(e + up, 0), n) - up, s))
+            up = (
+                0 if s > 0 else 1
+            )  # added before clipping: a symbolic maximum or minimum must not be negative
+            found.append(
+                (smaller(larger(b + up, 0), n) - up, smaller(larger(e + up, 0), n) - up, s)
+            )
         return found
 
     def ranges(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
@@ -123,7 +142,9 @@ class SliceLike(CvmOperator[T]):
 
     def infer(self: "SliceLike[TensorType]") -> TensorType:
         sliced = self.sliced_axes(self.x.rank)
-        return self.x.with_shape(*(self.shape_like.shape[j] if j in sliced else n for j, n in enumerate(self.x.shape)))
+        return self.x.with_shape(
+            *(self.shape_like.shape[j] if j in sliced else n for j, n in enumerate(self.x.shape))
+        )
 
     def reference(self: "SliceLike[np.ndarray]") -> np.ndarray:
         y = self.x.copy()

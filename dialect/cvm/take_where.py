@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import I64, TensorType
-from ..notation.expressions import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Tensor,
+    axes,
+    cast,
+    maximum,
+    minimum,
+    select,
+    unflatten,
+)
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, i32, numbers
@@ -26,7 +38,12 @@ class Take(CvmOperator[T]):
 
     constraints = (
         numbers("x", also="indices"),
-        C(1, "axis in [-N, N)", lambda o: o.axis is None or -o.x.rank <= o.axis < o.x.rank, at="axis"),
+        C(
+            1,
+            "axis in [-N, N)",
+            lambda o: o.axis is None or -o.x.rank <= o.axis < o.x.rank,
+            at="axis",
+        ),
         C(2, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.choices(o.x.shape) >= 1),
     )
     symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.choices(o.x.shape)}
@@ -55,7 +72,10 @@ class Take(CvmOperator[T]):
         if self.axis is not None:
             return [apply("builtin.add_at", g, self.indices, x, axis=self.axis % x.rank), None]
         flat = apply("builtin.reshape", x, merge=(x.rank,))
-        return [apply("builtin.reshape_like", apply("builtin.add_at", g, self.indices, flat), x), None]
+        return [
+            apply("builtin.reshape_like", apply("builtin.add_at", g, self.indices, flat), x),
+            None,
+        ]
 
     def choices(self, shape: Shape) -> Dim:
         """The number of elements, or slices along the axis, to take from."""
@@ -129,5 +149,7 @@ class Where(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), rank = cotangents, self.cond.rank
-        chosen = self.cond.dimshuffle([*range(rank), *["x"] * (self.a.rank - rank)]).scalar("neq", 0)
+        chosen = self.cond.dimshuffle([*range(rank), *["x"] * (self.a.rank - rank)]).scalar(
+            "neq", 0
+        )
         return [None, chosen.scalar("switch", g, 0.0), chosen.scalar("switch", 0.0, g)]

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim, same_size
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, when
@@ -41,7 +43,9 @@ class Repeat(CvmOperator[T]):
 
     def element(self: Repeat[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
-        return Element(d, self.x[*d[: self.axis], d[self.axis] // self.repeats, *d[self.axis + 1 :]])
+        return Element(
+            d, self.x[*d[: self.axis], d[self.axis] // self.repeats, *d[self.axis + 1 :]]
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), k = cotangents, self.axis + 1
@@ -68,7 +72,9 @@ class Tile(CvmOperator[T]):
     def infer(self: Tile[TensorType]) -> TensorType:
         n, m = self.x.shape, self.reps
         sx = (1,) * (len(m) - len(n)) + n
-        return self.x.with_shape(*(a * b for a, b in zip(sx, (1,) * (len(n) - len(m)) + m, strict=True)))
+        return self.x.with_shape(
+            *(a * b for a, b in zip(sx, (1,) * (len(n) - len(m)) + m, strict=True))
+        )
 
     def reference(self: Tile[np.ndarray]) -> np.ndarray:
         return np.tile(self.x, self.reps)
@@ -81,7 +87,9 @@ class Tile(CvmOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), apply = cotangents, cotangents[0].builder.apply
         split = tuple((times, -1) for times in (1,) * (g.rank - len(self.reps)) + self.reps)
-        found = apply("builtin.reshape", g, split=split).sum(range(0, 2 * g.rank, 2), dtype=g.element)
+        found = apply("builtin.reshape", g, split=split).sum(
+            range(0, 2 * g.rank, 2), dtype=g.element
+        )
         return [apply("builtin.reshape_like", found, self.x)]
 
 
@@ -97,7 +105,11 @@ class Concatenate(CvmOperator[T]):
     constraints = (
         one_element_type("xs[i]", "xs[0]"),
         C(1, "M >= 1", lambda o: len(o.xs) >= 1),
-        C(2, "rank(xs[i]) = rank(xs[0]) for all i in [1, M)", lambda o: len({x.rank for x in o.xs}) == 1),
+        C(
+            2,
+            "rank(xs[i]) = rank(xs[0]) for all i in [1, M)",
+            lambda o: len({x.rank for x in o.xs}) == 1,
+        ),
         C(3, "0 <= axis < rank(xs[0])", lambda o: 0 <= o.axis < o.xs[0].rank, at="axis"),
         C(4, "n[i][j] = n[0][j] for all i in [1, M) and j != axis", lambda o: _line_up(o)),
     )
@@ -114,23 +126,35 @@ class Concatenate(CvmOperator[T]):
 
     def element(self: Concatenate[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
-        starts: tuple[Dim, ...] = tuple(accumulate((x.shape[self.axis] for x in self.xs), initial=0))
+        starts: tuple[Dim, ...] = tuple(
+            accumulate((x.shape[self.axis] for x in self.xs), initial=0)
+        )
 
         def among(first: int, stop: int) -> Expr:
             """The element, which is in one of xs[first], ..., xs[stop - 1]: by halves, so that many nest little."""
             if stop - first == 1:
-                return self.xs[first][*d[: self.axis], d[self.axis] - starts[first], *d[self.axis + 1 :]]
+                return self.xs[first][
+                    *d[: self.axis], d[self.axis] - starts[first], *d[self.axis + 1 :]
+                ]
             middle = (first + stop) // 2
             return when(d[self.axis] < starts[middle], among(first, middle), among(middle, stop))
 
         return Element(d, among(0, len(self.xs)))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return [cotangents[0].apply("builtin.part", *self.xs, axis=self.axis, index=k) for k in range(len(self.xs))]
+        return [
+            cotangents[0].apply("builtin.part", *self.xs, axis=self.axis, index=k)
+            for k in range(len(self.xs))
+        ]
 
 
 def _line_up(o: Any) -> bool:
-    pairs = ((m, n) for x in o.xs for j, (m, n) in enumerate(zip(x.shape, o.xs[0].shape, strict=True)) if j != o.axis)
+    pairs = (
+        (m, n)
+        for x in o.xs
+        for j, (m, n) in enumerate(zip(x.shape, o.xs[0].shape, strict=True))
+        if j != o.axis
+    )
     return all_of((lambda m=m, n=n: m == n) for m, n in pairs)
 
 
@@ -146,9 +170,18 @@ class Transpose(CvmOperator[T]):
     constraints = (
         C(1, "M in {0, N}", lambda o: len(o.axes) in (0, o.x.rank), at="axes"),
         C(2, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
-        C(3, "card{real_axes} = N", lambda o: len(set(o.real_axes(o.x.rank))) == o.x.rank, at="axes"),
+        C(
+            3,
+            "card{real_axes} = N",
+            lambda o: len(set(o.real_axes(o.x.rank))) == o.x.rank,
+            at="axes",
+        ),
     )
-    symbols = {"M": lambda o: len(o.axes), "N": lambda o: o.x.rank, "real_axes": lambda o: o.real_axes(o.x.rank)}
+    symbols = {
+        "M": lambda o: len(o.axes),
+        "N": lambda o: o.x.rank,
+        "real_axes": lambda o: o.real_axes(o.x.rank),
+    }
     example = "%x {axes = [2, 0, 1]}", "%x: 2x3x4xi32", "4x2x3xi32"
 
     def infer(self: Transpose[TensorType]) -> TensorType:

@@ -1,9 +1,33 @@
 """The formalization's vision operators. They sort and filter rows by what these hold: nests, not formulas."""
 
 import numpy as np
+
 from ..ir.types import I1, I32, I64, TensorType
-from ..notation.expressions import Expr, Tensor, Var, apply, as_index, cast, constant, indices, maximum, minimum, select
-from ..notation.loops import Alloc, Block, For, If, Let, Statement, Store, accumulator, assign, update
+from ..notation.expressions import (
+    Expr,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    cast,
+    constant,
+    indices,
+    maximum,
+    minimum,
+    select,
+)
+from ..notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Let,
+    Statement,
+    Store,
+    accumulator,
+    assign,
+    update,
+)
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, i32
 
@@ -109,7 +133,9 @@ class NonMaxSuppression(CvmOperator[T]):
                 rivals = [u for u in kept if self.force_suppress or u[ID] == row[ID]]
                 if row[ID] >= 0 and all(overlap_ratio(u, row) < self.iou_threshold for u in rivals):
                     kept.append(row)
-            for n, row in enumerate(kept if self.max_output_size < 0 else kept[: self.max_output_size]):
+            for n, row in enumerate(
+                kept if self.max_output_size < 0 else kept[: self.max_output_size]
+            ):
                 y[b, n] = row
         return y
 
@@ -126,12 +152,18 @@ class NonMaxSuppression(CvmOperator[T]):
             For(i, self._place(order, b, i, t), stop=t),
             Alloc(count),
             assign(count, 0),
-            For(p, (Let(row, order[b, p]), If(candidate, self._keep(y, b, row, count))), stop=_at_most(self.top_k, t)),
+            For(
+                p,
+                (Let(row, order[b, p]), If(candidate, self._keep(y, b, row, count))),
+                stop=_at_most(self.top_k, t),
+            ),
             fill(y, b, count[()]),
         )
         return Alloc(order), For(b, body)
 
-    def _place(self: "NonMaxSuppression[Tensor]", order: Tensor, b: Expr, i: Expr, t: Expr) -> Block:
+    def _place(
+        self: "NonMaxSuppression[Tensor]", order: Tensor, b: Expr, i: Expr, t: Expr
+    ) -> Block:
         """Row i's place in R: as many rows go before it as have a larger score, or an equal one and stand before it."""
         (j,) = indices("j", (self.x.shape[1],))
         place = accumulator("place", I64)
@@ -144,15 +176,22 @@ class NonMaxSuppression(CvmOperator[T]):
             Store(order, (b, place[()]), i),
         )
 
-    def _keep(self: "NonMaxSuppression[Tensor]", y: Tensor, b: Expr, row: Expr, count: Tensor) -> Block:
+    def _keep(
+        self: "NonMaxSuppression[Tensor]", y: Tensor, b: Expr, row: Expr, count: Tensor
+    ) -> Block:
         """The row enters Y, which holds U so far, unless it overlaps one of its rows too much."""
         u, k = indices("u k", y.shape[1:])
         suppressed = accumulator("suppressed", I1)
-        found, ratio = _overlap_ratio([y[b, u, c] for c in range(6)], [self.x[b, row, c] for c in range(6)])
+        found, ratio = _overlap_ratio(
+            [y[b, u, c] for c in range(6)], [self.x[b, row, c] for c in range(6)]
+        )
         compare: Block = (*found, update("or", suppressed, ratio >= min(self.iou_threshold, MOST)))
         if not self.force_suppress:
             compare = (If(y[b, u, ID].eq(self.x[b, row, ID]), compare),)
-        enter = (For(k, (Store(y, (b, count[()], k), self.x[b, row, k]),)), update("add", count, as_index(1)))
+        enter = (
+            For(k, (Store(y, (b, count[()], k), self.x[b, row, k]),)),
+            update("add", count, as_index(1)),
+        )
         return (
             Alloc(suppressed),
             Store(suppressed, (), constant(False, I1)),
@@ -190,7 +229,9 @@ def _overlap_ratio(p: list[Expr], q: list[Expr]) -> tuple[list[Statement], Expr]
     """The same in the loop language: names for the areas, and the ratio of them."""
 
     def area(right: Expr, left: Expr, bottom: Expr, top: Expr, *, least: bool = False) -> Expr:
-        width, height = (cast(maximum(s, 0) if least else s, I64) for s in (right - left, bottom - top))
+        width, height = (
+            cast(maximum(s, 0) if least else s, I64) for s in (right - left, bottom - top)
+        )
         return width * height
 
     areas, o, u = Var("areas", I64), Var("o", I64), Var("u", I64)

@@ -2,9 +2,20 @@
 
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import BY_DTYPE, F16, F32, F64, I32, UI32, ElementType
-from ..notation.expressions import BY_ZERO, Expr, apply, divide_integers, integer_power, maximum, minimum, select
+from ..notation.expressions import (
+    BY_ZERO,
+    Expr,
+    apply,
+    divide_integers,
+    integer_power,
+    maximum,
+    minimum,
+    select,
+)
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, Unmet, operator
 from .pointwise import Binary, Pointwise, Unary, supported
@@ -138,7 +149,9 @@ class Clamp(Pointwise[T], kind="arithmetic"):
         return np.where(raised > high, high, raised)
 
     def formula(self: Any, x: Expr, low: Expr, high: Expr) -> Expr:
-        return minimum(high, maximum(low, x))  # each gives its second operand where the comparison does not hold
+        return minimum(
+            high, maximum(low, x)
+        )  # each gives its second operand where the comparison does not hold
 
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
         x, low, high = operands
@@ -154,7 +167,9 @@ class Shift(Binary[T]):
 
     def working(self, *elements: ElementType) -> ElementType:
         result = self.rule.result(*elements)
-        return result if result.kind == "bool" or result.bits >= 32 else I32 if result.signed else UI32
+        return (
+            result if result.kind == "bool" or result.bits >= 32 else I32 if result.signed else UI32
+        )
 
 
 @operator
@@ -163,7 +178,11 @@ class Shl(Shift[T], kind="bitwise", symbol="<<"):
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a if a.dtype.kind == "b" else np.left_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
+        return (
+            a
+            if a.dtype.kind == "b"
+            else np.left_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
+        )
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return a if a.type.kind == "bool" else a << _count(b)
@@ -175,7 +194,11 @@ class Shr(Shift[T], kind="bitwise", symbol=">>"):
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a > b if a.dtype.kind == "b" else np.right_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
+        return (
+            a > b
+            if a.dtype.kind == "b"
+            else np.right_shift(a, np.mod(b, a.dtype.type(a.dtype.itemsize * 8)))
+        )
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return a & ~b if a.type.kind == "bool" else a >> _count(b)

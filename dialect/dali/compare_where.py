@@ -4,7 +4,9 @@ import operator as python
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE
 from ..notation.expressions import Expr, compare
@@ -23,7 +25,9 @@ class Comparison(Binary[T]):
         common = promote(BY_DTYPE[self.a.dtype], BY_DTYPE[self.b.dtype])
         if common.kind == "float":
             return np.asarray(self.compare(converted(self.a, common), converted(self.b, common)))
-        return np.asarray(self.compare(self.a.astype(object), self.b.astype(object)), bool)  # Python's integers
+        return np.asarray(
+            self.compare(self.a.astype(object), self.b.astype(object)), bool
+        )  # Python's integers
 
     def prepared(self, elements: Any, operands: Any, convert: Any) -> list[Any]:
         return list(operands)
@@ -34,7 +38,12 @@ class Comparison(Binary[T]):
 
 for _name, _symbol, _text in (("eq", "==", "a = b"), ("ne", "!=", "a ≠ b"), ("lt", "<", "a < b"),
     ("le", "<=", "a ≤ b"), ("gt", ">", "a > b"), ("ge", ">=", "a ≥ b")):  # fmt: skip
-    _members = {"__doc__": _text, "__module__": __name__, "scalar": _name, "compare": getattr(python, _name)}
+    _members = {
+        "__doc__": _text,
+        "__module__": __name__,
+        "scalar": _name,
+        "compare": getattr(python, _name),
+    }
     operator(type(_name.capitalize(), (Comparison,), _members, kind="comparison", symbol=_symbol))
 
 

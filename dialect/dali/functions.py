@@ -1,6 +1,7 @@
 """DALI's operators that are scalar functions. Mathematical ones: f64 of f64, f32 of everything else, within 2 ulp."""
 
 from typing import Any
+
 from ..notation.expressions import Expr, apply
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, operator
@@ -49,10 +50,17 @@ GRADIENTS = {
 }
 
 for _scalar, _name, _kind, _symbol, _derivative, _text in FUNCTIONS:
-    _members: dict[str, Any] = {"__doc__": _text, "__module__": __name__, "scalar": _scalar, "derivative": _derivative}
+    _members: dict[str, Any] = {
+        "__doc__": _text,
+        "__module__": __name__,
+        "scalar": _scalar,
+        "derivative": _derivative,
+    }
     _members |= {"gradient": GRADIENTS[_scalar]} if _scalar in GRADIENTS else {}
     _family: Any = (Unary, Binary)[SCALARS[_scalar].arity - 1]
-    operator(type((_name or _scalar).capitalize(), (_family,), _members, kind=_kind, symbol=_symbol))
+    operator(
+        type((_name or _scalar).capitalize(), (_family,), _members, kind=_kind, symbol=_symbol)
+    )
 
 
 @operator

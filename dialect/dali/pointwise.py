@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.cast_arrays import converted
 from ..ir.sizes import Shape
 from ..ir.types import BY_DTYPE, ElementType, TensorType
@@ -28,7 +30,9 @@ class Pointwise(Operator[T]):
     rule: ClassVar[Rule]  # of element types
     symbol: ClassVar[str] = ""  # how expressions write the operator
     scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
-    exact: ClassVar[Callable[..., Any]] = lambda self, *xs: SCALARS[self.scalar].numpy(*xs)  # f of arrays
+    exact: ClassVar[Callable[..., Any]] = lambda self, *xs: SCALARS[self.scalar].numpy(
+        *xs
+    )  # f of arrays
     derivative: ClassVar[str] = ""  # Theano's scalar operation that has the same derivative
     shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
     symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
@@ -56,7 +60,9 @@ class Pointwise(Operator[T]):
 
     def infer(self: "Pointwise[TensorType]") -> TensorType:
         types = [t for _, t in self.operands()]
-        return TensorType(broadcast(*(t.shape for t in types)), self.rule.result(*(t.element for t in types)))
+        return TensorType(
+            broadcast(*(t.shape for t in types)), self.rule.result(*(t.element for t in types))
+        )
 
     def reference(self: "Pointwise[np.ndarray]") -> np.ndarray:
         arrays = [a for _, a in self.operands()]
@@ -67,7 +73,9 @@ class Pointwise(Operator[T]):
     def element(self: "Pointwise[Tensor]", y: Tensor) -> Element:
         tensors = [t for _, t in self.operands()]
         at = axes(y.shape)
-        operands = self.prepared([t.element for t in tensors], [t[source(at, t)] for t in tensors], cast)
+        operands = self.prepared(
+            [t.element for t in tensors], [t[source(at, t)] for t in tensors], cast
+        )
         return Element(at, cast(self.formula(*operands), y.element))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -84,10 +92,14 @@ class Pointwise(Operator[T]):
         return g.gradient_of(self.derivative, operands, y)
 
     def constant_folding(self: Any) -> bool:
-        rounded = not self.scalar or not SCALARS[self.scalar].ulps  # what is not, only the compiled code computes
+        rounded = (
+            not self.scalar or not SCALARS[self.scalar].ulps
+        )  # what is not, only the compiled code computes
         return rounded and super().constant_folding()
 
-    def prepared(self, elements: Any, operands: Any, convert: Callable[[Any, ElementType], Any]) -> list[Any]:
+    def prepared(
+        self, elements: Any, operands: Any, convert: Callable[[Any, ElementType], Any]
+    ) -> list[Any]:
         """The operands in the type, or types, that f takes."""
         working = self.working(*elements)
         return [convert(o, working) for o in operands]
@@ -125,14 +137,28 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
         text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
         found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
         text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
-        found += [C(4, text, lambda o: max(map(len, _shapes(o))) <= MOST_GROUPS or groups(*_shapes(o)) <= MOST_GROUPS)]
+        found += [
+            C(
+                4,
+                text,
+                lambda o: (
+                    max(map(len, _shapes(o))) <= MOST_GROUPS or groups(*_shapes(o)) <= MOST_GROUPS
+                ),
+            )
+        ]
     return tuple(found)
 
 
 def supported(names: tuple[str, ...], elements: tuple[ElementType, ...] = SUPPORTED) -> C:
     """Constraint 1: the operands are tensors of these element types."""
-    text = f"{_each('type', names)} {'is a tensor' if len(names) == 1 else 'are tensors'} of {_TYPES}"
-    return C(1, text, lambda o: all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands()))
+    text = (
+        f"{_each('type', names)} {'is a tensor' if len(names) == 1 else 'are tensors'} of {_TYPES}"
+    )
+    return C(
+        1,
+        text,
+        lambda o: all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands()),
+    )
 
 
 def _each(what: str, names: tuple[str, ...]) -> str:
@@ -144,7 +170,9 @@ def _shapes(o: Any) -> list[Shape]:
 
 
 def broadcastable(*shapes: Shape) -> bool:
-    return all_of((lambda m=m, n=n: fits(m, n)) for dims in aligned(*shapes) for m, n in combinations(dims, 2))
+    return all_of(
+        (lambda m=m, n=n: fits(m, n)) for dims in aligned(*shapes) for m, n in combinations(dims, 2)
+    )
 
 
 def groups(*shapes: Shape) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+
 from ..ir.types import ELEMENT_TYPES, F32, F64, I1, ElementType
 
 _TABLE = """
@@ -22,8 +23,12 @@ _TABLE = """
 
 
 def _read_table(text: str) -> dict[tuple[ElementType, ElementType], ElementType]:
-    head, *rows = ([ELEMENT_TYPES[name] for name in line.split()] for line in text.strip().splitlines())
-    return {(row[0], column): found for row in rows for column, found in zip(head, row[1:], strict=True)}
+    head, *rows = (
+        [ELEMENT_TYPES[name] for name in line.split()] for line in text.strip().splitlines()
+    )
+    return {
+        (row[0], column): found for row in rows for column, found in zip(head, row[1:], strict=True)
+    }
 
 
 PROMOTION: dict[tuple[ElementType, ElementType], ElementType] = _read_table(_TABLE)
@@ -70,8 +75,15 @@ RULES: dict[str, Rule] = {
     "product": Rule(_PROMOTED, promote),
     "quotient": Rule("f64 if an operand is, else f32", floating, _NUMBERS, _some_number),
     "comparison": Rule("i1", lambda *elements: I1),
-    "bitwise": Rule(_PROMOTED, promote, _INTEGERS, lambda *elements: all(e.kind != "float" for e in elements)),
+    "bitwise": Rule(
+        _PROMOTED, promote, _INTEGERS, lambda *elements: all(e.kind != "float" for e in elements)
+    ),
     "sign": Rule("its operand's type", promote, _NUMBERS, _some_number),
     "function": Rule("f64 if its operand is, else f32", floating, _NUMBERS, _some_number),
-    "choice": Rule("the promotion of the two", lambda _, *values: promote(*values), _CONDITION, lambda c, *_: c is I1),
+    "choice": Rule(
+        "the promotion of the two",
+        lambda _, *values: promote(*values),
+        _CONDITION,
+        lambda c, *_: c is I1,
+    ),
 }

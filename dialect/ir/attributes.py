@@ -3,6 +3,7 @@
 import typing
 from types import NoneType, UnionType
 from typing import Any
+
 from .types import ElementType
 
 
@@ -13,20 +14,31 @@ class Symbol(str):
 
 
 # the classes of values that an annotation admits; true and false are no numbers
-ACCEPTED: dict[Any, Any] = {bool: bool, str: str, int: int, float: (int, float), NoneType: NoneType, None: NoneType}
+ACCEPTED: dict[Any, Any] = {
+    bool: bool,
+    str: str,
+    int: int,
+    float: (int, float),
+    NoneType: NoneType,
+    None: NoneType,
+}
 
 
 def conform(value: Any, annotation: Any) -> Any:
     """The value converted to the annotation's type (an int to a float, a list to a tuple), or a ValueError with the type."""
     if annotation in ACCEPTED:
-        if isinstance(value, ACCEPTED[annotation]) and (annotation is bool or not isinstance(value, bool)):
+        if isinstance(value, ACCEPTED[annotation]) and (
+            annotation is bool or not isinstance(value, bool)
+        ):
             return float(value) if annotation is float else value
     elif annotation is Any or (isinstance(annotation, type) and isinstance(value, annotation)):
         return value
     elif (origin := typing.get_origin(annotation)) is tuple:
         parts = typing.get_args(annotation)
         if isinstance(value, (list, tuple)):
-            wanted = [parts[0]] * len(value) if len(parts) == 2 and parts[1] is Ellipsis else list(parts)
+            wanted = (
+                [parts[0]] * len(value) if len(parts) == 2 and parts[1] is Ellipsis else list(parts)
+            )
             if len(wanted) == len(value):
                 try:
                     return tuple(conform(v, w) for v, w in zip(value, wanted, strict=True))
@@ -106,4 +118,8 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 def quoted(text: str) -> str:
     """A string literal of the language."""
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
+    return (
+        '"'
+        + "".join(_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text)
+        + '"'
+    )

@@ -1,7 +1,9 @@
 """Conversions between element types in NumPy: the meaning of a `Cast` of index notation, on whole arrays."""
 
 from typing import Any
+
 import numpy as np
+
 from .types import BF16, BY_DTYPE, ElementType, kind_of
 
 
@@ -36,7 +38,11 @@ def _with_digits_of_bf16(given: np.ndarray) -> np.ndarray:
 
 def array_of(values: Any, element: ElementType) -> np.ndarray:
     """Numbers as an array of the element type, rounded once."""
-    return converted(np.array(values, np.float64), element) if element is BF16 else np.asarray(values, element.dtype)
+    return (
+        converted(np.array(values, np.float64), element)
+        if element is BF16
+        else np.asarray(values, element.dtype)
+    )
 
 
 def from_file(array: np.ndarray, element: ElementType) -> np.ndarray:
@@ -46,7 +52,9 @@ def from_file(array: np.ndarray, element: ElementType) -> np.ndarray:
 
 def is_float(value: Any) -> bool:
     """Test for a float of Python or NumPy, or a bf16."""
-    return isinstance(value, (float, np.floating)) or (isinstance(value, np.generic) and kind_of(value.dtype) == "f")
+    return isinstance(value, (float, np.floating)) or (
+        isinstance(value, np.generic) and kind_of(value.dtype) == "f"
+    )
 
 
 def with_plain_truths(array: np.ndarray) -> np.ndarray:
@@ -58,8 +66,12 @@ def with_plain_truths(array: np.ndarray) -> np.ndarray:
 
 def _saturated(given: np.ndarray, element: ElementType) -> np.ndarray:
     low, high = element.limits
-    whole = np.trunc(given.astype(np.promote_types(given.dtype, np.float32)))  # f16 does not reach high + 1
+    whole = np.trunc(
+        given.astype(np.promote_types(given.dtype, np.float32))
+    )  # f16 does not reach high + 1
     # high + 1 is a power of two and exact; high itself need not be
     above, below = whole >= float(high + 1), whole < float(low)
     inside = np.where(above | below | np.isnan(whole), 0, whole).astype(element.dtype)
-    return np.asarray(np.where(above, element.dtype.type(high), np.where(below, element.dtype.type(low), inside)))
+    return np.asarray(
+        np.where(above, element.dtype.type(high), np.where(below, element.dtype.type(low), inside))
+    )

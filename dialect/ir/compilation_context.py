@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from time import monotonic
 from types import TracebackType
+
 from .diagnostics import Diagnostic, Error, TargetError
 from .fp_environment import DefaultFpEnvironment
 from .limits import DEADLINE, LIMITS, excess
 from .process_setting import ScopedSetting
 
 _PACKAGE = __name__.partition(".")[0]
-gc_paused = ScopedSetting(gc.disable, lambda: gc.enable if gc.isenabled() else gc.disable)  # of cyclic garbage
+gc_paused = ScopedSetting(
+    gc.disable, lambda: gc.enable if gc.isenabled() else gc.disable
+)  # of cyclic garbage
 
 
 @contextmanager
@@ -35,7 +38,9 @@ def compiling() -> Iterator[None]:
 
 
 def _end(own: float, outer: float) -> None:
-    if DEADLINE.get() == own:  # a generator that an interrupt abandons is closed after those around it
+    if (
+        DEADLINE.get() == own
+    ):  # a generator that an interrupt abandons is closed after those around it
         DEADLINE.set(outer)
 
 
@@ -68,7 +73,9 @@ class UserTraceback(ContextDecorator):
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if not isinstance(error, Error) or os.environ.get("CVM_TRACEBACK") == "1":
             return
         kept: list[TracebackType] = []

@@ -10,13 +10,17 @@ from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 from .attributes import quoted
 from .cast_arrays import from_file, with_plain_truths
 from .limits import LIMITS, excess
 from .types import TensorType
 
-MAX_DIGEST_BYTES = 1 << 28  # of a file: a larger one is read array by array, to save memory, and has no digest
+MAX_DIGEST_BYTES = (
+    1 << 28
+)  # of a file: a larger one is read array by array, to save memory, and has no digest
 
 Get = Callable[[Any, TensorType], Any]
 Names = Mapping[str | None, None]
@@ -40,7 +44,9 @@ class Files:
 
     def constant(self, path: str, name: str | None, wanted: TensorType) -> np.ndarray:
         """The array a `file(...)` constant names, converted to its stated type."""
-        self._bytes += math.prod(d for d in wanted.shape if isinstance(d, int)) * wanted.element.bytes
+        self._bytes += (
+            math.prod(d for d in wanted.shape if isinstance(d, int)) * wanted.element.bytes
+        )
         if self._bytes > LIMITS.get().constant_bytes:
             raise FileConstantError(excess("constant_bytes", self._bytes))
         with _told(path):
@@ -48,7 +54,9 @@ class Files:
                 self._opened[path] = self._open(path)
             array = _pick(*self._opened[path], name, wanted)
         if array.shape != wanted.shape:
-            raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {array.shape}")
+            raise FileConstantError(
+                f"the constant is {wanted}, but the file holds an array of shape {array.shape}"
+            )
         return widened(array, wanted)
 
     def digest(self, path: str) -> str | None:
@@ -100,7 +108,9 @@ def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:
     if array.dtype == target:
         return with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
     if not np.can_cast(array.dtype, target, "safe"):
-        raise FileConstantError(f"the constant has element type {wanted.element}, but the file holds {array.dtype}")
+        raise FileConstantError(
+            f"the constant has element type {wanted.element}, but the file holds {array.dtype}"
+        )
     return np.ascontiguousarray(array.astype(target)).reshape(array.shape)
 
 
@@ -146,10 +156,15 @@ def _npz(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
 
 def _check_header(file: Any, wanted: TensorType) -> None:
     """Refuse an array of another shape, or of larger elements than any type's, before its elements are read."""
-    headers = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0  # 3.0 is 2.0 in UTF-8
+    headers = (
+        np.lib.format.read_array_header_1_0,
+        np.lib.format.read_array_header_2_0,
+    )  # 3.0 is 2.0 in UTF-8
     shape, _, dtype = headers[np.lib.format.read_magic(file)[0] > 1](file)
     if shape != wanted.shape or dtype.itemsize > np.dtype(complex).itemsize:
-        raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {shape} of {dtype}")
+        raise FileConstantError(
+            f"the constant is {wanted}, but the file holds an array of shape {shape} of {dtype}"
+        )
 
 
 def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
@@ -179,9 +194,15 @@ def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
         held = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != held:
             raise FileConstantError(f'"{title}" places "{n}" outside the file')
-        return np.frombuffer(data, dtype, (end - begin) // dtype.itemsize, 8 + length + begin).reshape(shape)
+        return np.frombuffer(
+            data, dtype, (end - begin) // dtype.itemsize, 8 + length + begin
+        ).reshape(shape)
 
     return dict.fromkeys(entries), get
 
 
-FORMATS: dict[str, Callable[..., tuple[Names, Get]]] = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}
+FORMATS: dict[str, Callable[..., tuple[Names, Get]]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".safetensors": _safetensors,
+}

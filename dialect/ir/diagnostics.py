@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
+
 from .limits import LIMITS, excess
 
 
@@ -76,7 +77,9 @@ class Span:
             cut = max(0, column - 61)
             text, column = text[cut : cut + 140], column - cut
             width = max(1, min(width, len(text) - column + 1))
-        shown = "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+        shown = "".join(
+            c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+        )
         lead = "".join("\t" if c == "\t" else " " for c in shown[: column - 1])
         return f"  {shown}\n  {lead}^{'~' * (width - 1)}"
 
@@ -166,7 +169,9 @@ class CallError(Error, TypeError):
 class TraceError(Error):
     """A Python function cannot be traced: it does something with an array that depends on its elements."""
 
-    static_names: frozenset[str] = frozenset()  # numbers that are known once the arguments of these names are static
+    static_names: frozenset[str] = (
+        frozenset()
+    )  # numbers that are known once the arguments of these names are static
 
 
 class TargetError(Error):
@@ -189,4 +194,6 @@ def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
         reason = getattr(e, "strerror", None) or str(e)
         where = Span(Source(str(path), ""), 0, 0)
         kind = MissingFileError if isinstance(e, FileNotFoundError) else ParseError
-        raise kind(Diagnostic(f"the file cannot be read: {reason.lower()}", where, "parse.file")) from None
+        raise kind(
+            Diagnostic(f"the file cannot be read: {reason.lower()}", where, "parse.file")
+        ) from None

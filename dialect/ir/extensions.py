@@ -5,9 +5,12 @@ An entry point's name is that of what it adds, its value a module, which declare
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+
 from .diagnostics import Error
 
-PLACED: list[str] = []  # passes of other packages in every compilation, whose code is not kept on disk
+PLACED: list[
+    str
+] = []  # passes of other packages in every compilation, whose code is not kept on disk
 
 
 @cache

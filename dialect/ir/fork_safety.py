@@ -47,7 +47,9 @@ def _before() -> None:
     for lock in _outer:
         lock.acquire()
     _changed.acquire()
-    while {*_inside.values()} - {threading.get_ident()}:  # a signal handler forks inside its own thread's
+    while {*_inside.values()} - {
+        threading.get_ident()
+    }:  # a signal handler forks inside its own thread's
         _changed.wait()
     for lock in _inner:
         lock.acquire()

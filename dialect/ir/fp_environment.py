@@ -19,7 +19,11 @@ def _functions() -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
     try:
         library = ctypes.PyDLL(None)  # the calls are too short to release the GIL
         found = library.fegetenv, library.fesetenv
-        default = ctypes.addressof(FEnv.in_dll(library, "_FE_DFL_ENV")) if sys.platform == "darwin" else -1
+        default = (
+            ctypes.addressof(FEnv.in_dll(library, "_FE_DFL_ENV"))
+            if sys.platform == "darwin"
+            else -1
+        )
     except (AttributeError, TypeError, ValueError, OSError):
         return (lambda _: None), (lambda _: None), None
     for function in found:

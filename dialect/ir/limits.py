@@ -26,7 +26,9 @@ class Limits:
     """The limits in force: a default, and what a message says of a program that exceeds it."""
 
     compile_seconds: float = _limit(3600.0, "compiling has taken {:.3g} seconds")
-    memory: int = _limit(_physical_memory(), "{} bytes are needed for results and workspace, or state")
+    memory: int = _limit(
+        _physical_memory(), "{} bytes are needed for results and workspace, or state"
+    )
     operations: int = _limit(100_000, "with those of its calls, a function has {} operations")
     constant_bytes: int = _limit(_physical_memory(), "the constants of a function have {} bytes")
     diagnostics: int = _limit(500, "a text has {} mistakes or more")
@@ -35,7 +37,9 @@ class Limits:
 
 NAMES = tuple(f.name for f in fields(Limits))
 LIMITS = ContextVar("limits", default=Limits())  # noqa: B039 (they are frozen)
-DEADLINE = ContextVar("deadline", default=inf)  # of the compilation under way, on time.monotonic's clock
+DEADLINE = ContextVar(
+    "deadline", default=inf
+)  # of the compilation under way, on time.monotonic's clock
 
 
 def excess(name: str, found: float, limits: Limits | None = None) -> str:

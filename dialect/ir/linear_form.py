@@ -10,7 +10,9 @@ from typing import Generic, Self, TypeAlias, TypeVar
 
 Key: TypeAlias = object
 Atom = TypeVar("Atom")
-Bounds: TypeAlias = tuple[int | None, int | None]  # the least and the greatest value, None where none is known
+Bounds: TypeAlias = tuple[
+    int | None, int | None
+]  # the least and the greatest value, None where none is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,9 @@ def add_term(terms: dict[Key, tuple[Atom, int]], key: Key, atom: Atom, factor: i
 
 
 def add_bounds(a: Bounds, b: Bounds) -> Bounds:
-    return None if a[0] is None or b[0] is None else a[0] + b[0], None if a[1] is None or b[1] is None else a[1] + b[1]
+    return None if a[0] is None or b[0] is None else a[0] + b[0], None if a[1] is None or b[
+        1
+    ] is None else a[1] + b[1]
 
 
 def scale_bounds(a: Bounds, factor: int) -> Bounds:

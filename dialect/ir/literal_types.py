@@ -3,9 +3,26 @@
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
 import numpy as np
+
 from .cast_arrays import is_float
-from .types import C64, C128, F32, F64, I1, I8, I16, I32, I64, UI64, ElementType, FieldType, TensorType, Type
+from .types import (
+    C64,
+    C128,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI64,
+    ElementType,
+    FieldType,
+    TensorType,
+    Type,
+)
 
 LARGEST = {"f16": 65504.0, "bf16": 2.0**128 - 2.0**120, "f32": 2.0**128 - 2.0**104}
 LIMIT = {
@@ -33,7 +50,9 @@ def fit(value: Any, element: ElementType) -> Any:
     elif isinstance(value, float):
         if element.kind == "float":
             if math.isfinite(value) and abs(value) >= LIMIT.get(element.name, math.inf):
-                raise ValueError(f"{element} holds at most {LARGEST[element.name]:.8g}, got {value!r}")
+                raise ValueError(
+                    f"{element} holds at most {LARGEST[element.name]:.8g}, got {value!r}"
+                )
             return value
         if element.kind == "complex":
             return fit(complex(value), element)
@@ -77,7 +96,9 @@ def _theano_integer(value: int) -> ElementType:
 
 
 def _is_f32(value: float) -> bool:
-    return not math.isfinite(value) or (abs(value) < LIMIT["f32"] and float(np.float32(value)) == value)
+    return not math.isfinite(value) or (
+        abs(value) < LIMIT["f32"] and float(np.float32(value)) == value
+    )
 
 
 Element: TypeAlias = ElementType | Callable[[Any], ElementType]
@@ -96,12 +117,16 @@ LITERALS: dict[str, tuple[str, dict[type, Element]]] = {  # the literals of a di
 def literal_type(dialect: str, value: Any) -> Type:
     """The type of a literal operand in a dialect; raises ValueError if the dialect takes no such literal."""
     if dialect not in LITERALS:
-        raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
+        raise ValueError(
+            f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32"
+        )
     taken, elements = LITERALS[dialect]
     if (kind := next((k for k in KINDS if isinstance(value, k)), float)) not in elements:
         raise ValueError(f"a literal operand of {dialect} is {taken}, got {literal_text(value)}")
     found = elements[kind]
     element = found if isinstance(found, ElementType) else found(value)
-    if dialect != "dali" or kind is not float:  # which is rounded to f32, to infinity where it is too large
+    if (
+        dialect != "dali" or kind is not float
+    ):  # which is rounded to f32, to infinity where it is too large
         fit(value, element)
     return FieldType((), TensorType((), element)) if dialect == "cog" else TensorType((), element)

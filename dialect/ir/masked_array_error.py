@@ -1,6 +1,7 @@
 """Diagnostics for NumPy's masked arrays, which are no tensors."""
 
 from typing import Any
+
 import numpy as np
 
 
@@ -9,4 +10,6 @@ def masked(value: Any) -> str:
     if not isinstance(value, np.ndarray) or type(value) is np.ndarray or not np.ma.is_masked(value):
         return ""
     missing = np.count_nonzero(np.ma.getmaskarray(value))
-    return f"a masked array, {missing} of {value.size} masked; its .filled(...) is an array of values"
+    return (
+        f"a masked array, {missing} of {value.size} masked; its .filled(...) is an array of values"
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeAlias
+
 from .linear_form import Bounds, LinearForm
 
 
@@ -73,7 +74,12 @@ class Size:
 
     @property
     def is_atom(self) -> bool:
-        return len(self.terms) == 1 and self.terms[0][1] == 1 and self.constant == 0 and len(self.terms[0][0]) < 3
+        return (
+            len(self.terms) == 1
+            and self.terms[0][1] == 1
+            and self.constant == 0
+            and len(self.terms[0][0]) < 3
+        )
 
     def atoms(self) -> set[_Atom]:
         """The named and anonymous sizes this one depends on."""
@@ -87,7 +93,9 @@ class Size:
                         found |= part.atoms()
         return found
 
-    def evaluate(self, known: Mapping[_Atom, Any], operations: Mapping[str, Callable[..., Any]] | None = None) -> Any:
+    def evaluate(
+        self, known: Mapping[_Atom, Any], operations: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Any:
         """The value where atoms have these values, numbers unless `operations` takes others."""
         total: Any = self.constant
         for atom, factor in self.terms:
@@ -133,7 +141,11 @@ class Size:
 
     @_of_sizes
     def __mul__(self, other: Dim) -> Dim:
-        return _dim(self.form * other) if isinstance(other, int) else _opaque("*", *sorted((self, other), key=in_order))
+        return (
+            _dim(self.form * other)
+            if isinstance(other, int)
+            else _opaque("*", *sorted((self, other), key=in_order))
+        )
 
     __rmul__ = __mul__
 
@@ -196,7 +208,9 @@ class Given(int):
 
 
 def _given(operation: Callable[[int, int], int]) -> Callable[[Given, Dim], Dim]:
-    return lambda self, other: Given(operation(int(self), int(other))) if isinstance(other, int) else NotImplemented
+    return lambda self, other: (
+        Given(operation(int(self), int(other))) if isinstance(other, int) else NotImplemented
+    )
 
 
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
@@ -215,7 +229,9 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 def key_of(n: Any) -> Any:
     """A size, or a sequence with sizes in it, to be compared as it is written."""
-    return n.key if isinstance(n, Size) else (*map(key_of, n),) if isinstance(n, (tuple, list)) else n
+    return (
+        n.key if isinstance(n, Size) else (*map(key_of, n),) if isinstance(n, (tuple, list)) else n
+    )
 
 
 def atoms_of(dims: Iterable[Dim]) -> set[_Atom]:

@@ -15,5 +15,7 @@ def did_you_mean(word: str, known: Iterable[str], sigil: str = "") -> str:
     letters = sorted(word.casefold())
     close = [k for k in folded if sorted(k) == letters]
     close = close or get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
-    close = close or sorted((k for k in folded if len(word) > 2 and word.casefold() in k.split("_")), key=len)
+    close = close or sorted(
+        (k for k in folded if len(word) > 2 and word.casefold() in k.split("_")), key=len
+    )
     return f"; did you mean {sigil}{folded[close[0]]}" if close else ""

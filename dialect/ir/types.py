@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
+
 import numpy as np
+
 from .diagnostics import Error
 from .sizes import Dim, Given, Shape, Size, product
 
@@ -78,7 +80,9 @@ def element_type(name: str) -> ElementType:
     return ELEMENT_TYPES[name]
 
 
-I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, BF16, F32, F64, C64, C128 = ELEMENT_TYPES.values()
+I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, BF16, F32, F64, C64, C128 = (
+    ELEMENT_TYPES.values()
+)
 
 
 class _ByDtype(dict[np.dtype, ElementType]):
@@ -104,7 +108,9 @@ def _bfloat16() -> np.dtype:
     try:
         from ml_dtypes import bfloat16
     except ImportError:
-        raise Error('arrays of bf16 are those of ml_dtypes: pip install "cvm-lang[bfloat16]"') from None
+        raise Error(
+            'arrays of bf16 are those of ml_dtypes: pip install "cvm-lang[bfloat16]"'
+        ) from None
     return np.dtype(bfloat16)
 
 
@@ -183,7 +189,11 @@ class TensorType(ShapedType):
 
     @property
     def key(self) -> tuple[object, ...]:
-        return "tensor", tuple(d if isinstance(d, int) else d.key for d in self.shape), self.element.name
+        return (
+            "tensor",
+            tuple(d if isinstance(d, int) else d.key for d in self.shape),
+            self.element.name,
+        )
 
     def __str__(self) -> str:
         if any(isinstance(d, Size) and d.name for d in self.shape):
@@ -213,7 +223,11 @@ class FieldType(ShapedType):
 
     @property
     def key(self) -> tuple[object, ...]:
-        return "field", tuple(d if isinstance(d, int) else d.key for d in self.shape), self.tensor.key
+        return (
+            "field",
+            tuple(d if isinstance(d, int) else d.key for d in self.shape),
+            self.tensor.key,
+        )
 
     def __str__(self) -> str:
         point = self.tensor if self.tensor.rank else self.tensor.element
@@ -232,10 +246,17 @@ def size_limit_error(type: Type) -> str | None:
     if len(shape) > MAX_RANK:
         return f"a value has at most {MAX_RANK} dimensions, but this one has {len(shape)}"
     known = [d for d in shape if isinstance(d, int)]
-    if any(d < 0 or d >= MAX_SIZE for d in known) or product(tuple(d or 1 for d in known)) >= MAX_SIZE:
+    if (
+        any(d < 0 or d >= MAX_SIZE for d in known)
+        or product(tuple(d or 1 for d in known)) >= MAX_SIZE
+    ):
         return f"a value has less than 2^40 elements, with sizes of 0 counted as 1, but this one is {type}"
     unknown = [d for d in shape if isinstance(d, Size)]
-    if any(abs(n) >= MAX_SIZE for d in unknown for n in (d.constant, *(factor for _, factor in d.terms))):
+    if any(
+        abs(n) >= MAX_SIZE
+        for d in unknown
+        for n in (d.constant, *(factor for _, factor in d.terms))
+    ):
         return f"the numbers in a size are less than 2^40, but this one is {type}"
     return None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
 from .sizes import OPERATIONS, Dim, Size, atoms_of, certainly, in_order, larger, same_size, smaller
 from .types import Type
 
@@ -42,7 +43,11 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
     """The types over the callee's size names, or numbers, so that equal calls are shared; the size of each name."""
     names: dict[Any, Dim] = {}
     taken: dict[Any, Dim] = {}
-    pairs = [p for d, g in zip(declared, given, strict=True) for p in zip(d.array_shape, g.array_shape, strict=True)]
+    pairs = [
+        p
+        for d, g in zip(declared, given, strict=True)
+        for p in zip(d.array_shape, g.array_shape, strict=True)
+    ]
     for own, size in pairs:
         if isinstance(own, Size) and own.is_atom and isinstance(size, Size) and size.is_atom:
             ours, theirs = own.terms[0][0], size.terms[0][0]
@@ -59,7 +64,11 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
 def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type, ...]:
     """A callee's result types over the caller's sizes; a size that the callee computes is a new one in every call."""
     atoms = atoms_of(d for r in results for d in r.array_shape)
-    sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=in_order)} if atoms else {}
+    sizes = (
+        {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=in_order)}
+        if atoms
+        else {}
+    )
     return tuple(with_sizes(r, sizes) for r in results)
 
 
@@ -80,21 +89,34 @@ def _quotient(a: Dim, b: Dim) -> Dim:
     return OPERATIONS["//"](a, b) if isinstance(a, int) and isinstance(b, int) else a // b
 
 
-SYMBOLIC: dict[str, Callable[..., Dim]] = {"*": lambda a, b: a * b, "//": _quotient, "max": larger, "min": smaller}
+SYMBOLIC: dict[str, Callable[..., Dim]] = {
+    "*": lambda a, b: a * b,
+    "//": _quotient,
+    "max": larger,
+    "min": smaller,
+}
 
 
 def agree(stated: Type, inferred: Type) -> bool:
     """Test whether a value of the inferred type may have the stated type; unknown sizes are checked when called."""
-    if type(stated) is not type(inferred) or stated.element is not inferred.element or stated.rank != inferred.rank:
+    if (
+        type(stated) is not type(inferred)
+        or stated.element is not inferred.element
+        or stated.rank != inferred.rank
+    ):
         return False
     a, b = stated.array_shape, inferred.array_shape
-    return len(a) == len(b) and not any(certainly(lambda x=x, y=y: x != y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and not any(
+        certainly(lambda x=x, y=y: x != y) for x, y in zip(a, b, strict=True)
+    )
 
 
 def refine(inferred: Type, stated: Type) -> Type:
     """The inferred type, refined by the known sizes of the stated type."""
     dims = []
     for i, s in zip(inferred.array_shape, stated.array_shape, strict=True):
-        better = isinstance(i, Size) and (isinstance(s, int) or (s.name is not None and not same_size(s, i)))
+        better = isinstance(i, Size) and (
+            isinstance(s, int) or (s.name is not None and not same_size(s, i))
+        )
         dims.append(s if better else i)
     return inferred.with_array_shape(tuple(dims))

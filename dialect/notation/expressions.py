@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.sizes import Dim, Shape, Size, product
 from ..ir.types import I1, I64, ElementType
@@ -68,7 +69,12 @@ class Expr:
     __floordiv__, __mod__ = _operator("floordiv"), _operator("floormod")
     __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
     __lshift__, __rshift__ = _operator("shl"), _operator("shr")
-    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+    __lt__, __le__, __gt__, __ge__ = (
+        _operator("lt"),
+        _operator("le"),
+        _operator("gt"),
+        _operator("ge"),
+    )
     eq, ne = _operator("eq"), _operator("ne")
 
     def __neg__(self) -> "Expr":
@@ -210,13 +216,17 @@ class Element:
     value: Expr
 
 
-_whole = functools.lru_cache(maxsize=1 << 12)(lambda value: Const(value, I64))  # one object for each number
+_whole = functools.lru_cache(maxsize=1 << 12)(
+    lambda value: Const(value, I64)
+)  # one object for each number
 
 
 def constant(value: Any, element: ElementType) -> Const:
     if element is I64 and value.__class__ is int and -(2**63) <= value < 2**63:
         return _whole(value)
-    return Const(element.dtype.type(value).item() if element.kind != "bool" else bool(value), element)
+    return Const(
+        element.dtype.type(value).item() if element.kind != "bool" else bool(value), element
+    )
 
 
 def as_index(value: Any) -> Expr:
@@ -231,7 +241,10 @@ def apply(function: str, *operands: Operand) -> Expr:
     row = SCALARS[function]
     own = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
     exprs = tuple(
-        [o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own) for o in operands]
+        [
+            o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, own)
+            for o in operands
+        ]
     )
     compared = exprs[1:] if function in ("select", "rarely") else exprs
     fits = len(exprs) == row.arity and compared[-1].type.kind in row.kinds

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
 import numpy as np
+
 from ..ir.diagnostics import NOWHERE, Span
 from .expressions import Expr, Index, Tensor
 from .interval import Interval
@@ -21,7 +23,9 @@ class Formula:
     indices: tuple[Index, ...]
     value: Expr
     span: Span = NOWHERE
-    spans: tuple[Span, ...] = ()  # of all operations that are computed here, once formulas are fused
+    spans: tuple[
+        Span, ...
+    ] = ()  # of all operations that are computed here, once formulas are fused
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,10 @@ class Formulas:
     results: tuple[Tensor, ...]
     constants: dict[Tensor, np.ndarray]
     steps: tuple[Step, ...]
-    requirements: tuple[tuple[str, Span], ...]  # messages and places of the checks in the steps, before any pass
-    ranges: Mapping[Tensor, Interval] = field(default_factory=dict)  # of integer arrays, once they are inferred
+    requirements: tuple[
+        tuple[str, Span], ...
+    ]  # messages and places of the checks in the steps, before any pass
+    ranges: Mapping[Tensor, Interval] = field(
+        default_factory=dict
+    )  # of integer arrays, once they are inferred
     slices: Steps | None = None  # the steps of the loop whose body this is

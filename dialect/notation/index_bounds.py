@@ -17,7 +17,9 @@ def index_bounds(e: Expr) -> Bounds:
         case Misalignment(_, line):
             return 0, line - 1
         case Apply("add" | "sub", (a, b), _):
-            return add_bounds(index_bounds(a), scale_bounds(index_bounds(b), 1 if e.function == "add" else -1))
+            return add_bounds(
+                index_bounds(a), scale_bounds(index_bounds(b), 1 if e.function == "add" else -1)
+            )
         case Apply("mul", (a, Const(c)), _) | Apply("mul", (Const(c), a), _):
             return scale_bounds(index_bounds(a), c)
         case Apply("floordiv", (a, Const(c)), _) if c > 0:
@@ -38,7 +40,11 @@ def inside(index: Expr, extent: Dim) -> Expr | bool:
     """0 <= index < extent, without the comparisons that hold for every value of the indices."""
     low, high = index_bounds(index)
     lower = True if low is not None and low >= 0 else index >= 0
-    upper = True if high is not None and isinstance(extent, int) and high < extent else index < as_index(extent)
+    upper = (
+        True
+        if high is not None and isinstance(extent, int) and high < extent
+        else index < as_index(extent)
+    )
     if isinstance(index, Index) and (same_size(index.extent, extent)):
         upper = True
     return both(lower, upper)

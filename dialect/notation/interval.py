@@ -1,6 +1,7 @@
 """Intervals of integers, the domain of range analysis."""
 
 from dataclasses import dataclass
+
 from ..ir.types import ElementType
 
 UNBOUNDED = 1 << 200  # a bound that grows with sizes unknown at compile time

@@ -19,11 +19,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_not
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import UI8, ElementType
 from .affine import Affine, affine
-from .expressions import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
+from .expressions import (
+    ZERO,
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    constant,
+)
 from .scalar_functions import SCALARS
 from .traverse import rewrite, substitute, walk
 
@@ -47,7 +60,9 @@ class For:
     body: "Block"
     start: Expr = ZERO
     stop: Expr | None = None
-    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = "serial"
+    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = (
+        "serial"
+    )
     width: int = 1
     overlap: int = 0
 
@@ -63,7 +78,12 @@ class For:
     @property
     def is_whole(self) -> bool:
         """Test whether the loop is serial and runs over the full extent of its index."""
-        return self.kind == "serial" and self.stop is None and isinstance(self.start, Const) and self.start.value == 0
+        return (
+            self.kind == "serial"
+            and self.stop is None
+            and isinstance(self.start, Const)
+            and self.start.value == 0
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +202,11 @@ class Steps:
 
     def sliced(self, arguments: Sequence[T], results: Sequence[T]) -> tuple[T, ...]:
         """Those of the program's arguments and results that are slices."""
-        return () if self.trips is None else (*arguments[self.carry : self.carry + self.scan], *results[self.carry :])
+        return (
+            ()
+            if self.trips is None
+            else (*arguments[self.carry : self.carry + self.scan], *results[self.carry :])
+        )
 
 
 NO_STEPS = Steps(0)
@@ -229,7 +253,9 @@ def accumulator(name: str, element: ElementType) -> Tensor:
 
 
 def assign(accumulator: Tensor, value: Expr | int) -> Store:
-    return Store(accumulator, (), value if isinstance(value, Expr) else constant(value, accumulator.element))
+    return Store(
+        accumulator, (), value if isinstance(value, Expr) else constant(value, accumulator.element)
+    )
 
 
 def update(function: str, accumulator: Tensor, value: Expr) -> Store:
@@ -237,7 +263,9 @@ def update(function: str, accumulator: Tensor, value: Expr) -> Store:
     return Store(accumulator, (), apply(function, accumulator[()], value))
 
 
-def nested(indices: Sequence[Index], body: Block, kind: Literal["serial", "unrolled"] = "serial") -> Block:
+def nested(
+    indices: Sequence[Index], body: Block, kind: Literal["serial", "unrolled"] = "serial"
+) -> Block:
     """The body in a loop for each index, the first outermost."""
     for index in reversed(indices):
         body = (For(index, body, kind=kind),)
@@ -250,7 +278,9 @@ def vector_loop(lane: Index, *body: Statement) -> For:
     return For(lane, body, kind="vector", width=lane.extent)
 
 
-def outer_loops(block: Block, accepts: Callable[[For], bool] = lambda loop: loop.is_whole) -> tuple[list[Index], Block]:
+def outer_loops(
+    block: Block, accepts: Callable[[For], bool] = lambda loop: loop.is_whole
+) -> tuple[list[Index], Block]:
     """The indices of the loops around a whole block, those that are accepted, and the block inside of them."""
     indices: list[Index] = []
     while len(block) == 1 and isinstance(loop := block[0], For) and accepts(loop):
@@ -262,7 +292,11 @@ def outer_loops(block: Block, accepts: Callable[[For], bool] = lambda loop: loop
 def perfect_nest(loop: For) -> list[For]:
     """A loop and the serial ones inside, each alone in the one around it."""
     found = [loop]
-    while len(found[-1].body) == 1 and isinstance(inner := found[-1].body[0], For) and inner.kind == "serial":
+    while (
+        len(found[-1].body) == 1
+        and isinstance(inner := found[-1].body[0], For)
+        and inner.kind == "serial"
+    ):
         found.append(inner)
     return found
 
@@ -329,7 +363,11 @@ def scratch_buffers(kernel: Kernel) -> list[Tensor]:
     """The buffers of a kernel that are too large for registers and the stack."""
     if isinstance(kernel, Loop):
         return [*kernel.scratch]
-    return [s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and s.tensor.space == "heap"]
+    return [
+        s.tensor
+        for s in statements(kernel.body)
+        if isinstance(s, Alloc) and s.tensor.space == "heap"
+    ]
 
 
 def shared_bytes(block: Sequence[Statement], within: bool = True) -> int:
@@ -385,7 +423,9 @@ def map_blocks(s: Statement, change: Callable[[Block], Block]) -> Statement:
 
 def located(block: Block, span: Span) -> Block:
     """The block with the place of its assertions."""
-    return rewrite_block(block, lambda s: (replace(s, span=span),) if isinstance(s, Assert) else None)
+    return rewrite_block(
+        block, lambda s: (replace(s, span=span),) if isinstance(s, Assert) else None
+    )
 
 
 def _as_before(block: Block, made: list[Statement]) -> Block:
@@ -399,11 +439,19 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
     def one(s: Statement) -> Statement:
         match s:
             case For(_, body, start, stop):
-                inner, first, end = map_expressions(body, change), change(start), None if stop is None else change(stop)
+                inner, first, end = (
+                    map_expressions(body, change),
+                    change(start),
+                    None if stop is None else change(stop),
+                )
                 same = inner is body and first is start and end is stop
                 return s if same else replace(s, body=inner, start=first, stop=end)
             case If(condition, then, otherwise):
-                return If(change(condition), map_expressions(then, change), map_expressions(otherwise, change))
+                return If(
+                    change(condition),
+                    map_expressions(then, change),
+                    map_expressions(otherwise, change),
+                )
             case Let(var, value):
                 new = change(value)
                 return s if new is value else Let(var, new)
@@ -427,10 +475,14 @@ def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
 
 def replace_reads(block: Block, values: Mapping[Tensor, Expr]) -> Block:
     """The block with values in place of every read of some tensors."""
-    return map_expressions(block, lambda e: rewrite(e, lambda n: values.get(n.tensor) if isinstance(n, Read) else None))
+    return map_expressions(
+        block, lambda e: rewrite(e, lambda n: values.get(n.tensor) if isinstance(n, Read) else None)
+    )
 
 
-def redirect(block: Block, move: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]) -> Block:
+def redirect(
+    block: Block, move: Callable[[Tensor, tuple[Expr, ...]], tuple[Tensor, tuple[Expr, ...]] | None]
+) -> Block:
     """The block with its accesses at other elements of other tensors; where `move` gives None, one stays."""
 
     def read(e: Expr) -> Expr | None:
@@ -454,7 +506,10 @@ def replace_arrays(
     def alloc(s: Statement) -> Block | None:
         return (Alloc(arrays[s.tensor]),) if isinstance(s, Alloc) and s.tensor in arrays else None
 
-    return redirect(rewrite_block(block, alloc), lambda t, at: (arrays[t], place(t, at)) if t in arrays else None)
+    return redirect(
+        rewrite_block(block, alloc),
+        lambda t, at: (arrays[t], place(t, at)) if t in arrays else None,
+    )
 
 
 def is_one_turn(s: For) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
 from typing import Any
+
 import numpy as np
 
 # the scale of erf's and erfc's rows: near 1/128, where the first few values are near to floats
@@ -34,7 +35,9 @@ class Rows:
 
         def looked_up(n: Any) -> Any:
             rows = self.numbers()
-            return rows[np.asarray(n).astype(np.int64) & (len(rows) - 1), self.columns.index(column)]
+            return rows[
+                np.asarray(n).astype(np.int64) & (len(rows) - 1), self.columns.index(column)
+            ]
 
         return looked_up
 
@@ -70,7 +73,9 @@ def _logarithms(base: float) -> Callable[[], np.ndarray]:
     def numbers() -> np.ndarray:
         two = _logarithm(2, 1)
         one = {math.e: 1 << BITS, 2: two, 10: 3 * two + _logarithm(5, 4)}[base]
-        return _rows([(n / 2.0**bits, -_logarithm(n, 1 << bits) / one) for bits, n in _cells((0.997, 1.005))])
+        return _rows(
+            [(n / 2.0**bits, -_logarithm(n, 1 << bits) / one) for bits, n in _cells((0.997, 1.005))]
+        )
 
     return numbers
 
@@ -81,7 +86,9 @@ def _logarithms_in_parts() -> np.ndarray:
     for bits, times in _cells():
         exact, shift = -_logarithm(times, 1 << bits), BITS - LOG_BITS
         high = (exact + (1 << (shift - 1))) >> shift
-        found.append((times / 2.0**bits, high / 2.0**LOG_BITS, (exact - (high << shift)) / (1 << BITS), 0.0))
+        found.append(
+            (times / 2.0**bits, high / 2.0**LOG_BITS, (exact - (high << shift)) / (1 << BITS), 0.0)
+        )
     return _rows(found)
 
 
@@ -122,6 +129,9 @@ def _erfc() -> np.ndarray:
 ROWS = (
     Rows(("erf_value", "erf_slope"), _erf),
     Rows(("erfc_value", "erfc_slope"), _erfc),
-    *(Rows((f"{name}_factor", f"{name}_value"), _logarithms(base)) for name, base in LOGARITHMS.items()),
+    *(
+        Rows((f"{name}_factor", f"{name}_value"), _logarithms(base))
+        for name, base in LOGARITHMS.items()
+    ),
     Rows(("pow_factor", "pow_high", "pow_low"), _logarithms_in_parts),
 )

@@ -3,12 +3,23 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+
 import numpy as np
+
 from ..ir.diagnostics import Span
 from ..ir.sizes import Dim
 from .expressions import Read, Tensor
 from .interval import Interval
-from .loops import If, Kernel, Loop, Store, expressions, reshaped_parameters, scratch_buffers, statements
+from .loops import (
+    If,
+    Kernel,
+    Loop,
+    Store,
+    expressions,
+    reshaped_parameters,
+    scratch_buffers,
+    statements,
+)
 from .traverse import walk
 
 
@@ -35,9 +46,14 @@ class Plan:
     @cached_property
     def home(self) -> Mapping[Tensor, Tensor]:
         """The array whose storage each view, parameter and scratch buffer of the kernels has; itself if its own."""
-        home = {t: viewed(t, self.views) for t in {*self.views, *(p for k in self.kernels for p in k.parameters)}}
+        home = {
+            t: viewed(t, self.views)
+            for t in {*self.views, *(p for k in self.kernels for p in k.parameters)}
+        }
         own = set(self.results)
-        for result in self.results:  # of a result that is a view of an intermediate array, that array has the storage
+        for result in (
+            self.results
+        ):  # of a result that is a view of an intermediate array, that array has the storage
             if (root := home.get(result, result)) is not result and root not in own:
                 home.update({t: result for t, r in home.items() if r is root})
         home.update({t: t for k in self.kernels for t in scratch_buffers(k)})
@@ -54,7 +70,9 @@ class Plan:
     @property
     def all_kernels(self) -> list[Kernel]:
         """The kernels that are no loops over plans, those of such plans among them, in order."""
-        return [n for k in self.kernels for n in (k.plan.all_kernels if isinstance(k, Loop) else [k])]
+        return [
+            n for k in self.kernels for n in (k.plan.all_kernels if isinstance(k, Loop) else [k])
+        ]
 
     @property
     def data(self) -> dict[Tensor, np.ndarray]:
@@ -74,7 +92,11 @@ def hoist_constants(plan: Plan) -> Plan:
             inner = replace(inner, arguments=(*inner.arguments, *inner.constants), constants={})
             k = replace(k, parameters=(*k.inputs, *held, *k.outputs), operands=operands, plan=inner)
         kernels.append(k)
-    return replace(plan, kernels=tuple(kernels), constants=constants) if len(constants) > len(plan.constants) else plan
+    return (
+        replace(plan, kernels=tuple(kernels), constants=constants)
+        if len(constants) > len(plan.constants)
+        else plan
+    )
 
 
 def reads_and_writes(
@@ -86,9 +108,19 @@ def reads_and_writes(
     written: dict[Tensor, None] = {}
     for kernel in kernels:
         outputs = [(t, True) for t in kernel.outputs]
-        found = [*outputs * own, *((t, False) for t in (kernel.given if isinstance(kernel, Loop) else ()))]
-        for s in statements(kernel.body if kernel.condition is None else (If(kernel.condition, kernel.body),)):
-            found += [(e.tensor, False) for top in expressions(s) for e in walk(top) if isinstance(e, Read)]
+        found = [
+            *outputs * own,
+            *((t, False) for t in (kernel.given if isinstance(kernel, Loop) else ())),
+        ]
+        for s in statements(
+            kernel.body if kernel.condition is None else (If(kernel.condition, kernel.body),)
+        ):
+            found += [
+                (e.tensor, False)
+                for top in expressions(s)
+                for e in walk(top)
+                if isinstance(e, Read)
+            ]
             found += [(s.tensor, True)] if isinstance(s, Store) else []
         for t, writes in (*found, *outputs):
             if t in kernel.parameters and (writes or home.get(t, t) not in written):

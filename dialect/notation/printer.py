@@ -5,15 +5,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+
 from ..ir.attributes import quoted
 from ..ir.sizes import Dim
 from ..ir.types import I1, I64, ElementType
 from . import expressions as ex
-from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Loop, Prefetch, Statement, Steps, Store
+from .loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Loop,
+    Prefetch,
+    Statement,
+    Steps,
+    Store,
+)
 from .plan import Plan, hoist_constants, reads_and_writes
 from .scalar_functions import SCALARS
 
-PRECEDENCE = tuple(level.split() for level in ("|", "^", "&", "== != < <= > >=", "<< >>", "+ -", "* / // % mod"))
+PRECEDENCE = tuple(
+    level.split() for level in ("|", "^", "&", "== != < <= > >=", "<< >>", "+ -", "* / // % mod")
+)
 _LEVELS = {symbol: level for level, symbols in enumerate(PRECEDENCE, 1) for symbol in symbols}
 _UNARY = len(PRECEDENCE) + 1
 REDUCTIONS = {"add": "sum", "mul": "product"}
@@ -48,10 +64,14 @@ class Names:
 
     def size(self, atom: tuple[object, ...]) -> str:
         """The name of a size; an anonymous size has the number of its first appearance."""
-        return f"?{atom[0]}" if len(atom) == 1 else self.sizes.setdefault(atom, f"?{len(self.sizes)}")
+        return (
+            f"?{atom[0]}" if len(atom) == 1 else self.sizes.setdefault(atom, f"?{len(self.sizes)}")
+        )
 
 
-def expression_text(e: ex.Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
+def expression_text(
+    e: ex.Expr, names: Names, expected: ElementType | None = None, level: int = 0
+) -> str:
     """An expression with minimal parentheses; a literal has a type suffix if its type is not `expected`."""
 
     def sub(x: ex.Expr, expected: ElementType | None, inner: int = 0) -> str:
@@ -81,11 +101,15 @@ def expression_text(e: ex.Expr, names: Names, expected: ElementType | None = Non
             return f"check({sub(condition, I1)}, {sub(value, expected)}, {quoted(message)})"
         case ex.Apply(function, operands, _):
             inner = operand_type(function, operands, expected)
-            return _apply(function, [partial(sub, o, inner) for o in operands], operands, names, level)
+            return _apply(
+                function, [partial(sub, o, inner) for o in operands], operands, names, level
+            )
     raise TypeError(f"no text for {type(e).__name__}")
 
 
-def _apply(function: str, texts: list[Any], operands: tuple[ex.Expr, ...], names: Names, level: int) -> str:
+def _apply(
+    function: str, texts: list[Any], operands: tuple[ex.Expr, ...], names: Names, level: int
+) -> str:
     symbol = SCALARS[function].symbol
     if len(operands) == 2 and symbol in _LEVELS:
         mine = _LEVELS[symbol]
@@ -98,7 +122,9 @@ def _apply(function: str, texts: list[Any], operands: tuple[ex.Expr, ...], names
     return f"{function}({', '.join(t() for t in texts)})"
 
 
-def operand_type(function: str, operands: Sequence[ex.Expr], expected: ElementType | None) -> ElementType | None:
+def operand_type(
+    function: str, operands: Sequence[ex.Expr], expected: ElementType | None
+) -> ElementType | None:
     """The type of literals among the operands, as far as a reader can infer it."""
     if not SCALARS[function].predicate and expected is not None:
         return expected
@@ -119,7 +145,13 @@ def _number(value: object, type: ElementType, expected: ElementType | None, leve
     if isinstance(value, complex):
         parts = ", ".join(f"({part!r} : f{type.bits // 2})" for part in (value.real, value.imag))
         return f"complex({parts})"
-    text = str(value).lower() if isinstance(value, bool) else repr(value) if type.kind == "float" else str(value)
+    text = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+        if type.kind == "float"
+        else str(value)
+    )
     if type is not expected and type is not I1:
         return f"({text} : {type})"
     return f"({text})" if text.startswith("-") and level >= _UNARY - 1 else text
@@ -171,22 +203,34 @@ def array_names(plan: Plan) -> dict[ex.Tensor, str]:
     """The name of each array that kernels access, whatever the shapes in which they view it, and of the other arguments."""
     names = Names()
     accessed = (plan.home.get(t, t) for k in plan.kernels for t in k.parameters)
-    return {home: names.of(home) for home in (*accessed, *plan.arguments, *plan.constants, *plan.results)}
+    return {
+        home: names.of(home)
+        for home in (*accessed, *plan.arguments, *plan.constants, *plan.results)
+    }
 
 
 def plan_text(*plans: Plan) -> str:
     """The kernels of plans, each after its arguments and results if the kernels do not tell them."""
     plans = tuple(map(hoist_constants, plans))
-    told = all({*p.arguments, *p.constants} == {*reads_and_writes(p.kernels, p.home)[0]} for p in plans)
+    told = all(
+        {*p.arguments, *p.constants} == {*reads_and_writes(p.kernels, p.home)[0]} for p in plans
+    )
     sizes = None if told else {}
     heads = ["" if sizes is None else _head(plan, sizes) for plan in plans]
-    return "\n".join(t for h, plan in zip(heads, plans, strict=True) for t in (h, *kernel_texts(plan, sizes)) if t)
+    return "\n".join(
+        t
+        for h, plan in zip(heads, plans, strict=True)
+        for t in (h, *kernel_texts(plan, sizes))
+        if t
+    )
 
 
 def _head(plan: Plan, sizes: dict[object, str]) -> str:
     arrays, names = array_names(plan), Names(sizes)
     sides = (*plan.arguments, *plan.constants), plan.results
-    inputs, outputs = (", ".join(f"{arrays[t]}: {_type_text(t, names)}" for t in side) for side in sides)
+    inputs, outputs = (
+        ", ".join(f"{arrays[t]}: {_type_text(t, names)}" for t in side) for side in sides
+    )
     return f"plan ({inputs}) -> ({outputs})\n"
 
 
@@ -220,17 +264,24 @@ def kernel_text(
         text = tensor_text(t, names)
         declared.append(text + f" view of {array}" * (array not in text.split(": ")))
     split = len(declared) - kernel.results
-    head = [f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])})"]
+    head = [
+        f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])})"
+    ]
     if kernel.condition is not None:
         head.append(f"where {expression_text(kernel.condition, names, I1)}")
     if kernel.sum_order != "either":
         head.append(f"sums {kernel.sum_order}")
     if isinstance(kernel, Loop):
         head[0] = f"loop {head[0].partition(' ')[2]}"
-        head.append(f"{steps_text(kernel.steps, names)} of ({', '.join(map(names.of, kernel.given))})")
+        head.append(
+            f"{steps_text(kernel.steps, names)} of ({', '.join(map(names.of, kernel.given))})"
+        )
         texts = [_head(kernel.plan, names.sizes), *kernel_texts(kernel.plan, names.sizes)]
         inner = "\n".join(texts).rstrip("\n").split("\n")
-        return "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"]) + "\n"
+        return (
+            "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"])
+            + "\n"
+        )
     if kernel.scheduled:
         head.append("scheduled")
     return "\n".join([" ".join([*head, "{"]), *block_lines(kernel.body, names, 1), "}"]) + "\n"
@@ -260,7 +311,11 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
     match s:
         case For():
             with names.scope():
-                return [f"{pad}for {_range(s, names)} {{", *block_lines(s.body, names, depth + 1), f"{pad}}}"]
+                return [
+                    f"{pad}for {_range(s, names)} {{",
+                    *block_lines(s.body, names, depth + 1),
+                    f"{pad}}}",
+                ]
         case If(condition, then, otherwise):
             lines = [f"{pad}if {text(condition, I1)} {{", *block_lines(then, names, depth + 1)]
             if otherwise:

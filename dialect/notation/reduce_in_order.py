@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+
 import numpy as np
 
 LANES = 16
@@ -9,13 +10,20 @@ MIN_TERMS = 1 << 18  # terms of a reduction in blocks
 BLOCK_TERMS = 1 << 12
 
 
-def reduce_in_order(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: bool = False) -> np.ndarray:
+def reduce_in_order(
+    ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: bool = False
+) -> np.ndarray:
     """The reduction of an array over some axes by `np.add` or `np.multiply`, in its element type.
 
     Adjacent axes are one loop, unless the reduction goes `by_rows`, as beside another reduction of the same array."""
-    is_reduced = [j in axes for j, n in enumerate(x.shape) if n != 1]  # axes of one element are no axes
+    is_reduced = [
+        j in axes for j, n in enumerate(x.shape) if n != 1
+    ]  # axes of one element are no axes
     terms = x.reshape([n for n in x.shape if n != 1])
-    over, kept = [j for j, f in enumerate(is_reduced) if f], [j for j, f in enumerate(is_reduced) if not f]
+    over, kept = (
+        [j for j, f in enumerate(is_reduced) if f],
+        [j for j, f in enumerate(is_reduced) if not f],
+    )
     by_lanes = is_reduced[-1:] == [True] and x.dtype.kind == "f"
     loops: list[int] = []
     for j in over:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 
 
@@ -51,7 +52,9 @@ def erfcx(x: float) -> float:
     return total / (x * math.sqrt(math.pi))
 
 
-def convolved(x: np.ndarray, w: np.ndarray, windows: Any, padding: Any, steps: Any, groups: int) -> np.ndarray:
+def convolved(
+    x: np.ndarray, w: np.ndarray, windows: Any, padding: Any, steps: Any, groups: int
+) -> np.ndarray:
     """The convolution of arrays in NCHW, window by window; outside of x nothing is added, whatever w holds.
 
     `windows` are the rows and columns of the result, `padding` is above, left, below and right, `steps` stride and dilation."""
@@ -63,7 +66,9 @@ def convolved(x: np.ndarray, w: np.ndarray, windows: Any, padding: Any, steps: A
     y = np.zeros((batch, oc, rows, columns), x.dtype)
     for p, q in np.ndindex(rows, columns):
         window, there = (
-            a[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(batch, groups, 1, ic * kh * kw)
+            a[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(
+                batch, groups, 1, ic * kh * kw
+            )
             for a in (padded, inside)
         )
         y[:, :, p, q] = np.where(there, window * kernels, 0).sum(-1).reshape(batch, oc)
@@ -82,4 +87,6 @@ def largest(x: np.ndarray, axis: Any = None, keepdims: bool = False, **more: Any
 
 
 def smallest(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
-    return -largest(-x, axis, keepdims) if x.dtype.kind == "f" else np.min(x, axis, keepdims=keepdims)
+    return (
+        -largest(-x, axis, keepdims) if x.dtype.kind == "f" else np.min(x, axis, keepdims=keepdims)
+    )

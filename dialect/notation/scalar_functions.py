@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import C64, C128, F32, F64, I1, I32, ElementType
 from .math_tables import ROWS
 from .reference_functions import by_element, erfcx, precise
@@ -22,7 +24,9 @@ class ScalarFunction:
     kinds: frozenset[str]
     numpy: Callable[..., Any]
     predicate: bool = False
-    element: Callable[[ElementType], ElementType] | None = None  # the result's type, if it is not the last operand's
+    element: Callable[[ElementType], ElementType] | None = (
+        None  # the result's type, if it is not the last operand's
+    )
     symbol: str = ""
     doc: str = ""
     identity: Callable[[ElementType], Any] | None = None
@@ -46,7 +50,9 @@ NUMBERS = REALS | COMPLEX
 ANY = NUMBERS | BOOL
 
 
-def _row(name: str, arity: int, kinds: frozenset[str], numpy: Any, symbol: str = "", **more: Any) -> None:
+def _row(
+    name: str, arity: int, kinds: frozenset[str], numpy: Any, symbol: str = "", **more: Any
+) -> None:
     SCALARS[name] = ScalarFunction(name, arity, kinds, numpy, symbol=symbol, **more)
 
 
@@ -63,11 +69,16 @@ def _truncated_div(a: Any, b: Any) -> Any:
     if np.asarray(a).dtype.kind == "u":
         return a // b
     quotient = np.floor_divide(a, b)
-    return np.where((np.remainder(a, b) != 0) & ((a < 0) != (b < 0)), quotient + 1, quotient).astype(quotient.dtype)
+    return np.where(
+        (np.remainder(a, b) != 0) & ((a < 0) != (b < 0)), quotient + 1, quotient
+    ).astype(quotient.dtype)
 
 
 def _pair(re: np.ndarray, im: np.ndarray) -> np.ndarray:
-    z = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64 if re.dtype == np.float32 else np.complex128)
+    z = np.empty(
+        np.broadcast_shapes(re.shape, im.shape),
+        np.complex64 if re.dtype == np.float32 else np.complex128,
+    )
     z.real, z.imag = re, im
     return z
 
@@ -81,11 +92,31 @@ def _larger(a: Any, b: Any) -> Any:
 _row("add", 2, NUMBERS, np.add, "+", identity=lambda e: 0)
 _row("sub", 2, NUMBERS, np.subtract, "-")
 _row("mul", 2, NUMBERS, np.multiply, "*", identity=lambda e: 1)
-_row("div", 2, NUMBERS, lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind in "fc" else _truncated_div(a, b), "/")
+_row(
+    "div",
+    2,
+    NUMBERS,
+    lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind in "fc" else _truncated_div(a, b),
+    "/",
+)
 _row("rem", 2, REALS, lambda a, b: np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype), "%",
      doc="C's remainder: the sign of the dividend")  # fmt: skip
-_row("floordiv", 2, INTEGERS, np.floor_divide, "//", doc="rounded toward minus infinity; the divisor is not zero")
-_row("floormod", 2, INTEGERS, np.remainder, "mod", doc="the sign of the divisor; the divisor is not zero")
+_row(
+    "floordiv",
+    2,
+    INTEGERS,
+    np.floor_divide,
+    "//",
+    doc="rounded toward minus infinity; the divisor is not zero",
+)
+_row(
+    "floormod",
+    2,
+    INTEGERS,
+    np.remainder,
+    "mod",
+    doc="the sign of the divisor; the divisor is not zero",
+)
 _row("neg", 1, NUMBERS, np.negative, "-")
 _row("abs", 1, REALS, np.abs, doc="INT_MIN stays; clears the sign of a float")
 _row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
@@ -95,7 +126,14 @@ _row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), identity=_least
 _row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), identity=_greatest)
 _row("maximum", 2, FLOATS, lambda a, b: _larger(a, b), identity=_least,
     doc="the larger one; NaN if one is; -0.0 is below 0.0")  # fmt: skip
-_row("minimum", 2, FLOATS, lambda a, b: -_larger(-a, -b), identity=_greatest, doc="the smaller one; likewise")
+_row(
+    "minimum",
+    2,
+    FLOATS,
+    lambda a, b: -_larger(-a, -b),
+    identity=_greatest,
+    doc="the smaller one; likewise",
+)
 _row("eq", 2, ANY, np.equal, "==", predicate=True)
 _row("ne", 2, ANY, np.not_equal, "!=", predicate=True)
 _row("lt", 2, ANY, np.less, "<", predicate=True)
@@ -110,21 +148,58 @@ _row("or", 2, DISCRETE, np.bitwise_or, "|", identity=lambda e: 0)
 _row("xor", 2, DISCRETE, np.bitwise_xor, "^", identity=lambda e: 0)
 _row("not", 1, DISCRETE, np.invert, "~")
 _row("shl", 2, INTEGERS, np.left_shift, "<<")
-_row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")
+_row(
+    "shr",
+    2,
+    INTEGERS,
+    np.right_shift,
+    ">>",
+    doc="arithmetic for signed types, logical for unsigned",
+)
 _row("ipow", 2, INTEGERS, lambda a, b: _integer_power(np.asarray(a), np.asarray(b)),
      doc="a to the power of b modulo 2^width, the bits of b being a natural number")  # fmt: skip
 for _rows in ROWS:
     for _name in _rows.columns:
         _row(_name, 1, frozenset({"int"}), _rows.at(_name), doc="a number of the row that the low bits say",
             element=lambda e: F64)  # fmt: skip
-_row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
+_row(
+    "clz",
+    1,
+    INTEGERS,
+    lambda a: _leading_zeros(np.asarray(a)),
+    doc="leading zero bits; the width for zero",
+)
 
 _row("pairdot", 2, INTEGERS, lambda a, b: _pair_products(a, b),
     doc="of i32: the sum of the products of signed 16-bit halves")  # fmt: skip
-_row("quaddot", 2, INTEGERS, lambda a, b: _quad_products(a, b), doc="of i32: the same of signed 8-bit quarters")
-_row("quaddot_uu", 2, INTEGERS, lambda a, b: _quad_products(a, b, 255, 255), doc="of i32: of unsigned ones")
-_row("quaddot_us", 2, INTEGERS, lambda a, b: _quad_products(a, b, 255), doc="of i32: of unsigned ones with signed ones")
-_row("quaddot_su", 2, INTEGERS, lambda a, b: _quad_products(b, a, 255), doc="of i32: of signed ones with unsigned ones")
+_row(
+    "quaddot",
+    2,
+    INTEGERS,
+    lambda a, b: _quad_products(a, b),
+    doc="of i32: the same of signed 8-bit quarters",
+)
+_row(
+    "quaddot_uu",
+    2,
+    INTEGERS,
+    lambda a, b: _quad_products(a, b, 255, 255),
+    doc="of i32: of unsigned ones",
+)
+_row(
+    "quaddot_us",
+    2,
+    INTEGERS,
+    lambda a, b: _quad_products(a, b, 255),
+    doc="of i32: of unsigned ones with signed ones",
+)
+_row(
+    "quaddot_su",
+    2,
+    INTEGERS,
+    lambda a, b: _quad_products(b, a, 255),
+    doc="of i32: of signed ones with unsigned ones",
+)
 _row("bytepairs", 2, INTEGERS, lambda a, b: _byte_pairs(a, b),
     doc="of i32: in each 16-bit half the sum of two products of unsigned bytes with signed ones; the nearest that fits")  # fmt: skip
 _row("addhalves", 2, INTEGERS, lambda a, b: _joined(np.right_shift(a, 16) + np.right_shift(b, 16), a + b),
@@ -134,8 +209,20 @@ _row("subhalves", 2, INTEGERS, lambda a, b: _joined(np.right_shift(a, 16) - np.r
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
-_row("rarely", 3, ANY, lambda c, a, b: np.where(c, a, b), doc="select by a condition that hardly any element meets")
-_row("any", 1, BOOL, lambda a: a, doc="whether it holds for this element, or for one that is computed together with it")
+_row(
+    "rarely",
+    3,
+    ANY,
+    lambda c, a, b: np.where(c, a, b),
+    doc="select by a condition that hardly any element meets",
+)
+_row(
+    "any",
+    1,
+    BOOL,
+    lambda a: a,
+    doc="whether it holds for this element, or for one that is computed together with it",
+)
 
 # float functions that IEEE 754 rounds exactly
 _row("sqrt", 1, FLOATS, np.sqrt)
@@ -153,8 +240,22 @@ for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     _row(_name, 1, FLOATS, precise(getattr(np, _name)), ulps=2)
 for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
     _row(_name, 1, FLOATS, precise(getattr(np, f"arc{_name[1:]}")), ulps=2)
-_row("pow", 2, FLOATS, precise(np.power), doc="C's: 1 for x ** 0 and 1 ** x, also where the other is NaN", ulps=2)
-_row("atan2", 2, FLOATS, precise(np.arctan2), doc="the angle of the point (b, a), in all four quadrants", ulps=2)
+_row(
+    "pow",
+    2,
+    FLOATS,
+    precise(np.power),
+    doc="C's: 1 for x ** 0 and 1 ** x, also where the other is NaN",
+    ulps=2,
+)
+_row(
+    "atan2",
+    2,
+    FLOATS,
+    precise(np.arctan2),
+    doc="the angle of the point (b, a), in all four quadrants",
+    ulps=2,
+)
 
 _row("sigmoid", 1, FLOATS, precise(lambda x: 1 / (1 + np.exp(-x))), doc="1 / (1 + exp(-a))", ulps=2)
 _row("softplus", 1, FLOATS, precise(lambda x: np.logaddexp(0, x)), doc="log(1 + exp(a))", ulps=2)
@@ -176,12 +277,17 @@ def _pair_products(a: Any, b: Any) -> Any:
 
 def _quad_products(a: Any, b: Any, first: int = -1, second: int = -1) -> Any:
     """A mask of 255 takes the signs of an operand's quarters."""
-    parts = [[np.left_shift(x, up) >> 24 & m for up in (24, 16, 8, 0)] for x, m in ((a, first), (b, second))]
+    parts = [
+        [np.left_shift(x, up) >> 24 & m for up in (24, 16, 8, 0)]
+        for x, m in ((a, first), (b, second))
+    ]
     return sum(x * y for x, y in zip(*parts, strict=True))
 
 
 def _byte_pairs(a: Any, b: Any) -> Any:
-    products = [(np.right_shift(a, n) & 255) * (np.left_shift(b, 24 - n) >> 24) for n in (0, 8, 16, 24)]
+    products = [
+        (np.right_shift(a, n) & 255) * (np.left_shift(b, 24 - n) >> 24) for n in (0, 8, 16, 24)
+    ]
     low, high = (np.clip(products[n] + products[n + 1], -(1 << 15), (1 << 15) - 1) for n in (0, 2))
     return _joined(high, low)
 

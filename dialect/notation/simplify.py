@@ -6,6 +6,7 @@
 Index arithmetic is that of indices and sizes alone: it does not wrap, as arithmetic on data does."""
 
 from collections.abc import Iterator
+
 from ..ir.linear_form import Bounds
 from ..ir.sizes import Shape
 from ..ir.types import I1, I64
@@ -41,7 +42,11 @@ def simplify_index(e: Expr) -> Expr:
         case Apply("floormod" | "floordiv" as which, (a, Const(n)), _) if a.type is I64 and n > 0:
             low, high = affine(a).bounds(index_bounds)
             if low is not None and high is not None and low // n == high // n:
-                return Const(low // n, I64) if which == "floordiv" else affine(a).plus(-(low // n) * n).expression()
+                return (
+                    Const(low // n, I64)
+                    if which == "floordiv"
+                    else affine(a).plus(-(low // n) * n).expression()
+                )
         case Apply("add" | "sub", _, _) if e.type is I64:
             form = affine(e)
             if all(isinstance(atom, Index) for atom, _ in form.terms.values()):

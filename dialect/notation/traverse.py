@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter, is_not
 from typing import Any, TypeVar
+
 from ..ir.types import I64
 from .expressions import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
 

@@ -1,7 +1,9 @@
 """Ufuncs of arithmetic whose meaning for integers, zeros and signs is NumPy's own."""
 
 from dataclasses import replace
+
 import numpy as np
+
 from ..ir.types import F32, F64, I32, I64, UI8, UI64
 from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
 from ..theano.complex_arithmetic import INF, Z, absolute, choose, inv, is_inf
@@ -66,7 +68,9 @@ def _complex_power(x: Expr, y: Expr) -> Expr:
         product = choose((n & (1 << bit)).ne(0), product * factor, product)
         factor = factor * factor
     product = choose(w.re < 0.0, one / product, product)
-    for exponent, few in enumerate((z, z * z, z * (z * z)), 1):  # not begun by 1 z, which is NaN for infinite parts
+    for exponent, few in enumerate(
+        (z, z * z, z * (z * z)), 1
+    ):  # not begun by 1 z, which is NaN for infinite parts
         product = choose(w.re.eq(exponent), few, product)
     rest = exp(_product_of_c(w, log(z.cast(F64)).cast(part)).cast(F64)).cast(part)
     of_zero = select(w.re > 0.0, 0.0, constant(np.nan, part))
@@ -76,7 +80,9 @@ def _complex_power(x: Expr, y: Expr) -> Expr:
 def _product_of_c(a: Z, b: Z) -> Z:
     """The product by Annex G of C: of infinite factors it is infinite, where the formula gives NaN in both parts."""
     found, again = a * b, (_direction(a) * _direction(b)).times(INF)
-    return choose(found.re.ne(found.re) & found.im.ne(found.im) & (is_inf(a) | is_inf(b)), again, found)
+    return choose(
+        found.re.ne(found.re) & found.im.ne(found.im) & (is_inf(a) | is_inf(b)), again, found
+    )
 
 
 def _direction(z: Z) -> Z:
@@ -94,7 +100,11 @@ def _complex_sign(z: Z) -> Z:
     size, none = absolute(z), constant(np.nan, F64)
     far = choose(apply("abs", z.re).eq(apply("abs", z.im)), Z(none, none), _direction(z))
     divisor = select(size.eq(0), 1.0, size)
-    return choose(size.eq(INF), far, choose(size.eq(0), Z(_zero(z.re), _zero(z.re)), Z(z.re / divisor, z.im / divisor)))
+    return choose(
+        size.eq(INF),
+        far,
+        choose(size.eq(0), Z(_zero(z.re), _zero(z.re)), Z(z.re / divisor, z.im / divisor)),
+    )
 
 
 def _whole(function: str) -> Formula:
@@ -133,7 +143,9 @@ def _hypot(x: Expr, y: Expr) -> Expr:
         large, small = apply("maximum", a, b), apply("minimum", a, b)
         ratio = small / select(large.eq(0), _one(large), large)
         exact = large * apply("sqrt", apply("fma", ratio, ratio, _one(ratio)))
-    return select(apply("abs", x).eq(np.inf) | apply("abs", y).eq(np.inf), constant(np.inf, x.type), exact)
+    return select(
+        apply("abs", x).eq(np.inf) | apply("abs", y).eq(np.inf), constant(np.inf, x.type), exact
+    )
 
 
 def _logaddexp(function: str, exponential: str, base_of_two: float) -> Formula:
@@ -170,7 +182,9 @@ row("fabs", lambda x: apply("abs", x), gradient="abs_")
 row("cbrt", lambda x: apply("cbrt", x), ulps=2)
 for _name in ("floor", "ceil", "trunc"):
     row(_name, _whole(_name), gradient=_name)
-_rint = complex_or(lambda x: apply("rint", x), lambda z: Z(apply("rint", z.re), apply("rint", z.im)))
+_rint = complex_or(
+    lambda x: apply("rint", x), lambda z: Z(apply("rint", z.re), apply("rint", z.im))
+)
 row("rint", _rint, gradient="round_half_to_even", takes_complex=True)
 row("deg2rad", lambda x: x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type),
     gradient="deg2rad")  # fmt: skip

@@ -12,7 +12,9 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
     """The expression of `ndarray.astype(element)` for one element."""
     source = value.type
     if element is BF16 and source is not BF16:
-        return cast(cast(value, F32), BF16)  # ml_dtypes' way: of what f32 does not hold, rounded twice
+        return cast(
+            cast(value, F32), BF16
+        )  # ml_dtypes' way: of what f32 does not hold, rounded twice
     if source is element or source.is_discrete or not element.is_integer:
         return cast(value, element)
     if source.kind == "complex":
@@ -28,5 +30,9 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
 def _truncated(x: Expr, element: ElementType) -> Expr:
     """cvttss2si and cvttsd2si: truncation toward zero, the least integer where that does not fit."""
     low, high = element.limits
-    inside = (x < float(high + 1)) & ((x >= float(low)) if element is I64 or x.type is F32 else x > float(low - 1))
-    return select(inside, cast(select(inside, x, constant(0.0, x.type)), element), constant(low, element))
+    inside = (x < float(high + 1)) & (
+        (x >= float(low)) if element is I64 or x.type is F32 else x > float(low - 1)
+    )
+    return select(
+        inside, cast(select(inside, x, constant(0.0, x.type)), element), constant(low, element)
+    )

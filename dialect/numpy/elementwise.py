@@ -1,7 +1,9 @@
 """`numpy.elementwise`: a universal function of NumPy on tensors, with NumPy's broadcasting and promotion."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import BF16, BY_DTYPE, ElementType, TensorType, compute_type
 from ..spec.op import C, T, Unmet, operator
 from ..theano.dimensions import sizes_agree
@@ -48,7 +50,9 @@ class Elementwise(Broadcasting[T]):
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
         types = self.op.loop(elements)
         assert types is not None
-        wide = [compute_type(e) if BF16 in elements and not self.op.keeps_f16 else e for e in elements]
+        wide = [
+            compute_type(e) if BF16 in elements and not self.op.keeps_f16 else e for e in elements
+        ]
         try:
             xs = [x.astype(e.dtype, copy=False) for x, e in zip(self.xs, wide, strict=True)]
             return np.asarray(self.op.numpy(*xs), types[-1].dtype)

@@ -1,6 +1,7 @@
 """Ufuncs of a float's parts: sign, exponent, fraction and neighbours. All are exact."""
 
 import numpy as np
+
 from ..ir.types import BF16, F16, F32, F64, I16, I32, I64
 from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
 from .ufunc_table import row, row_of_result
@@ -20,7 +21,9 @@ def _copysign(x: Expr, y: Expr) -> Expr:
 
 def _nextafter(x: Expr, y: Expr) -> Expr:
     up = (y > x).eq(x > constant(0.0, x.type))  # away from zero
-    step = Bitcast(_bits(x) + select(up, constant(1, _BITS[x.type]), constant(-1, _BITS[x.type])), x.type)
+    step = Bitcast(
+        _bits(x) + select(up, constant(1, _BITS[x.type]), constant(-1, _BITS[x.type])), x.type
+    )
     least = _copysign(Bitcast(constant(1, _BITS[x.type]), x.type), y)
     found = select(x.eq(y), x if x.type is F16 else y, select(x.eq(0), least, step))
     return select(x.ne(x) | y.ne(y), x + y, found)
@@ -43,7 +46,9 @@ def _spacing_of_f16(x: Expr) -> Expr:
     exponent = exponent - select((bits < 0) & significand.eq(0), constant(1, I32), constant(0, I32))
     down = apply("max", exponent - 1, constant(0, I32))
     found = select(exponent > 10, (exponent - 10) << 10, constant(1, I32) << down)
-    found = select(bits.eq(0x7BFF), constant(0x7C00, I32), select(finite.eq(31), constant(0x7E00, I32), found))
+    found = select(
+        bits.eq(0x7BFF), constant(0x7C00, I32), select(finite.eq(31), constant(0x7E00, I32), found)
+    )
     return Bitcast(cast(found, I16), F16)
 
 
@@ -81,12 +86,16 @@ def _frexp_exponent(x: Expr) -> Expr:
     bits, shift, ordinary = _scaled(x)
     mantissa = _MANTISSA[x.type]
     bias = (1 << (x.type.bits - mantissa - 2)) - 2
-    exponent = cast((bits >> mantissa) & ((1 << (x.type.bits - 1 - mantissa)) - 1), I32) - bias - shift
+    exponent = (
+        cast((bits >> mantissa) & ((1 << (x.type.bits - 1 - mantissa)) - 1), I32) - bias - shift
+    )
     return select(ordinary, exponent, constant(0, I32))
 
 
 def _modf_fraction(x: Expr) -> Expr:
-    return _copysign(select(apply("abs", x).eq(np.inf), constant(0.0, x.type), x - apply("trunc", x)), x)
+    return _copysign(
+        select(apply("abs", x).eq(np.inf), constant(0.0, x.type), x - apply("trunc", x)), x
+    )
 
 
 row("signbit", lambda x: _bits(x) < 0)

@@ -1,7 +1,9 @@
 """`numpy.gcd`: the greatest common divisor, by Euclid's algorithm."""
 
 import math
+
 import numpy as np
+
 from ..ir.types import ELEMENT_TYPES, ElementType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
@@ -32,7 +34,9 @@ class Gcd(Operator[T]):
         unsigned = ELEMENT_TYPES[f"ui{z.element.bits}"]
         a, b, rest = accumulator("a", unsigned), accumulator("b", unsigned), Var("rest", unsigned)
         divisor = select(b[()].eq(0), 1, b[()])  # vector code divides in every lane
-        steps = math.ceil(unsigned.bits * math.log(2) / math.log((1 + math.sqrt(5)) / 2)) + 1  # of Fibonacci numbers
+        steps = (
+            math.ceil(unsigned.bits * math.log(2) / math.log((1 + math.sqrt(5)) / 2)) + 1
+        )  # of Fibonacci numbers
         divide = (Let(rest, apply("rem", a[()], divisor)), Store(a, (), b[()]), Store(b, (), rest))
         body = (
             Alloc(a),

@@ -1,7 +1,9 @@
 """Functions that choose, test and convert elements: logical ufuncs, maxima that ignore NaN, `where` and `astype`."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I1, ElementType, promoted
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal
@@ -29,12 +31,21 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
     return select(x > zero, one, select(x < zero, zero, select(x.eq(zero), at_zero, x)))
 
 
-_fmax = complex_or(_ignoring_nan("maximum"), lambda a, b: choose(less_equal(b, a) | is_nan(b), a, b))
-_fmin = complex_or(_ignoring_nan("minimum"), lambda a, b: choose(less_equal(a, b) | is_nan(b), a, b))
+_fmax = complex_or(
+    _ignoring_nan("maximum"), lambda a, b: choose(less_equal(b, a) | is_nan(b), a, b)
+)
+_fmin = complex_or(
+    _ignoring_nan("minimum"), lambda a, b: choose(less_equal(a, b) | is_nan(b), a, b)
+)
 row("fmax", _fmax, gradient="maximum", takes_complex=True)
 row("fmin", _fmin, gradient="minimum", takes_complex=True)
 row("heaviside", _heaviside)
-for _name, _function in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
+for _name, _function in (
+    ("logical_and", "and"),
+    ("logical_or", "or"),
+    ("logical_xor", "xor"),
+    ("logical_not", "not"),
+):
     row(_name, lambda *xs, f=_function: apply(f, *(cast(x, I1) for x in xs)), takes_complex=True)
 
 
@@ -42,7 +53,11 @@ def _is_finite(x: Expr) -> Expr:
     return apply("abs", x) < INF if x.type.kind == "float" else constant(True, I1)
 
 
-row("isfinite", complex_or(_is_finite, lambda z: _is_finite(z.re) & _is_finite(z.im)), takes_complex=True)
+row(
+    "isfinite",
+    complex_or(_is_finite, lambda z: _is_finite(z.re) & _is_finite(z.im)),
+    takes_complex=True,
+)
 
 
 def _chosen(c: ElementType, x: ElementType, y: ElementType) -> tuple[ElementType, ...] | None:
@@ -50,7 +65,14 @@ def _chosen(c: ElementType, x: ElementType, y: ElementType) -> tuple[ElementType
 
 
 UFUNCS["where"] = Ufunc(
-    "where", 3, np.where, select, types=_chosen, takes_complex=True, keeps_f16=True, gradient="switch"
+    "where",
+    3,
+    np.where,
+    select,
+    types=_chosen,
+    takes_complex=True,
+    keeps_f16=True,
+    gradient="switch",
 )
 
 

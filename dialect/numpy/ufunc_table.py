@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import BY_DTYPE, ElementType, compute_type
 from ..notation.expressions import Expr
 from ..theano.complex_arithmetic import Z
@@ -34,7 +36,11 @@ class Ufunc:
 
     def loop(self, elements: tuple[ElementType, ...]) -> tuple[ElementType, ...] | None:
         """The element types that operands are converted to, and the result's; None where NumPy has no loop for these."""
-        found = self.types(*elements) if self.types is not None else resolved(self.ufunc, self.result, elements)
+        found = (
+            self.types(*elements)
+            if self.types is not None
+            else resolved(self.ufunc, self.result, elements)
+        )
         if found is None or (not self.takes_complex and any(e.kind == "complex" for e in found)):
             return None
         return found
@@ -49,7 +55,9 @@ class Ufunc:
 
 
 @lru_cache(maxsize=4096)
-def resolved(ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, ...]) -> tuple[ElementType, ...] | None:
+def resolved(
+    ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, ...]
+) -> tuple[ElementType, ...] | None:
     """The element types of the operands and of one result in the loop that NumPy chooses; None where there is none."""
     assert ufunc is not None
     try:
@@ -85,4 +93,6 @@ def row(name: str, formula: Formula, **more: Any) -> None:
 def row_of_result(name: str, of: str, result: int, formula: Formula, **more: Any) -> None:
     """Enters one result of a ufunc that has several."""
     found: np.ufunc = getattr(np, of)
-    UFUNCS[name] = Ufunc(name, found.nin, lambda *xs: found(*xs)[result], formula, found, result, **more)
+    UFUNCS[name] = Ufunc(
+        name, found.nin, lambda *xs: found(*xs)[result], formula, found, result, **more
+    )

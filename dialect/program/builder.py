@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
 import numpy as np
+
 from ..builtin import Const, Data, View
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.literal_types import literal_type
@@ -27,11 +29,16 @@ class Builder:
     span: Span = NOWHERE
     prefix: str = "d"
 
-    def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
+    def add(
+        self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()
+    ) -> tuple[Value, ...]:
         """Record an operation and return its results."""
         where = span or self.span
         types = type_operation(Operation(operator, (), where, spans={"op": where}))
-        given = names or [f"{self.prefix}{len(self.operations)}" + (f"_{n}" if n else "") for n in range(len(types))]
+        given = names or [
+            f"{self.prefix}{len(self.operations)}" + (f"_{n}" if n else "")
+            for n in range(len(types))
+        ]
         results = tuple(Value(n, t, where) for n, t in zip(given, types, strict=True))
         self.operations.append(Operation(operator, results, where, spans={"op": where}))
         return results
@@ -44,14 +51,18 @@ class Builder:
 
     def of_type(self, node: Node, type: Type) -> Node:
         """The node as a value of this type, which may be a field type."""
-        return Node(self, self.add(View(node.value, type))[0]) if isinstance(type, FieldType) else node
+        return (
+            Node(self, self.add(View(node.value, type))[0]) if isinstance(type, FieldType) else node
+        )
 
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
         """An operator of one result, applied. Variadic operands are given one by one."""
         operator = OPERATORS[name]
         for value in attributes.values():
             if any(isinstance(n, Size) for n in (value if isinstance(value, tuple) else (value,))):
-                raise NotImplementedError(f"what goes back through {name} with sizes that are not known")
+                raise NotImplementedError(
+                    f"what goes back through {name} with sizes that are not known"
+                )
         given = list(operands)
         fields: dict[str, Any] = dict(attributes)
         for f in operator.fields:
@@ -116,7 +127,9 @@ class Node:
 
     def scalar(self, name: str, *others: Operand, **attributes: Any) -> Node:
         """A scalar operation of Theano with this as its first operand."""
-        return self.apply("theano.elemwise", *map(self.literal, others), scalar_op=name, **attributes)
+        return self.apply(
+            "theano.elemwise", *map(self.literal, others), scalar_op=name, **attributes
+        )
 
     def switched(self, condition: Node) -> tuple[Node, Node]:
         """The node where the condition holds and 0 elsewhere, and the other way round."""
@@ -151,7 +164,9 @@ class Node:
     def with_ones(self, axis: Sequence[int]) -> Node:
         """The node with dimensions of size 1 inserted at these axes of the result."""
         kept = iter(range(self.rank))
-        return self.dimshuffle(["x" if j in axis else next(kept, self.rank) for j in range(self.rank + len(axis))])
+        return self.dimshuffle(
+            ["x" if j in axis else next(kept, self.rank) for j in range(self.rank + len(axis))]
+        )
 
     def sum_to(self, operand: Node) -> Node:
         """The sum over the dimensions along which an operand, known to have size 1 there, was repeated to this shape."""
@@ -163,7 +178,11 @@ class Node:
 
     def stretched(self, whole: Node) -> Node:
         """The node repeated to the shape of another node, also where a size is found to be 1 at run time only."""
-        return self.apply("builtin.broadcast_like", whole) if may_repeat(self.shape, whole.shape) else self
+        return (
+            self.apply("builtin.broadcast_like", whole)
+            if may_repeat(self.shape, whole.shape)
+            else self
+        )
 
     def gathered(self, operand: Node) -> Node:
         """The sum over the dimensions along which an operand was stretched."""

@@ -5,6 +5,7 @@ A call then needs nothing else of the program: result types follow from sizes. `
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
 from ..ir.sizes import Dim
 from ..ir.types import Type, size_limit_error
 from ..ir.unify import bind, with_sizes

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+
 from ..builtin import Const, Elements
 from ..ir.attributes import attribute_text
 from .function import Function, Graph, Literal, Operation, Value
@@ -13,7 +14,11 @@ from .layered_layout import Box, Route, place
 from .module import Module
 from .printer import Names, operation_text, written_attributes
 
-LETTER, LINE, PAD = 7.3, 16.0, 9.0  # width of a letter, height of a line, padding of a box, in pixels
+LETTER, LINE, PAD = (
+    7.3,
+    16.0,
+    9.0,
+)  # width of a letter, height of a line, padding of a box, in pixels
 TYPE_LETTER = 6.4  # of the types at edges
 LONGEST = 44  # letters of a line
 MARGIN = 20.0
@@ -41,7 +46,9 @@ class Sketch:
     title: str
     boxes: list[Shown] = field(default_factory=list)
     edges: list[tuple[Box, Box]] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)  # of the edges, a value's type at the first of its edges
+    labels: list[str] = field(
+        default_factory=list
+    )  # of the edges, a value's type at the first of its edges
     fed: list[tuple[Box, Box]] = field(default_factory=list)
 
 
@@ -56,12 +63,23 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         for n, (a, b) in enumerate(sketch.fed):
             drawn.append(_back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n))
         drawn += [_box(box) for box in sketch.boxes]
-        labels = [(*route[0], escape(text)) for route, text in zip(routes, sketch.labels, strict=True) if text]
-        drawn += [f'<text class="type" x="{a + 8:.1f}" y="{b + 17:.1f}">{text}</text>' for a, b, text in labels]
+        labels = [
+            (*route[0], escape(text))
+            for route, text in zip(routes, sketch.labels, strict=True)
+            if text
+        ]
+        drawn += [
+            f'<text class="type" x="{a + 8:.1f}" y="{b + 17:.1f}">{text}</text>'
+            for a, b, text in labels
+        ]
         title = f'<text class="title" x="0" y="12">{escape(sketch.title)}</text>'
         group = f'<g transform="translate(0 {LINE * 2:g})">\n' + "\n".join(drawn) + "\n</g>"
         parts.append(f'<g transform="translate({MARGIN:g} {y:g})">\n{title}\n{group}\n</g>')
-        width = max(width, wide + (24 + 10 * len(sketch.fed) if sketch.fed else 0), len(sketch.title) * LETTER * 1.2)
+        width = max(
+            width,
+            wide + (24 + 10 * len(sketch.fed) if sketch.fed else 0),
+            len(sketch.title) * LETTER * 1.2,
+        )
         y += high + LINE * 2 + 2 * MARGIN
     size = f"{width + 2 * MARGIN:.0f}", f"{y:.0f}"
     head = (
@@ -75,15 +93,24 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
 
 def html(module: Module, functions: Sequence[Function], caption: str) -> str:
     """A caption and the drawing, for a notebook; of many operations the caption alone."""
-    drawing = svg(module, functions) if sum(len(f.operations) for f in functions) <= MOST_DRAWN else ""
-    drawing = drawing.replace("<style>", "<style>.cvm-drawing {").replace("</style>", "}</style>")  # of this one alone
+    drawing = (
+        svg(module, functions) if sum(len(f.operations) for f in functions) <= MOST_DRAWN else ""
+    )
+    drawing = drawing.replace("<style>", "<style>.cvm-drawing {").replace(
+        "</style>", "}</style>"
+    )  # of this one alone
     return f'<div class="cvm-drawing"><pre>{escape(caption)}</pre>{drawing}</div>'
 
 
 def caption(function: Function) -> str:
     """The signature of a function, its operations, and the bytes of its constants."""
-    held = sum(o.operator.data.array.nbytes for o in function.operations if isinstance(o.operator, Const))
-    sides = (", ".join(f"{v.name}: {v.known_type}" for v in vs) for vs in (function.arguments, function.results))
+    held = sum(
+        o.operator.data.array.nbytes for o in function.operations if isinstance(o.operator, Const)
+    )
+    sides = (
+        ", ".join(f"{v.name}: {v.known_type}" for v in vs)
+        for vs in (function.arguments, function.results)
+    )
     arguments, results = sides
     return f"@{function.name}({arguments}) -> ({results})\n{len(function.operations)} operations, {held:,} bytes of constants"
 
@@ -108,13 +135,19 @@ def sketched(module: Module, function: Function) -> Sketch:
         labelled.add(value)
 
     for a in function.arguments:
-        box = Shown(lines=[names.of(a), str(a.known_type)], kind="argument", whole=f"{names.of(a)}: {a.known_type}")
+        box = Shown(
+            lines=[names.of(a), str(a.known_type)],
+            kind="argument",
+            whole=f"{names.of(a)}: {a.known_type}",
+        )
         made[a] = box
         sketch.boxes.append(box.sized())
     for operation in function.operations:
         text = operation_text(operation, names)
         if isinstance(operation.operator, Const):
-            constants[operation.results[0]] = f"{names.of(operation.results[0])}: const {operation.operator.type}"
+            constants[operation.results[0]] = (
+                f"{names.of(operation.results[0])}: const {operation.operator.type}"
+            )
         elif operation.operator.name == "cog.feedback":
             driver, target = _distinct(operation)
             sketch.fed.append((made[driver], made[target]))
@@ -127,7 +160,9 @@ def sketched(module: Module, function: Function) -> Sketch:
                     connect(v, box)
     for n, r in enumerate(function.results):
         text = f"return {names.of(r) if not isinstance(r, Literal) else r.value}"
-        box = Shown(lines=[text, str(r.known_type)], kind="result", whole=f"result {n}: {r.known_type}").sized()
+        box = Shown(
+            lines=[text, str(r.known_type)], kind="result", whole=f"result {n}: {r.known_type}"
+        ).sized()
         sketch.boxes.append(box)
         if r in made:
             connect(r, box)
@@ -141,7 +176,9 @@ def _distinct(operation: Operation) -> list[Value]:
 def _operation(operation: Operation, names: Names, constants: dict[Value, str], text: str) -> Shown:
     operator = operation.operator
     written = [(name, v) for name, v in written_attributes(operator).items() if name != "type"]
-    attributes = [f"{n} = {v.data.text if isinstance(v, Elements) else attribute_text(v)}" for n, v in written]
+    attributes = [
+        f"{n} = {v.data.text if isinstance(v, Elements) else attribute_text(v)}" for n, v in written
+    ]
     lines = [operator.name, *attributes]
     known = [v for v in _distinct(operation) if isinstance(v, Literal) or v in constants]
     lines += [str(v.value) if isinstance(v, Literal) else constants[v] for v in known]

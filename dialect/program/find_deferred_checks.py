@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+
 from ..builtin import Calling
 from ..ir.sizes import Size, same_size
 from ..ir.types import Type
@@ -21,7 +22,11 @@ def find_deferred_checks(function: Function) -> DeferredChecks | None:
     for operation in function.operations:
         if not _settled(operation):
             return None
-        others.update((r.known_type.key, r.known_type) for r in operation.results if not r.known_type.is_static)
+        others.update(
+            (r.known_type.key, r.known_type)
+            for r in operation.results
+            if not r.known_type.is_static
+        )
     for t in others.values():
         if any(not d.atoms() <= told for d in t.array_shape if isinstance(d, Size)):
             return None
@@ -54,5 +59,11 @@ def _settled(operation: Operation) -> bool:
 
 
 def _as_stated(stated: Sequence[Type], found: Sequence[Type]) -> bool:
-    pairs = [p for s, f in zip(stated, found, strict=True) for p in zip(s.array_shape, f.array_shape, strict=True)]
-    return all(same_size(s, f) or (isinstance(s, Size) and s.is_atom and s.name is None) for s, f in pairs)
+    pairs = [
+        p
+        for s, f in zip(stated, found, strict=True)
+        for p in zip(s.array_shape, f.array_shape, strict=True)
+    ]
+    return all(
+        same_size(s, f) or (isinstance(s, Size) and s.is_atom and s.name is None) for s, f in pairs
+    )

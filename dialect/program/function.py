@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from ..ir.cast_arrays import converted
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.types import TensorType, Type
@@ -18,7 +20,11 @@ class Value:
     __slots__ = ("attributes", "name", "span", "type")
 
     def __init__(
-        self, name: str, type: Type | None, span: Span = NOWHERE, attributes: dict[str, Any] | None = None
+        self,
+        name: str,
+        type: Type | None,
+        span: Span = NOWHERE,
+        attributes: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -39,7 +45,9 @@ class Literal(Value):
 
     __slots__ = ("explicit", "value")
 
-    def __init__(self, value: Any, type: TensorType, span: Span = NOWHERE, explicit: bool = False) -> None:
+    def __init__(
+        self, value: Any, type: TensorType, span: Span = NOWHERE, explicit: bool = False
+    ) -> None:
         super().__init__(str(value), type, span)
         self.value = value
         self.explicit = explicit

@@ -3,6 +3,7 @@
 Compiling expands calls, so a short program can amount to billions of operations; the limits make it an error."""
 
 from collections.abc import Sequence
+
 from ..ir.diagnostics import Diagnostic, Note
 from ..ir.limits import LIMITS, excess
 from .module import Module
@@ -36,6 +37,10 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
                     else (excess("operations", count), "limit.operations")
                 )
                 note = Note(f"@{callee} has {counts[callee]}", module.functions[callee].span)
-                found.append(Diagnostic(message, operation.at("callee"), code, (note,) if depth <= DEEPEST else ()))
+                found.append(
+                    Diagnostic(
+                        message, operation.at("callee"), code, (note,) if depth <= DEEPEST else ()
+                    )
+                )
         depths[name], counts[name] = depth, count
     return found

@@ -33,7 +33,9 @@ class Box:
 Route = list[tuple[float, float]]
 
 
-def place(boxes: Sequence[Box], edges: Iterable[tuple[Box, Box]]) -> tuple[float, float, list[Route]]:
+def place(
+    boxes: Sequence[Box], edges: Iterable[tuple[Box, Box]]
+) -> tuple[float, float, list[Route]]:
     """Set the position of every box, in topological order; gives the width, the height, and each edge's route."""
     edges = list(edges)
     for a, b in edges:
@@ -114,9 +116,16 @@ def _shift(layer: list[Box], wanted: list[float]) -> None:
     for a, b in pairwise(layer):
         offsets.append(offsets[-1] + a.right + b.width / 2 + GAP)
     placed: dict[int, float] = {}
-    for n in sorted(range(len(layer)), key=lambda n: (not layer[n].width, -len(layer[n].above) - len(layer[n].below))):
-        least = max((x + offsets[n] - offsets[m] for m, x in placed.items() if m < n), default=-float("inf"))
-        most = min((x + offsets[n] - offsets[m] for m, x in placed.items() if m > n), default=float("inf"))
+    for n in sorted(
+        range(len(layer)),
+        key=lambda n: (not layer[n].width, -len(layer[n].above) - len(layer[n].below)),
+    ):
+        least = max(
+            (x + offsets[n] - offsets[m] for m, x in placed.items() if m < n), default=-float("inf")
+        )
+        most = min(
+            (x + offsets[n] - offsets[m] for m, x in placed.items() if m > n), default=float("inf")
+        )
         placed[n] = min(max(wanted[n], least), most)
     for n, box in enumerate(layer):
         box.x = placed[n]
@@ -129,7 +138,14 @@ def _straighten(points: Sequence[Box], layers: list[list[Box]]) -> None:
         layer = layers[point.layer]
         n = layer.index(point)
         left = layer[n - 1].x + layer[n - 1].right + GAP if n else -float("inf")
-        room.append((left, layer[n + 1].x - layer[n + 1].width / 2 - GAP if n + 1 < len(layer) else float("inf")))
+        room.append(
+            (
+                left,
+                layer[n + 1].x - layer[n + 1].width / 2 - GAP
+                if n + 1 < len(layer)
+                else float("inf"),
+            )
+        )
     least, most = max((r[0] for r in room), default=0.0), min((r[1] for r in room), default=0.0)
     if least <= most:
         mean = sum(p.x for p in points) / max(1, len(points))

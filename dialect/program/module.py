@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
 from .function import Function
 
 
@@ -18,7 +19,9 @@ class Module:
         return replace(self, functions=functions)
 
     def __str__(self) -> str:
-        from .printer import print_module  # loads the operators, which a program from the cache does not need
+        from .printer import (
+            print_module,
+        )  # loads the operators, which a program from the cache does not need
 
         return print_module(self)
 

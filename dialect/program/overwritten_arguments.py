@@ -6,6 +6,7 @@
 The caller copies such a result into the argument's array and does not show it."""
 
 from dataclasses import replace
+
 from ..builtin import Call, View
 from ..builtin.shape_like import ReshapeLike
 from ..ir.types import TensorType
@@ -14,7 +15,9 @@ from .function import Function, Operation, Value
 from .module import Module
 from .verify_inplace import arguments_overwritten
 
-Place = tuple[Value, tuple[Operation, ...]]  # an argument, and the views that lead from it to a value
+Place = tuple[
+    Value, tuple[Operation, ...]
+]  # an argument, and the views that lead from it to a value
 
 
 def with_contents_returned(module: Module, function: Function) -> tuple[Function, dict[int, int]]:
@@ -30,12 +33,18 @@ def with_contents_returned(module: Module, function: Function) -> tuple[Function
             results.append(value)
     if len(results) == len(function.results):
         return function, overwritten
-    return replace(function, operations=tuple(builder.operations), results=tuple(results), declared=None), overwritten
+    return replace(
+        function, operations=tuple(builder.operations), results=tuple(results), declared=None
+    ), overwritten
 
 
-def contents_after(module: Module, function: Function) -> dict[Value, tuple[Value, tuple[Operation, ...]]]:
+def contents_after(
+    module: Module, function: Function
+) -> dict[Value, tuple[Value, tuple[Operation, ...]]]:
     """The value that each overwritten argument holds in the end, and the views of the argument that lead to its shape."""
-    places: dict[Value, Place] = {a: (a, ()) for a in function.arguments if "inplace" in a.attributes}
+    places: dict[Value, Place] = {
+        a: (a, ()) for a in function.arguments if "inplace" in a.attributes
+    }
     found: dict[Value, tuple[Value, tuple[Operation, ...]]] = {}
     for operation in function.operations:
         for target, result in _stores(module, operation):
@@ -44,7 +53,11 @@ def contents_after(module: Module, function: Function) -> dict[Value, tuple[Valu
                 found[argument] = result, views
         operator = operation.operator
         operands = operator.operands()
-        if (operator.view or operator.rearranges) and operands and (seen := operands[0][1]) in places:
+        if (
+            (operator.view or operator.rearranges)
+            and operands
+            and (seen := operands[0][1]) in places
+        ):
             argument, views = places[seen]
             places[operation.results[0]] = argument, (*views, operation)
     return found
@@ -65,6 +78,10 @@ def _undone(builder: Builder, view: Operation, value: Value) -> Value:
     type = operand.known_type
     if (order := getattr(view.operator, "new_order", None)) is not None:
         back = {j: i for i, j in enumerate(order) if j != "x"}
-        return builder.node(value).dimshuffle([back.get(j, "x") for j in range(len(type.array_shape))]).value
+        return (
+            builder.node(value)
+            .dimshuffle([back.get(j, "x") for j in range(len(type.array_shape))])
+            .value
+        )
     undo = ReshapeLike(value, operand) if isinstance(type, TensorType) else View(value, type)
     return builder.add(undo, view.span)[0]

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from ..builtin import Call, Const, Elements
 from ..ir.attributes import Symbol, attribute_text, quoted
 from ..ir.literal_types import literal_text, literal_type
@@ -19,7 +21,9 @@ WIDTH = 100  # columns beyond which a function's head has one argument per line
 Notes = Mapping[Operation, str]
 
 
-def print_module(module: "Module", generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
+def print_module(
+    module: "Module", generic: bool = False, notes: Notes = MappingProxyType({})
+) -> str:
     """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered dialects read.
 
     `notes` of operations are comments after them, in the short form."""
@@ -30,10 +34,16 @@ def print_module(module: "Module", generic: bool = False, notes: Notes = Mapping
     return "module {\n" + "".join(f"  {line}\n" for line in body.splitlines()) + "}\n"
 
 
-def print_function(function: Function, generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
+def print_function(
+    function: Function, generic: bool = False, notes: Notes = MappingProxyType({})
+) -> str:
     if generic:
         return _generic_function(function)
-    return _short_graph(function, notes) if isinstance(function, Graph) else _short_function(function, notes)
+    return (
+        _short_graph(function, notes)
+        if isinstance(function, Graph)
+        else _short_function(function, notes)
+    )
 
 
 class Names:
@@ -78,7 +88,9 @@ def _short_function(function: Function, notes: Notes) -> str:
 
 def _short_graph(graph: Graph, notes: Notes) -> str:
     names = Names()
-    return "\n".join([f"graph @{graph.name} {{", *(_line(o, names, notes) for o in graph.operations), "}\n"])
+    return "\n".join(
+        [f"graph @{graph.name} {{", *(_line(o, names, notes) for o in graph.operations), "}\n"]
+    )
 
 
 def _line(operation: Operation, names: Names, notes: Notes) -> str:
@@ -121,7 +133,9 @@ def _labelled(operator: Operator[Any], operands: str) -> str:
     initial, type = written.get("initial"), written.get("type")
     text = f"{operator.name} {quoted(written['label'])}" + (f" {operands}" if operands else "")
     if initial is not None:
-        shown = type if type is not None else next(v.type for _, v in operator.operands())  # of an actuator
+        shown = (
+            type if type is not None else next(v.type for _, v in operator.operands())
+        )  # of an actuator
         return f"{text} init {initial.data.text} : {initial.type if shown is None else shown}"
     return f"{text} : {type}" if type is not None else text
 
@@ -136,7 +150,9 @@ def _stated(operation: Operation) -> str:
 
 def signature(operands: Iterable[object], results: Iterable[object]) -> str:
     given = [*map(str, results)]
-    return f"({', '.join(map(str, operands))}) -> " + (given[0] if len(given) == 1 else f"({', '.join(given)})")
+    return f"({', '.join(map(str, operands))}) -> " + (
+        given[0] if len(given) == 1 else f"({', '.join(given)})"
+    )
 
 
 def _operand(value: Value, dialect: str, names: Names) -> str:
@@ -152,13 +168,20 @@ def _operand(value: Value, dialect: str, names: Names) -> str:
 
 def written_attributes(operator: Operator[Any]) -> dict[str, Any]:
     """The attributes that differ from their defaults."""
-    return {f.name: v for f, v in operator.attributes() if f.required or attribute_text(v) != attribute_text(f.default)}
+    return {
+        f.name: v
+        for f, v in operator.attributes()
+        if f.required or attribute_text(v) != attribute_text(f.default)
+    }
 
 
 def _dictionary(attributes: dict[str, Any]) -> str:
     if not attributes:
         return ""
-    shown = [k if k == "inplace" and v is True else f"{k} = {attribute_text(v)}" for k, v in attributes.items()]
+    shown = [
+        k if k == "inplace" and v is True else f"{k} = {attribute_text(v)}"
+        for k, v in attributes.items()
+    ]
     return f" {{{', '.join(shown)}}}"
 
 
@@ -174,8 +197,13 @@ def _generic_function(function: Function) -> str:
     for operation in function.operations:
         lines += [f"  {line}" for line in _generic_operation(operation, names)]
     if isinstance(function, Graph):
-        return "".join(f"{line}\n" for line in [*lines, f"}}) {{sym_name = {_quoted(function.name)}}} : () -> ()"])
-    lines.append(f'  "func.return"({", ".join(map(names.of, function.results))}) : ({", ".join(results)}) -> ()')
+        return "".join(
+            f"{line}\n"
+            for line in [*lines, f"}}) {{sym_name = {_quoted(function.name)}}} : () -> ()"]
+        )
+    lines.append(
+        f'  "func.return"({", ".join(map(names.of, function.results))}) : ({", ".join(results)}) -> ()'
+    )
     type = signature([_plain(a.type) for a in function.arguments], results)
     attributes = f"sym_name = {_quoted(function.name)}, function_type = {type}"
     given = [{f"cvm.{k}": v for k, v in a.attributes.items()} for a in function.arguments]
@@ -197,7 +225,10 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
             operands.append((names.of(value), value.type))
     results = ", ".join(map(names.of, operation.results))
     if isinstance(operator, Const):
-        return [*lines, _generic_constant(results, operator.data.array, operator.type, operator.data.splat)]
+        return [
+            *lines,
+            _generic_constant(results, operator.data.array, operator.type, operator.data.splat),
+        ]
     attributes = dict(written_attributes(operator))
     if isinstance(operator, Call):
         attributes["callee"] = Symbol(operator.callee)
@@ -210,7 +241,13 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
 def _generic_name(name: str) -> str:
     """The name with a dialect that MLIR does not have: it has its own `builtin` and `quant`."""
     dialect = name.rpartition(".")[0]
-    return f'"cvm.{name}"' if dialect in ("builtin", "quant") else f'"{name}"' if dialect else f'"cvm.builtin.{name}"'
+    return (
+        f'"cvm.{name}"'
+        if dialect in ("builtin", "quant")
+        else f'"{name}"'
+        if dialect
+        else f'"cvm.builtin.{name}"'
+    )
 
 
 def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
@@ -224,7 +261,11 @@ def _dense_attr(array: np.ndarray, splat: bool, type: Type) -> str:
         return f"dense<> : {held}"
 
     def nested(a: Any) -> str:
-        return f"[{', '.join(map(nested, a))}]" if isinstance(a, np.ndarray) and a.ndim else _generic_element(a)
+        return (
+            f"[{', '.join(map(nested, a))}]"
+            if isinstance(a, np.ndarray) and a.ndim
+            else _generic_element(a)
+        )
 
     return f"dense<{nested(array.flat[0] if splat else array)}> : {held}"
 
@@ -273,4 +314,10 @@ def _quoted(text: str) -> str:
     """A string of MLIR: characters outside printable ASCII as the bytes of their UTF-8."""
     if text.isascii() and text.isprintable():
         return quoted(text)
-    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()) + '"'
+    return (
+        '"'
+        + "".join(
+            chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()
+        )
+        + '"'
+    )

@@ -18,5 +18,7 @@ def unused_values(function: Function) -> list[Diagnostic]:
             continue
         if not operation.operator.destroys():
             message = f"nothing uses %{', %'.join(names)}"
-            found.append(Diagnostic(message, operation.results[0].span, "value.unused", severity="warning"))
+            found.append(
+                Diagnostic(message, operation.results[0].span, "value.unused", severity="warning")
+            )
     return found

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
 from ..builtin import Calling
 from ..ir.compilation_context import abridged, too_many
 from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError, counted
@@ -21,7 +22,9 @@ from .module import Module
 from .verify_inplace import check_destroyed
 
 Values = dict[Value, Type]
-Known = dict[tuple[object, ...], tuple[Type, ...] | None]  # (function, argument types) -> result types
+Known = dict[
+    tuple[object, ...], tuple[Type, ...] | None
+]  # (function, argument types) -> result types
 
 MAX_CALLS = 64  # depth of nested calls with sizes that differ from the declared ones
 
@@ -55,7 +58,9 @@ def verify(module: Module) -> Module:
 def check(module: Module) -> tuple[Module, list[Diagnostic]]:
     """The module with the types that could be inferred, and every mistake found, in the order of the text."""
     order, cycles, diagnostics = callees_first(module)
-    if len(order) > 1 or any(len(f.operations) > LIMITS.get().operations for f in module.functions.values()):
+    if len(order) > 1 or any(
+        len(f.operations) > LIMITS.get().operations for f in module.functions.values()
+    ):
         diagnostics += check_expansion(module, order)
     known: Known = {}
     typed: dict[str, Function] = {}
@@ -63,14 +68,18 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
         if too_many(diagnostics):
             break
         function = module.functions[key]
-        scope = Scope(module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles)
+        scope = Scope(
+            module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles
+        )
         found = check_function(scope, function)
         if all(a.type is not None for a in function.arguments):
             known[_called(key, function.argument_types)] = None if scope.diagnostics else found
         diagnostics += [*scope.diagnostics, *check_destroyed(module, function)]
         typed[key] = _typed(function, scope.types)
     diagnostics.sort(key=lambda d: d.span.start)
-    return module.with_functions({key: typed.get(key, f) for key, f in module.functions.items()}), diagnostics
+    return module.with_functions(
+        {key: typed.get(key, f) for key, f in module.functions.items()}
+    ), diagnostics
 
 
 def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list[Diagnostic]]:
@@ -80,7 +89,9 @@ def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list
     cycles: set[Operation] = set()
     diagnostics: list[Diagnostic] = []
     for start in module.functions:
-        path: dict[str, Iterator[tuple[Operation, str]]] = {} if start in done else {start: _calls(module, start)}
+        path: dict[str, Iterator[tuple[Operation, str]]] = (
+            {} if start in done else {start: _calls(module, start)}
+        )
         while path:
             name, calls = next(reversed(path.items()))
             for operation, callee in calls:
@@ -150,7 +161,11 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
         if any(type_of(scope, v) is None for _, v in operation.operator.operands()):
             continue  # their mistakes have been reported
         before, after = operation.operator.placement, operation.operator.afterwards
-        found = _check_operation(scope, operation, bound) if _placed(scope, operation, function, before) else None
+        found = (
+            _check_operation(scope, operation, bound)
+            if _placed(scope, operation, function, before)
+            else None
+        )
         if found is not None and _placed(scope, operation, function, after):
             scope.types.update(zip(operation.results, found, strict=True))
     results = [type_of(scope, v) for v in function.results]
@@ -165,7 +180,9 @@ def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple
     """Check the constraints on an operation's place; the first that fails is reported."""
     for rule in rules:
         if not rule.holds(operation, function):
-            scope.report(f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at))
+            scope.report(
+                f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at)
+            )
             return False
     return True
 
@@ -174,16 +191,24 @@ def type_of(scope: Scope, value: Value) -> Type | None:
     return value.type if isinstance(value, Literal) else scope.types.get(value)
 
 
-def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
+def _check_operation(
+    scope: Scope, operation: Operation, bound: Mapping[Any, Dim]
+) -> tuple[Type, ...] | None:
     operands = dict(operation.operator.operands())
     if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
         return None
     typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))
-    found = _check_call(scope, operation, typed) if isinstance(typed, Calling) else _satisfied(scope, operation, typed)
+    found = (
+        _check_call(scope, operation, typed)
+        if isinstance(typed, Calling)
+        else _satisfied(scope, operation, typed)
+    )
     return None if found is None else _declared_types(scope, operation, found, bound)
 
 
-def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]) -> bool:
+def _operands_agree(
+    scope: Scope, operation: Operation, operands: dict[str, Value], bound: Mapping[Any, Dim]
+) -> bool:
     """Check that operands have types of the operator's dialect, and those that the text states."""
     operator = operation.operator
     for name, value in operands.items():
@@ -191,7 +216,9 @@ def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Valu
         takes_fields = operator.dialect in FIELD_DIALECTS or isinstance(operator, Calling)
         if isinstance(found, FieldType) and not takes_fields:
             message = f"the operands of {operator.name} are tensors, but {name} is {found}"
-            scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
+            scope.report(
+                f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
+            )
             return False
     if operation.declared_operands is None:
         return True
@@ -200,9 +227,13 @@ def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Valu
         scope.report(f"{operator.name}.operands", message, operation.at("types"))
         return False
     for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
-        if (found := type_of(scope, value)) is not None and not agree(with_sizes(stated, bound), found):
+        if (found := type_of(scope, value)) is not None and not agree(
+            with_sizes(stated, bound), found
+        ):
             message = f"{name} is {found}, but the program states {stated}"
-            scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
+            scope.report(
+                f"{operator.name}.type", message, operation.at(name), _notes(scope, operation)
+            )
             return False
     return True
 
@@ -210,14 +241,20 @@ def _operands_agree(scope: Scope, operation: Operation, operands: dict[str, Valu
 FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields
 
 
-def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tuple[Type, ...] | None:
+def _satisfied(
+    scope: Scope, operation: Operation, typed: Operator[Type]
+) -> tuple[Type, ...] | None:
     """The result types, if every constraint holds or is undecided; otherwise the first that fails is reported."""
     broken, _ = violated(typed, typed.constraints)
     if broken is None:
         found = typed.result_types()
-        if (wrong := next((w for t in found if (w := size_limit_error(t)) is not None), None)) is None:
+        if (
+            wrong := next((w for t in found if (w := size_limit_error(t)) is not None), None)
+        ) is None:
             return found
-        return scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
+        return scope.report(
+            f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation)
+        )
     code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
     notes = _notes(scope, operation, broken.operands(typed))
     if help := broken.help(typed):
@@ -242,7 +279,9 @@ def _message(typed: Operator[Type], text: str) -> str:
 
 def _notes(scope: Scope, operation: Operation, named: Sequence[str] | None = None) -> list[Note]:
     """Notes with the type of each operand, or of those named, at its definition."""
-    operands = [o for o in operation.operator.operands() if named is None or o[0].partition("[")[0] in named]
+    operands = [
+        o for o in operation.operator.operands() if named is None or o[0].partition("[")[0] in named
+    ]
     marks = {v: "the literal " if isinstance(v, Literal) else "%" for _, v in operands}
     return [Note(f"{n} is {marks[v]}{v.name} : {type_of(scope, v)}", v.span) for n, v in operands]
 
@@ -265,54 +304,86 @@ def _declared_types(
         stated = with_sizes(stated, bound)
         if not agree(stated, inferred):
             message = f"the result is {inferred}, but the program states {stated}"
-            return scope.report(f"{name}.type", message, operation.at("types"), _notes(scope, operation))
+            return scope.report(
+                f"{name}.type", message, operation.at("types"), _notes(scope, operation)
+            )
         kept.append(refine(inferred, stated))
     return tuple(kept)
 
 
-def _check_declared(scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]) -> None:
+def _check_declared(
+    scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]
+) -> None:
     assert function.declared is not None
     spans = function.return_spans or (function.span,) * len(results)
     if len(function.declared) != len(results):
-        message = (
-            f"@{function.name} returns {counted(len(results), 'value')}, but its type has {len(function.declared)}"
-        )
+        message = f"@{function.name} returns {counted(len(results), 'value')}, but its type has {len(function.declared)}"
         scope.report("func.results", message, spans[0] if spans else function.span)
         return
     types = [a.type for a in function.arguments if a.type is not None]
     known = atoms_of(d for t in types for d in t.array_shape)
-    for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
-        if unbound := [d for d in stated.array_shape if isinstance(d, Size) and d.name and not d.atoms() <= known]:
+    for stated, inferred, value, span in zip(
+        function.declared, results, function.results, spans, strict=True
+    ):
+        if unbound := [
+            d
+            for d in stated.array_shape
+            if isinstance(d, Size) and d.name and not d.atoms() <= known
+        ]:
             message = f"a named size of a result is one of an argument, but {unbound[0]} of {stated} is of none"
             scope.report("func.size", message, span)
         stated = with_sizes(stated, bound)
         if inferred is not None and not agree(stated, inferred):
             notes = [Note(f"%{value.name} is {inferred}", value.span)]
-            scope.report("func.type", f"@{function.name} returns {inferred}, but its type says {stated}", span, notes)
+            scope.report(
+                "func.type",
+                f"@{function.name} returns {inferred}, but its type says {stated}",
+                span,
+                notes,
+            )
 
 
-def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tuple[Type, ...] | None:
+def _check_call(
+    scope: Scope, operation: Operation, typed: Calling[Type]
+) -> tuple[Type, ...] | None:
     callee = scope.module.functions.get(typed.callee)
     if callee is None or any(a.type is None for a in callee.arguments):
         return None  # reported by the parser
     at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
     if isinstance(callee, Graph):
-        return scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
+        return scope.report(
+            "call.graph",
+            f"a call names a function, but @{callee.name} is a graph",
+            at,
+            declared_here,
+        )
     passed = typed.passed(len(callee.arguments))
     if len(passed) != len(callee.arguments):
-        message = f"@{callee.name} takes {counted(len(callee.arguments), 'argument')}, got {len(passed)}"
+        message = (
+            f"@{callee.name} takes {counted(len(callee.arguments), 'argument')}, got {len(passed)}"
+        )
         return scope.report("call.operands", message, at, declared_here)
     for n, (given, argument) in enumerate(zip(passed, callee.arguments, strict=True)):
         if not agree(argument.known_type, given):
             message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
-            scope.report("call.type", message, operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
+            scope.report(
+                "call.type",
+                message,
+                operation.at(f"arguments[{n}]"),
+                [Note("declared here", argument.span)],
+            )
             return None
     if (conflict := size_conflict(callee.argument_types, passed)) is not None:
         return scope.report("call.size", conflict, at, declared_here)
     arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
     if (key := _called(typed.callee, arguments)) not in scope.known:
         if scope.depth >= MAX_CALLS:
-            scope.report("call.depth", f"calls with sizes of their own are at most {MAX_CALLS} deep", at, declared_here)
+            scope.report(
+                "call.depth",
+                f"calls with sizes of their own are at most {MAX_CALLS} deep",
+                at,
+                declared_here,
+            )
             return None
         types = dict(zip(callee.arguments, arguments, strict=True))
         inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
@@ -321,7 +392,9 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
         legal = scope.known.get(_called(typed.callee, callee.argument_types), ()) is not None
         if legal or any(d.code == "call.depth" for d in inner.diagnostics):
             called_here = Note("called here", operation.span)
-            scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
+            scope.diagnostics += [
+                replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics
+            ]
         # otherwise the callee has mistakes, reported at its own verification
     if (results := scope.known[key]) is None:
         return None
@@ -335,10 +408,14 @@ def _typed(function: Function, types: Values) -> Function:
     def change(v: Value) -> Value:
         return v if isinstance(v, Literal) else new.get(v, v)
 
-    changed = ((o, o.operator.map(change), tuple(map(change, o.results))) for o in function.operations)
+    changed = (
+        (o, o.operator.map(change), tuple(map(change, o.results))) for o in function.operations
+    )
     return replace(
         function,
         arguments=tuple(map(change, function.arguments)),
-        operations=tuple(replace(o, operator=operator, results=results) for o, operator, results in changed),
+        operations=tuple(
+            replace(o, operator=operator, results=results) for o, operator, results in changed
+        ),
         results=tuple(map(change, function.results)),
     )

@@ -4,6 +4,7 @@ Operations need not run in the order of the text: one that reads a value may sta
 needs the result of that."""
 
 from collections.abc import Iterable
+
 from ..builtin import Call
 from ..ir.diagnostics import Diagnostic, Note, Span
 from .function import Function, Literal, Operation, Value
@@ -15,7 +16,9 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     storage: dict[Value, Value] = {}  # maps a view to the value whose elements it shows
     destroyed: dict[Value, list[int]] = {}  # the numbers of the operations that destroy a value
-    readers: list[tuple[Value, Value, Span, int]] = []  # of which value's storage, by which name, where
+    readers: list[
+        tuple[Value, Value, Span, int]
+    ] = []  # of which value's storage, by which name, where
     owned = {r for o in function.operations if o.operator.name != "const" for r in o.results}
 
     def root(value: Value) -> Value:
@@ -27,13 +30,18 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
         operands = list(operation.operator.operands())
         readers += [(root(value), value, operation.at(name), number) for name, value in operands]
         for target in overwritten(module, operation):
-            name, code = next(n for n, v in operands if v is target), f"{operation.operator.name}.destroyed"
+            name, code = (
+                next(n for n, v in operands if v is target),
+                f"{operation.operator.name}.destroyed",
+            )
             base = root(target)
             at = operation.at(name)
             if isinstance(base, Literal) or (base not in owned and base not in function.arguments):
                 found.append(Diagnostic("a constant is not destroyed", at, code))
             elif base in function.arguments and "inplace" not in base.attributes:
-                message = f"an argument that is destroyed is marked {{inplace}}, but %{base.name} is not"
+                message = (
+                    f"an argument that is destroyed is marked {{inplace}}, but %{base.name} is not"
+                )
                 found.append(Diagnostic(message, at, code, (Note("the argument", base.span),)))
             if others := [v for _, v in operands if root(v) is base and v is not target]:
                 message = f"a value is not used by what destroys it, but %{others[0].name} shows the elements of %{target.name}"
@@ -45,21 +53,39 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
         return found
     spans = function.return_spans or (function.span,) * len(function.results)
     end = len(function.operations)
-    readers += [(root(value), value, span, end) for value, span in zip(function.results, spans, strict=True)]
-    earlier = _earlier(function, [(n, d) for base, _, _, n in readers for d in destroyed.get(base, ())])
+    readers += [
+        (root(value), value, span, end) for value, span in zip(function.results, spans, strict=True)
+    ]
+    earlier = _earlier(
+        function, [(n, d) for base, _, _, n in readers for d in destroyed.get(base, ())]
+    )
     for base, value, span, number in readers:
-        before = [d for d in destroyed.get(base, ()) if d < number and (number == end or _needs(earlier, number, d))]
+        before = [
+            d
+            for d in destroyed.get(base, ())
+            if d < number and (number == end or _needs(earlier, number, d))
+        ]
         if before:
             by = function.operations[before[0]]
             message = f"a value is not used after it was destroyed, but %{value.name} is"
-            found.append(Diagnostic(message, span, f"{by.operator.name}.destroyed", (Note("destroyed here", by.span),)))
+            found.append(
+                Diagnostic(
+                    message,
+                    span,
+                    f"{by.operator.name}.destroyed",
+                    (Note("destroyed here", by.span),),
+                )
+            )
     return found
 
 
 def _earlier(function: Function, reads: Iterable[tuple[int, int]]) -> dict[int, set[int]]:
     """The operations that run before each one: those that give its operands, and readers of what it destroys."""
     made = {r: n for n, o in enumerate(function.operations) for r in o.results}
-    found = {n: {made[v] for _, v in o.operator.operands() if v in made} for n, o in enumerate(function.operations)}
+    found = {
+        n: {made[v] for _, v in o.operator.operands() if v in made}
+        for n, o in enumerate(function.operations)
+    }
     for reader, destroyer in reads:
         if reader in found and reader != destroyer:
             found[destroyer].add(reader)
@@ -83,7 +109,9 @@ def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
     if isinstance(operator := operation.operator, Call):
         callee = module.functions.get(operator.callee)
         marked = () if callee is None else callee.arguments
-        return tuple(v for v, a in zip(operator.arguments, marked, strict=False) if "inplace" in a.attributes)
+        return tuple(
+            v for v, a in zip(operator.arguments, marked, strict=False) if "inplace" in a.attributes
+        )
     return operator.destroys()
 
 
@@ -96,6 +124,10 @@ def arguments_overwritten(function: Function) -> dict[int, int]:
                 places[operation.results[0]] = places[target]
     found = {}
     for n, result in enumerate(function.results):
-        if result in places and result not in function.arguments and places[result] in function.arguments:
+        if (
+            result in places
+            and result not in function.arguments
+            and places[result] in function.arguments
+        ):
             found.setdefault(n, function.arguments.index(places[result]))
     return {n: k for n, k in found.items() if k not in [found[m] for m in found if m < n]}

@@ -1,8 +1,19 @@
 """Reciprocals in fixed point, as integer softmax takes them."""
 
 import numpy as np
+
 from ..ir.types import I32, I64
-from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, constant, maximum, minimum
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Tensor,
+    apply,
+    axes,
+    cast,
+    constant,
+    maximum,
+    minimum,
+)
 from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator
 

@@ -6,10 +6,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, ElementType, TensorType, element_of
-from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, constant, indices, total, when
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Tensor,
+    axes,
+    both,
+    cast,
+    constant,
+    indices,
+    total,
+    when,
+)
 from ..notation.index_bounds import inside
 from ..notation.reference_functions import convolved
 from ..spec.broadcasting import same_shape
@@ -17,7 +30,10 @@ from ..spec.op import C, T, operator
 from .quant_operator import QuantOperator, along_axis, parameter, quantised
 
 MOST = 4096  # of strides, dilations and paddings
-LAYOUTS = {"NHWC": (0, 3, 1, 2), "NCHW": (0, 1, 2, 3)}  # the axes of batch, channels, rows and columns
+LAYOUTS = {
+    "NHWC": (0, 3, 1, 2),
+    "NCHW": (0, 1, 2, 3),
+}  # the axes of batch, channels, rows and columns
 
 
 class Contraction(QuantOperator[T]):
@@ -35,12 +51,16 @@ class Contraction(QuantOperator[T]):
         b = self.bias
         return b is None or (b.element is self.acc and b.rank == 1 and b.shape[0] == channels)
 
-    def difference(self: Any, x: Tensor, at: tuple[Expr, ...], zero_point: Tensor, place: Expr | None = None) -> Expr:
+    def difference(
+        self: Any, x: Tensor, at: tuple[Expr, ...], zero_point: Tensor, place: Expr | None = None
+    ) -> Expr:
         """An element less its zero point, in the accumulator's type."""
         zero = zero_point[() if place is None or not zero_point.rank else place]
         return cast(x[at], self.acc) - cast(zero, self.acc)
 
-    def sums(self: Any, over: Any, product: Expr, channel: Expr | None = None, there: Expr | bool = True) -> Expr:
+    def sums(
+        self: Any, over: Any, product: Expr, channel: Expr | None = None, there: Expr | bool = True
+    ) -> Expr:
         """The sum of the products where the condition holds, with the channel's bias."""
         found = total(over, when(there, product, constant(0, product.type)))
         return found if self.bias is None else found + self.bias[channel]
@@ -65,7 +85,12 @@ class Weighted(Contraction[T]):
 
 
 def attributes_within(number: int, name: str, low: int) -> C:
-    return C(number, f"{name} in [{low}, {MOST}]", lambda o: all(low <= n <= MOST for n in getattr(o, name)), at=name)
+    return C(
+        number,
+        f"{name} in [{low}, {MOST}]",
+        lambda o: all(low <= n <= MOST for n in getattr(o, name)),
+        at=name,
+    )
 
 
 def weighted(*own: C, rank: int = 4, channels: str = "OC", x_zero_point: str = "") -> tuple[C, ...]:
@@ -76,7 +101,11 @@ def weighted(*own: C, rank: int = 4, channels: str = "OC", x_zero_point: str = "
         C(2, f"rank(x) = rank(w) = {rank}", lambda o: o.x.rank == o.w.rank == rank),
         parameter(6, "x_zero_point", x_zero_point),
         parameter(7, "w_zero_point", channels),
-        C(8, f"shape(bias) = ({channels},), in the accumulator's type", lambda o: o.bias_fits(o.symbols[channels](o))),
+        C(
+            8,
+            f"shape(bias) = ({channels},), in the accumulator's type",
+            lambda o: o.bias_fits(o.symbols[channels](o)),
+        ),
     )
     return tuple(sorted((*shared, *own), key=lambda c: c.number))
 
@@ -92,23 +121,36 @@ class Windowed(Contraction[T]):
 
     def placed(self: Any, *nchw: Any) -> tuple[Any, ...]:
         """The same in the order of the layout; kernels have output channels in the place of the batch."""
-        return tuple(value for _, value in sorted(zip(LAYOUTS[self.layout], nchw, strict=True), key=lambda v: v[0]))
+        return tuple(
+            value
+            for _, value in sorted(zip(LAYOUTS[self.layout], nchw, strict=True), key=lambda v: v[0])
+        )
 
     def slack(self: Any, axis: int) -> Dim:
         """The largest offset of the dilated kernel in the padded input."""
         size, kernel = self.nchw(self.x.shape)[2 + axis], self.kernel()[axis]
-        return size + self.padding[axis] + self.padding[axis + 2] - self.dilation[axis] * (kernel - 1) - 1
+        return (
+            size
+            + self.padding[axis]
+            + self.padding[axis + 2]
+            - self.dilation[axis] * (kernel - 1)
+            - 1
+        )
 
     def windows(self: Any) -> tuple[Dim, Dim]:
         return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
 
-    def position(self: Any, windows: tuple[Expr, ...], kernel: tuple[Expr, ...]) -> tuple[list[Expr], Expr | bool]:
+    def position(
+        self: Any, windows: tuple[Expr, ...], kernel: tuple[Expr, ...]
+    ) -> tuple[list[Expr], Expr | bool]:
         """The input row and column of a window at a kernel position, and the condition that they are inside the input."""
         found, conditions = list[Expr](), list[Expr | bool]()
         for axis, (p, k) in enumerate(zip(windows, kernel, strict=True)):
             found.append(p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis])
             padded = self.padding[axis] or self.padding[axis + 2]
-            conditions.append(inside(found[axis], self.nchw(self.x.shape)[2 + axis]) if padded else True)
+            conditions.append(
+                inside(found[axis], self.nchw(self.x.shape)[2 + axis]) if padded else True
+            )
         return found, both(*conditions)
 
     def convolved(self: Any, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
@@ -119,7 +161,11 @@ FITS = (
     attributes_within(10, "padding", 0),
     attributes_within(11, "stride", 1),
     attributes_within(12, "dilation", 1),
-    C(13, "the dilated kernel fits the padded rows and columns", lambda o: o.slack(0) >= 0 and o.slack(1) >= 0),
+    C(
+        13,
+        "the dilated kernel fits the padded rows and columns",
+        lambda o: o.slack(0) >= 0 and o.slack(1) >= 0,
+    ),
 )
 
 
@@ -147,7 +193,11 @@ class Conv2d(Convolution[T], Windowed[T]):
     layout: str = "NHWC"
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
-    symbols = {"OC": lambda o: o.w.shape[0], "C": lambda o: o.nchw(o.x.shape)[1], "IC": lambda o: o.nchw(o.w.shape)[1]}
+    symbols = {
+        "OC": lambda o: o.w.shape[0],
+        "C": lambda o: o.nchw(o.x.shape)[1],
+        "IC": lambda o: o.nchw(o.w.shape)[1],
+    }
     constraints = weighted(
         C(3, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
         C(
@@ -158,19 +208,29 @@ class Conv2d(Convolution[T], Windowed[T]):
         C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
         *FITS,
     )
-    example = ("%x, %w, -128, 0, %b {stride = [2, 2]}", "%x: 1x9x9x3xi8, %w: 4x3x3x3xi8, %b: 4xi32", "1x4x4x4xi32")
+    example = (
+        "%x, %w, -128, 0, %b {stride = [2, 2]}",
+        "%x: 1x9x9x3xi8, %w: 4x3x3x3xi8, %b: 4xi32",
+        "1x4x4x4xi32",
+    )
 
     def kernel(self: Any) -> tuple[Dim, Dim]:
         return self.nchw(self.w.shape)[2:]
 
     def infer(self: Conv2d[TensorType]) -> TensorType:
-        return TensorType(self.placed(self.nchw(self.x.shape)[0], self.w.shape[0], *self.windows()), self.acc)
+        return TensorType(
+            self.placed(self.nchw(self.x.shape)[0], self.w.shape[0], *self.windows()), self.acc
+        )
 
     def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
         order = LAYOUTS[self.layout]
         x, w = (a.transpose(order).astype(np.int64) for a in (self.x, self.w))
-        y = self.convolved(x - self.x_zero_point, w - along_axis(self.w_zero_point, 4, 0), self.groups)
-        return self.wrapped(y.transpose(0, 2, 3, 1)).transpose(np.take(LAYOUTS["NHWC"], np.argsort(order)))
+        y = self.convolved(
+            x - self.x_zero_point, w - along_axis(self.w_zero_point, 4, 0), self.groups
+        )
+        return self.wrapped(y.transpose(0, 2, 3, 1)).transpose(
+            np.take(LAYOUTS["NHWC"], np.argsort(order))
+        )
 
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
@@ -180,7 +240,9 @@ class Conv2d(Convolution[T], Windowed[T]):
         place, there = self.position((p, q), (ki, kj))
         a = self.difference(self.x, self.placed(n, c, *place), self.x_zero_point)
         b = self.difference(self.w, self.placed(oc, ic, ki, kj), self.w_zero_point, oc)
-        return Element(at, self.sums((ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj), a * b, oc, there))
+        return Element(
+            at, self.sums((ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj), a * b, oc, there)
+        )
 
 
 @operator
@@ -198,13 +260,19 @@ class DepthwiseConv2d(Convolution[T], Windowed[T]):
     layout = "NHWC"
     symbols = {"OC": lambda o: o.w.shape[2] * o.w.shape[3], "C": lambda o: o.x.shape[3]}
     constraints = weighted(C(3, "dim(w, 2) = C", lambda o: o.w.shape[2] == o.x.shape[3]), *FITS)
-    example = ("%x, %w, 4, 0 {padding = [1, 1, 1, 1]}", "%x: 1x8x8x3xi8, %w: 3x3x3x1xi8", "1x8x8x3xi32")
+    example = (
+        "%x, %w, 4, 0 {padding = [1, 1, 1, 1]}",
+        "%x: 1x8x8x3xi8, %w: 3x3x3x1xi8",
+        "1x8x8x3xi32",
+    )
 
     def kernel(self: Any) -> tuple[Dim, Dim]:
         return self.w.shape[:2]
 
     def infer(self: DepthwiseConv2d[TensorType]) -> TensorType:
-        return TensorType((self.x.shape[0], *self.windows(), self.w.shape[2] * self.w.shape[3]), self.acc)
+        return TensorType(
+            (self.x.shape[0], *self.windows(), self.w.shape[2] * self.w.shape[3]), self.acc
+        )
 
     def reference(self: DepthwiseConv2d[np.ndarray]) -> np.ndarray:
         kh, kw, c, m = self.w.shape
@@ -254,7 +322,10 @@ class TransposeConv2d(Convolution[T]):
         (batch, height, width, _), (channels, kh, kw, _) = x.shape, w.shape
         y = np.zeros((batch, self.size(0), self.size(1), channels), np.int64)
         for h, v, ki, kj in np.ndindex(height, width, kh, kw):
-            p, q = h * self.stride[0] + ki - self.padding[0], v * self.stride[1] + kj - self.padding[1]
+            p, q = (
+                h * self.stride[0] + ki - self.padding[0],
+                v * self.stride[1] + kj - self.padding[1],
+            )
             if 0 <= p < y.shape[1] and 0 <= q < y.shape[2]:
                 y[:, p, q] += x[:, h, v] @ w[:, ki, kj].T
         return self.wrapped(y)
@@ -267,7 +338,10 @@ class TransposeConv2d(Convolution[T]):
         for axis, (o, k) in enumerate(((p, ki), (q, kj))):
             reached, stride = o + self.padding[axis] - k, self.stride[axis]
             places.append(reached // stride)
-            conditions += [(reached % stride).eq(0) if stride > 1 else True, inside(places[-1], self.x.shape[1 + axis])]
+            conditions += [
+                (reached % stride).eq(0) if stride > 1 else True,
+                inside(places[-1], self.x.shape[1 + axis]),
+            ]
         a = self.difference(self.x, (n, *places, ic), self.x_zero_point)
         b = self.difference(self.w, (oc, ki, kj, ic), self.w_zero_point, oc)
         return Element(at, self.sums((ki, kj, ic), a * b, oc, both(*conditions)))
@@ -281,7 +355,10 @@ class Dense(Weighted[T]):
 
     symbols = {"M": lambda o: o.x.shape[0], "N": lambda o: o.w.shape[0]}
     constraints = weighted(
-        C(3, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]), rank=2, channels="N", x_zero_point="M"
+        C(3, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
+        rank=2,
+        channels="N",
+        x_zero_point="M",
     )
     example = "%x, %w, -3, 0, %b", "%x: 2x3xi8, %w: 4x3xi8, %b: 4xi32", "2x4xi32"
 
@@ -295,7 +372,9 @@ class Dense(Weighted[T]):
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         m, n, k = indices("m n k", (*y.shape, self.x.shape[1]))
         a = self.difference(self.x, (m, k), self.x_zero_point, m)
-        return Element((m, n), self.sums(k, a * self.difference(self.w, (n, k), self.w_zero_point, n), n))
+        return Element(
+            (m, n), self.sums(k, a * self.difference(self.w, (n, k), self.w_zero_point, n), n)
+        )
 
 
 @operator
@@ -315,7 +394,11 @@ class BatchMatmul(Contraction[T]):
     constraints = (
         ACC,
         quantised(1, "a", "b"),
-        C(2, "rank(a) >= 2 and rank(b) in {2, rank(a)}", lambda o: o.a.rank >= 2 and o.b.rank in (2, o.a.rank)),
+        C(
+            2,
+            "rank(a) >= 2 and rank(b) in {2, rank(a)}",
+            lambda o: o.a.rank >= 2 and o.b.rank in (2, o.a.rank),
+        ),
         C(3, "the batches and K of a and b are equal", lambda o: o.sizes_fit()),
         parameter(6, "a_zero_point", "M"),
         parameter(7, "b_zero_point", "N"),
@@ -338,5 +421,7 @@ class BatchMatmul(Contraction[T]):
         *batch, m, n = at = axes(y.shape)
         (k,) = indices("k", (self.a.shape[-1],))
         a = self.difference(self.a, (*batch, m, k), self.a_zero_point, m)
-        b = self.difference(self.b, (*(batch if self.b.rank == self.a.rank else ()), k, n), self.b_zero_point, n)
+        b = self.difference(
+            self.b, (*(batch if self.b.rank == self.a.rank else ()), k, n), self.b_zero_point, n
+        )
         return Element(at, self.sums(k, a * b))

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant
 from ..spec.broadcasting import aligned as aligned_sizes, all_of, broadcast, fits, source
@@ -38,7 +40,9 @@ class Binary(QuantOperator[T]):
         return cast(self.rule.expression(x, constant(multiplier, I32), constant(shift, I32)), I32)
 
     def scaled_array(self, x: np.ndarray, multiplier: int, shift: int) -> np.ndarray:
-        return np.asarray(self.rule.reference(x, np.int64(multiplier), np.int64(shift))).astype(np.int32)
+        return np.asarray(self.rule.reference(x, np.int64(multiplier), np.int64(shift))).astype(
+            np.int32
+        )
 
     def differences(self: Any, y: Tensor) -> tuple[Any, list[Expr]]:
         at = axes(y.shape)
@@ -120,7 +124,11 @@ class Mul(Binary[T]):
 
     constraints = (
         *CONSTRAINTS,
-        C(5, "multiplier is in the limits of i32, shift in [0, 64)", lambda o: are_scales([o.multiplier], [o.shift])),
+        C(
+            5,
+            "multiplier is in the limits of i32, shift in [0, 64)",
+            lambda o: are_scales([o.multiplier], [o.shift]),
+        ),
     )
     example = (
         "%x, %z {zero_points = [1, -2, 3], multiplier = 1518500250, shift = 37}",
@@ -172,7 +180,9 @@ class Table(QuantOperator[T]):
         if not self.interpolate:
             return np.asarray(self.table[place])
         k, table = place >> 7, self.table.astype(np.int64)
-        return np.asarray(table[k] * 128 + (table[k + 1] - table[k]) * (place & 127)).astype(np.int32)
+        return np.asarray(table[k] * 128 + (table[k + 1] - table[k]) * (place & 127)).astype(
+            np.int32
+        )
 
     def element(self: "Table[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)

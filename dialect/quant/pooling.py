@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..builtin.pad_slice_reshape import Padding
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, TensorType, element_of
@@ -35,7 +37,9 @@ class Pooling(Windowed[T]):
         n, c, _, _ = self.nchw(self.x.shape)
         return self.x.with_shape(*self.placed(n, c, *self.windows()))
 
-    def window(self: Any, y: ex.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], ex.Expr, ex.Expr | bool]:
+    def window(
+        self: Any, y: ex.Tensor
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], ex.Expr, ex.Expr | bool]:
         """The indices of the result and of a window, the element there, and the condition that there is one."""
         at = ex.axes(y.shape)
         n, c, p, q = self.nchw(at)
@@ -53,8 +57,12 @@ class Pooling(Windowed[T]):
     def seen(self: Any, x: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """The elements of each window that are inside, in NCHW."""
         for p in np.ndindex(*self.windows()):
-            firsts = [i * s - before for i, s, before in zip(p, self.stride, self.padding, strict=False)]
-            ends = (slice(max(n, 0), n + size) for n, size in zip(firsts, self.pool_size, strict=True))
+            firsts = [
+                i * s - before for i, s, before in zip(p, self.stride, self.padding, strict=False)
+            ]
+            ends = (
+                slice(max(n, 0), n + size) for n, size in zip(firsts, self.pool_size, strict=True)
+            )
             yield p, x[:, :, *ends]
 
     def pooled(self: Any, pool: Any) -> np.ndarray:
@@ -97,7 +105,12 @@ class AvgPool2d(Pooling[T]):
 
     constraints = (
         *POOLS,
-        C(5, "rounding in {half_away, tosa}", lambda o: o.rounding in ("half_away", "tosa"), at="rounding"),
+        C(
+            5,
+            "rounding in {half_away, tosa}",
+            lambda o: o.rounding in ("half_away", "tosa"),
+            at="rounding",
+        ),
         in_limits(6),
         C(7, "input_zero_point in [-65535, 65535]", lambda o: abs(o.input_zero_point) <= 65535),
     )
@@ -117,7 +130,9 @@ class AvgPool2d(Pooling[T]):
 
     def element(self: "AvgPool2d[ex.Tensor]", y: ex.Tensor) -> ex.Element:
         at, k, x, there = self.window(y)
-        sums = ex.total(k, ex.when(there, ex.cast(x, I32) - self.input_zero_point, ex.constant(0, I32)))
+        sums = ex.total(
+            k, ex.when(there, ex.cast(x, I32) - self.input_zero_point, ex.constant(0, I32))
+        )
         _, _, p, q = self.nchw(at)
         count = self.count(0, p) * self.count(1, q)
         if self.rounding == "tosa":
@@ -168,7 +183,11 @@ class Pad(QuantOperator[T], Padding[T]):
         C(2, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == o.x.rank),
         C(3, "before, after >= 0", lambda o: all_of((lambda k=k: k >= 0) for k in (*o.before, *o.after))),
     )  # fmt: skip
-    example = "%x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}", "%x: 1x4x4x3xi8", "1x5x6x3xi8"
+    example = (
+        "%x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}",
+        "%x: 1x4x4x3xi8",
+        "1x5x6x3xi8",
+    )
 
     def fill(self: Any) -> Any:
         return self.value[()]
@@ -205,10 +224,16 @@ class Resize2d(QuantOperator[T]):
     example = '%x {scale = [2, 1, 1, 1], mode = "bilinear"}', "%x: 1x4x4x3xi8", "1x7x4x3xi32"
 
     def reach(self: Any, axis: int) -> Dim:
-        return (self.x.shape[1 + axis] - 1) * self.scale[2 * axis] - self.offset[axis] + self.border[axis]
+        return (
+            (self.x.shape[1 + axis] - 1) * self.scale[2 * axis]
+            - self.offset[axis]
+            + self.border[axis]
+        )
 
     def fits(self: Any) -> bool:
-        return all(self.reach(a) >= 0 and self.reach(a) % self.scale[2 * a + 1] == 0 for a in (0, 1))
+        return all(
+            self.reach(a) >= 0 and self.reach(a) % self.scale[2 * a + 1] == 0 for a in (0, 1)
+        )
 
     def size(self: Any) -> tuple[Any, Any]:
         return self.reach(0) // self.scale[1] + 1, self.reach(1) // self.scale[3] + 1
@@ -226,8 +251,15 @@ class Resize2d(QuantOperator[T]):
             unit, step = self.scale[2 * axis : 2 * axis + 2]
             at = np.arange(self.size()[axis]) * step + self.offset[axis]
             low, part = at // unit, (at % unit).reshape(-1, *(1,) * (2 - axis))
-            ends = [np.take(y, np.clip(i, 0, self.x.shape[1 + axis] - 1), axis=1 + axis) for i in (low, low + 1)]
-            y = ends[0] * (unit - part) + ends[1] * part if bilinear else np.where(2 * part >= unit, ends[1], ends[0])
+            ends = [
+                np.take(y, np.clip(i, 0, self.x.shape[1 + axis] - 1), axis=1 + axis)
+                for i in (low, low + 1)
+            ]
+            y = (
+                ends[0] * (unit - part) + ends[1] * part
+                if bilinear
+                else np.where(2 * part >= unit, ends[1], ends[0])
+            )
         return y.astype(wide) if bilinear else y
 
     def element(self: "Resize2d[ex.Tensor]", y: ex.Tensor) -> ex.Element:
@@ -242,7 +274,9 @@ class Resize2d(QuantOperator[T]):
             parts.append((place % unit, unit))
         if self.mode == "nearest":
             sides = zip(ends, parts, strict=True)
-            row, column = (ex.select(part * 2 >= unit, high, low) for (low, high), (part, unit) in sides)
+            row, column = (
+                ex.select(part * 2 >= unit, high, low) for (low, high), (part, unit) in sides
+            )
             return ex.Element(at, self.x[n, row, column, c])
         (dh, yn), (dw, xn) = ((ex.cast(part, y.element), unit) for part, unit in parts)
         sums = ex.constant(0, y.element)

@@ -1,7 +1,9 @@
 """Common parts of the dialect's operators: element types, and parameters of a whole tensor or along an axis of it."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I32, ElementType
 from ..notation.expressions import Expr, cast, maximum, minimum
 from ..spec.op import C, Operator, T
@@ -20,7 +22,13 @@ class QuantOperator(Operator[T]):
 def quantised(number: int, *names: str) -> C:
     """A constraint that these operands hold integers of 8 or 16 bits."""
     text = ", ".join(f"element({n})" for n in names) + " in {i8, ui8, i16, ui16}"
-    return C(number, text, lambda o: all(e.is_integer and e.bits <= 16 for e in (getattr(o, n).element for n in names)))
+    return C(
+        number,
+        text,
+        lambda o: all(
+            e.is_integer and e.bits <= 16 for e in (getattr(o, n).element for n in names)
+        ),
+    )
 
 
 def parameter(number: int, name: str, size: str) -> C:
@@ -33,7 +41,9 @@ def parameter(number: int, name: str, size: str) -> C:
         return p.rank == 0 or bool(size and p.rank == 1 and p.shape[0] == o.symbols[size](o))
 
     shapes = f"in {{(), ({size},)}}" if size else "= ()"
-    return C(number, f"shape({name}) {shapes}, element({name}) in {{i8, ui8, i16, ui16, i32}}", holds)
+    return C(
+        number, f"shape({name}) {shapes}, element({name}) in {{i8, ui8, i16, ui16, i32}}", holds
+    )
 
 
 def along_axis(p: np.ndarray, rank: int, axis: int) -> np.ndarray:
@@ -51,7 +61,13 @@ def in_limits(number: int) -> C:
     """A constraint on the attributes min, max and zero_point of a result of type `to`."""
 
     def holds(o: Any) -> bool:
-        low, high = o.to.limits if o.to.is_integer and o.to.bits <= 32 and o.to.name != "ui32" else (1, 0)
+        low, high = (
+            o.to.limits if o.to.is_integer and o.to.bits <= 32 and o.to.name != "ui32" else (1, 0)
+        )
         return low <= o.low <= o.high <= high and I32.limits[0] <= o.zero_point <= I32.limits[1]
 
-    return C(number, "to in {i8, ui8, i16, ui16, i32}, min <= max in its limits, zero_point in those of i32", holds)
+    return C(
+        number,
+        "to in {i8, ui8, i16, ui16, i32}, min <= max in its limits, zero_point in those of i32",
+        holds,
+    )

@@ -1,7 +1,9 @@
 """`quant.requantize`: scale an accumulator, round it as declared, and clamp it to the range of the result's type."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import F32, I8, I16, I32, I64, UI8, UI16, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes, cast
 from ..spec.op import C, T, operator
@@ -59,7 +61,9 @@ class Requantize(QuantOperator[T]):
 
     def elements_fit(self: Any) -> bool:
         factor = I32 if self.rule.shifts else F32
-        return self.multiplier.element is factor and (self.shift is None or self.shift.element is I32)
+        return self.multiplier.element is factor and (
+            self.shift is None or self.shift.element is I32
+        )
 
     def rows(self: Any) -> list[Any]:
         """The parameters that have an axis."""
@@ -81,7 +85,9 @@ class Requantize(QuantOperator[T]):
     def element(self: "Requantize[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)
         scales = (self.multiplier, self.shift)
-        multiplier, shift = (None if p is None else p[at[self.axis]] if p.rank else p[()] for p in scales)
+        multiplier, shift = (
+            None if p is None else p[at[self.axis]] if p.rank else p[()] for p in scales
+        )
         x = cast(self.x[at], I64 if self.x.element is I64 else I32) - self.input_zero_point
         more = (True,) if self.rounding == "tflite_double" and self.low >= self.zero_point else ()
         rounded = self.rule.expression(x, multiplier, shift, *more)

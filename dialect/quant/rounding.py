@@ -8,7 +8,9 @@ here; `half_even_f32` is the float scale of onnxruntime."""
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import F32, I32, I64
 from ..notation.expressions import Expr, apply, cast, constant, maximum, minimum, select
 
@@ -46,7 +48,9 @@ def _tflite_double(x: Expr, multiplier: Expr, shift: Expr, positive: bool = Fals
     shifted = cast(x, I32) << cast(maximum(31 - s, 0), I32)
     high = minimum((cast(shifted, I64) * cast(multiplier, I64) + (1 << 30)) >> 31, HIGH)
     right = maximum(s - 31, 0)
-    return (high + half(right) + (constant(0, I64) if positive else select(right > 0, high >> 63, 0))) >> right
+    return (
+        high + half(right) + (constant(0, I64) if positive else select(right > 0, high >> 63, 0))
+    ) >> right
 
 
 def _half_up(x: Expr, multiplier: Expr, shift: Expr) -> Expr:
@@ -83,12 +87,16 @@ def _reference_tflite_double(x: np.ndarray, multiplier: Any, shift: Any) -> np.n
 
 def _reference_half_even(x: np.ndarray, multiplier: Any, _: Any) -> np.ndarray:
     scaled = np.rint(x.astype(np.float32) * multiplier)
-    return np.clip(np.where(np.isnan(scaled), 0, scaled).astype(np.float64), LOW, HIGH).astype(np.int64)
+    return np.clip(np.where(np.isnan(scaled), 0, scaled).astype(np.float64), LOW, HIGH).astype(
+        np.int64
+    )
 
 
 def _reference_half_up(x: np.ndarray, multiplier: Any, shift: Any) -> np.ndarray:
     product = (x * multiplier).astype(x.dtype)
-    twice = product.astype(object) * 2 // 2 ** np.asarray(shift).astype(object)  # unbounded integers
+    twice = (
+        product.astype(object) * 2 // 2 ** np.asarray(shift).astype(object)
+    )  # unbounded integers
     return np.array((twice + 1) // 2, np.int64)
 
 
@@ -97,7 +105,9 @@ ROUNDINGS: dict[str, Rounding] = {
     "tosa_double": Rounding(_tosa_double, _reference_tosa_double),
     "tflite_double": Rounding(_tflite_double, _reference_tflite_double),
     "half_even_f32": Rounding(
-        lambda x, multiplier, _: cast(apply("rint", cast(x, F32) * multiplier), I32), _reference_half_even, shifts=False
+        lambda x, multiplier, _: cast(apply("rint", cast(x, F32) * multiplier), I32),
+        _reference_half_even,
+        shifts=False,
     ),
     "shift_half_up": Rounding(_half_up, _reference_half_up),
 }

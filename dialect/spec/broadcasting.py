@@ -6,6 +6,7 @@ predicate is evaluated again when the sizes are known."""
 from collections.abc import Callable, Iterable
 from functools import reduce
 from itertools import zip_longest
+
 from ..ir.sizes import Dim, Given, Shape, Undecided, certainly, same_size, smaller
 from ..notation.expressions import ZERO, Expr, Index, Tensor, select
 
@@ -81,7 +82,9 @@ def broadcast(*shapes: Shape) -> Shape:
 
 def source(at: tuple[Index, ...], operand: Tensor) -> tuple[Expr, ...]:
     """The indices of an operand for the result's element at `at`: 0 along axes where its size is 1."""
-    return tuple(_source(i, n) for i, n in zip(at[len(at) - operand.rank :], operand.shape, strict=True))
+    return tuple(
+        _source(i, n) for i, n in zip(at[len(at) - operand.rank :], operand.shape, strict=True)
+    )
 
 
 def _source(index: Index, size: Dim) -> Expr:

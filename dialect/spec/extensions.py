@@ -6,21 +6,39 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from typing import Any
+
 from ..ir.diagnostics import Diagnostic, Error, Source, Span
 from ..ir.sizes import Undecided
 from ..ir.types import Type
 from ..notation.expressions import Element
 
-METHODS = ("infer", "reference", "element", "nest", "pullback", "pushforward", "simplified", "constant_folding")
+METHODS = (
+    "infer",
+    "reference",
+    "element",
+    "nest",
+    "pullback",
+    "pushforward",
+    "simplified",
+    "constant_folding",
+)
 GIVES: dict[str, tuple[Any, str]] = {"infer": (Type, "a type"), "element": (Element, "an Element")}
 
 
 def guard(operator: Any, dialects: tuple[str, ...]) -> None:
     """Check how an operator is declared, and have the errors of its methods and constraints say where they are."""
     if not operator.dialect or operator.dialect in dialects:
-        said = f"{operator.dialect} is a dialect of cvm" if operator.dialect else 'it has no `dialect = "..."`'
+        said = (
+            f"{operator.dialect} is a dialect of cvm"
+            if operator.dialect
+            else 'it has no `dialect = "..."`'
+        )
         raise fault(operator, f"an operator of another package has a dialect of its own; {said}")
-    lacking = [m for m in ("infer", "reference") if getattr(operator, m) is getattr(operator.__mro__[-3], m, None)]
+    lacking = [
+        m
+        for m in ("infer", "reference")
+        if getattr(operator, m) is getattr(operator.__mro__[-3], m, None)
+    ]
     if lacking or not (operator.has_nest() or "element" in _own(operator)):
         raise fault(operator, f"it has no method `{(lacking or ['element'])[0]}`")
     for method in METHODS:
@@ -29,16 +47,25 @@ def guard(operator: Any, dialects: tuple[str, ...]) -> None:
     for rules in ("constraints", "placement", "afterwards"):
         if rules in operator.__dict__:
             own = operator.__dict__[rules]
-            made = (replace(c, holds=guarded(operator, f"constraint C{c.number}", c.holds)) for c in own)
+            made = (
+                replace(c, holds=guarded(operator, f"constraint C{c.number}", c.holds)) for c in own
+            )
             setattr(operator, rules, tuple(made))
 
 
 def _own(operator: Any) -> set[str]:
     """The names that the operator or a base class of its package defines."""
-    return {n for c in operator.__mro__ if not c.__module__.startswith("cvm.dialect.spec") for n in c.__dict__}
+    return {
+        n
+        for c in operator.__mro__
+        if not c.__module__.startswith("cvm.dialect.spec")
+        for n in c.__dict__
+    }
 
 
-def guarded(operator: Any, what: str, function: Callable[..., Any], kind: Any = None) -> Callable[..., Any]:
+def guarded(
+    operator: Any, what: str, function: Callable[..., Any], kind: Any = None
+) -> Callable[..., Any]:
     """The function, whose errors and results of another kind are those of an operator, or of a pass."""
     from .op import Unmet
 
@@ -55,8 +82,14 @@ def guarded(operator: Any, what: str, function: Callable[..., Any], kind: Any = 
             own = [f for f in frames if f.filename == function.__code__.co_filename] or frames[-1:]
             place = (own[-1].filename, own[-1].lineno or 1) if own else source_place(function)
             raise fault(operator, f"{what} fails: {type(e).__name__}: {e}", place) from e
-        if kind is not None and not all(isinstance(m, kind[0]) for m in (made if isinstance(made, tuple) else (made,))):
-            raise fault(operator, f"{what} gives {type(made).__name__}, not {kind[1]}", source_place(function))
+        if kind is not None and not all(
+            isinstance(m, kind[0]) for m in (made if isinstance(made, tuple) else (made,))
+        ):
+            raise fault(
+                operator,
+                f"{what} gives {type(made).__name__}, not {kind[1]}",
+                source_place(function),
+            )
         return made
 
     return call
@@ -68,7 +101,9 @@ def fault(operator: Any, message: str, place: tuple[str, int] | None = None) -> 
     try:
         with open(file, encoding="utf-8") as opened:
             source = Source(file, opened.read())
-        start = source.line_starts[line - 1] + len(source.line(line)) - len(source.line(line).lstrip())
+        start = (
+            source.line_starts[line - 1] + len(source.line(line)) - len(source.line(line).lstrip())
+        )
         span = Span(source, start, start + len(source.line(line).strip()))
     except (OSError, IndexError):
         return Error(Diagnostic(f"{operator.name}: {message} ({file}:{line})", code="operator"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from operator import is_not
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+
 from ..ir.attributes import attribute_text
 from ..ir.sizes import Undecided
 from ..ir.types import Type
@@ -40,7 +41,11 @@ class C:
         """The operands that the text names, or its symbols take to compute; all of them where no field is named."""
         words = set(re.findall(r"\w+", self.text))
         operands = [f.name for f in op.fields if f.is_operand]
-        named = [name for name in operands if name in words or _is_taken(op, name, words & set(op.symbols))]
+        named = [
+            name
+            for name in operands
+            if name in words or _is_taken(op, name, words & set(op.symbols))
+        ]
         return named if named or self.at else operands
 
 
@@ -55,7 +60,9 @@ def _is_taken(op: "Operator[Any]", operand: str, symbols: Iterable[str]) -> bool
     return False
 
 
-REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "REQUIRED"})()  # marks a field without a default
+REQUIRED: Any = type(
+    "Required", (), {"__repr__": lambda _: "REQUIRED"}
+)()  # marks a field without a default
 
 
 @dataclass(frozen=True)
@@ -89,14 +96,20 @@ class Operator(Generic[T]):
     name: ClassVar[str] = ""
     dialect: ClassVar[str] = ""
     fields: ClassVar[tuple[Field, ...]] = ()
-    slots: ClassVar[tuple[tuple[str, bool], ...]] = ()  # the operands' fields, each with whether it is variadic
+    slots: ClassVar[
+        tuple[tuple[str, bool], ...]
+    ] = ()  # the operands' fields, each with whether it is variadic
     constraints: ClassVar[tuple[C, ...]] = ()
     placement: ClassVar[tuple[C, ...]] = ()  # constraints on an operation's place in its function
-    afterwards: ClassVar[tuple[C, ...]] = ()  # such constraints that are checked after those on types
+    afterwards: ClassVar[
+        tuple[C, ...]
+    ] = ()  # such constraints that are checked after those on types
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
-    rearranges: ClassVar[bool] = False  # the result shows elements of the first operand, reordered or fewer
+    rearranges: ClassVar[bool] = (
+        False  # the result shows elements of the first operand, reordered or fewer
+    )
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[Any] = ""  # a program, or the arguments of `example_program`
     version: ClassVar[int] = 1  # part of the compile cache's key
@@ -136,7 +149,9 @@ class Operator(Generic[T]):
 
     def constant_folding(self: Any) -> bool:
         """Test whether the reference may compute the results of constants; the operator is over types here."""
-        return all(t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types()))
+        return all(
+            t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types())
+        )
 
     def simplified(self: Any, definition: "Callable[[Any], Operator[Any] | None]") -> Any:
         """An existing value that equals the result, or a simpler operator for it; None if there is neither.
@@ -207,7 +222,9 @@ class Operators(Mapping[str, type[Operator[Any]]]):
 
     def __init__(self) -> None:
         self._known: dict[str, type[Operator[Any]]] = {}
-        self.modules: dict[str, str] = {}  # of dialects of other packages: the module that describes each
+        self.modules: dict[
+            str, str
+        ] = {}  # of dialects of other packages: the module that describes each
 
     def declare(self, made: type[Operator[Any]]) -> None:
         assert made.name not in self._known, f"{made.name} is declared twice"
@@ -255,7 +272,9 @@ def _restored(name: str) -> Any:
     return object.__new__(OPERATORS[name])
 
 
-def example_program(operator: type[Operator[Any]], operands: str, types: str, result: str = "") -> str:
+def example_program(
+    operator: type[Operator[Any]], operands: str, types: str, result: str = ""
+) -> str:
     """An example of one operation as a program. Types are those of tensors, without `tensor<>`, or other types in full.
 
     `operands` has the attributes too, and names the results if they are not called what `Operator.results` says."""
@@ -263,9 +282,14 @@ def example_program(operator: type[Operator[Any]], operands: str, types: str, re
     def full(type: str) -> str:
         return type if type.startswith(("!", "(")) else f"tensor<{type}>"
 
-    given = ", ".join(f"{name}: {full(type)}" for name, type in (a.split(": ") for a in re.split(", (?=%)", types)))
+    given = ", ".join(
+        f"{name}: {full(type)}"
+        for name, type in (a.split(": ") for a in re.split(", (?=%)", types))
+    )
     arrow = f" -> {full(result)}" if result else ""
-    named, _, operands = operands.partition(" = ") if re.match(r"%\w+ = ", operands) else ("", "", operands)
+    named, _, operands = (
+        operands.partition(" = ") if re.match(r"%\w+ = ", operands) else ("", "", operands)
+    )
     named = named or ", ".join(f"%{r}" for r in operator.results)
     return f"func @main({given}){arrow} {{\n  {named} = {operator.name} {operands}\n  return {named}\n}}\n"
 
@@ -295,7 +319,9 @@ def operator(cls: type[U]) -> type[U]:
 
 def declare(name: str, family: type[Any], doc: str, **members: Any) -> type[Any]:
     """Declare an operator of a family by what is its own."""
-    return operator(type(name, (family,), {"__doc__": doc, "__module__": family.__module__, **members}))
+    return operator(
+        type(name, (family,), {"__doc__": doc, "__module__": family.__module__, **members})
+    )
 
 
 OURS = f"{__name__.rpartition('.spec.')[0]}."  # begins the modules of cvm's own dialects
@@ -315,7 +341,11 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     if hint is T:
         return Field(field.name, "operand")
     if T in typing.get_args(hint):
-        return Field(field.name, "variadic" if typing.get_origin(hint) is tuple else "optional", default=default)
+        return Field(
+            field.name,
+            "variadic" if typing.get_origin(hint) is tuple else "optional",
+            default=default,
+        )
     return Field(field.name, "attribute", hint, default)
 
 
@@ -343,21 +373,33 @@ def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, A
             if subscript[1:-1].isdigit():
                 return _about(operand[int(subscript[1:-1])], what, argument)
             return f"({', '.join(str(_about(x, what, argument)) for x in operand)})"  # xs[i]: of every one
-        return None if operand is None or isinstance(operand, tuple) else _about(operand, what, argument)
+        return (
+            None
+            if operand is None or isinstance(operand, tuple)
+            else _about(operand, what, argument)
+        )
     except (Undecided, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return None
 
 
 def _about(operand: Type, what: str, argument: str | None) -> str | None:
     if what == "dim":
-        return size_text(operand.shape[int(argument)]) if argument is not None and argument.isdigit() else None
+        return (
+            size_text(operand.shape[int(argument)])
+            if argument is not None and argument.isdigit()
+            else None
+        )
     return str(operand) if what == "type" else size_text(getattr(operand, what))
 
 
 def size_text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(size_text, value))}{',' if len(value) == 1 else ''})"
-    return attribute_text(value) if isinstance(value, (bool, float, str, list, dict)) or value is None else str(value)
+    return (
+        attribute_text(value)
+        if isinstance(value, (bool, float, str, list, dict)) or value is None
+        else str(value)
+    )
 
 
 def violated(op: Operator[Any], constraints: Iterable[C]) -> tuple[C | None, bool]:

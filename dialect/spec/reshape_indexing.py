@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+
 from ..ir.sizes import Dim, product, same_size
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from .broadcasting import is_one
@@ -22,7 +23,9 @@ class Reshaping(Operator[T]):
         for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
             here, there = mine[group], theirs[into]
             position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
-            for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
+            for j, index in zip(
+                there, unflatten(position, tuple(other[j] for j in there)), strict=True
+            ):
                 found[j] = index
         return Element(at, self.x[tuple(found)])
 
@@ -35,7 +38,9 @@ def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
     i = j = 0
     while i < len(a) or j < len(b):
         runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))
-        equal = (r for r in runs if same_size(product(tuple(a[i : r[0]])), product(tuple(b[j : r[1]]))))
+        equal = (
+            r for r in runs if same_size(product(tuple(a[i : r[0]])), product(tuple(b[j : r[1]])))
+        )
         stop = min(equal, key=sum, default=(len(a), len(b)))
         yield slice(i, stop[0]), slice(j, stop[1])
         i, j = stop

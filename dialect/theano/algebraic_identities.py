@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+
 from ..builtin import Const
 from ..ir.types import ElementType
 from ..program.function import Literal, Value
@@ -18,7 +19,9 @@ def simplified(operator: Any, definition: Definition) -> Value | None:
     """An operand, or an operand of what made it, that is the operator's result; its type is still to be compared."""
     xs, name = operator.xs, operator.scalar_op
     first = xs[0]
-    if name == "identity" or (name in ("real", "conj") and first.known_type.element.kind != "complex"):
+    if name == "identity" or (
+        name in ("real", "conj") and first.known_type.element.kind != "complex"
+    ):
         return first
     if name == "second" or (name == "switch" and xs[1] is xs[2]):
         return xs[1]
@@ -39,7 +42,11 @@ def _cast(x: Value, element: ElementType, definition: Definition) -> Value | Non
     if getattr(made, "scalar_op", "") != "cast":
         return None
     (source,) = made.xs
-    return source if source.known_type.element is element and holds(x.known_type.element, element) else None
+    return (
+        source
+        if source.known_type.element is element and holds(x.known_type.element, element)
+        else None
+    )
 
 
 def holds(wide: ElementType, narrow: ElementType) -> bool:
@@ -47,13 +54,21 @@ def holds(wide: ElementType, narrow: ElementType) -> bool:
     if narrow.kind == wide.kind:
         return wide.bits >= narrow.bits
     if narrow.is_discrete and wide.is_discrete:
-        return narrow.kind == "bool" or (narrow.kind == "uint" and wide.kind == "int" and wide.bits > narrow.bits)
-    return narrow.is_discrete and wide.kind == "float" and narrow.bits <= {16: 11, 32: 24, 64: 53}[wide.bits]
+        return narrow.kind == "bool" or (
+            narrow.kind == "uint" and wide.kind == "int" and wide.bits > narrow.bits
+        )
+    return (
+        narrow.is_discrete
+        and wide.kind == "float"
+        and narrow.bits <= {16: 11, 32: 24, 64: 53}[wide.bits]
+    )
 
 
 def _twice(name: str, x: Value, definition: Definition) -> Value | None:
     made = definition(x)
-    return None if getattr(made, "scalar_op", "") != name else made.xs[0] if name in INVOLUTIONS else x
+    return (
+        None if getattr(made, "scalar_op", "") != name else made.xs[0] if name in INVOLUTIONS else x
+    )
 
 
 def _without_neutral(name: str, xs: tuple[Value, ...], definition: Definition) -> Value | None:
@@ -74,6 +89,10 @@ def scalar_value(value: Value, definition: Definition) -> Any:
     if isinstance(value, Literal):
         return value.array[()]
     made = definition(value)
-    if isinstance(made, Const) and made.data.array.size and (made.data.splat or made.data.array.size == 1):
+    if (
+        isinstance(made, Const)
+        and made.data.array.size
+        and (made.data.splat or made.data.array.size == 1)
+    ):
         return made.data.array.reshape(-1)[0]
     return None

@@ -3,9 +3,20 @@
 from functools import reduce
 from operator import mul
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I1, UI8
-from ..notation.expressions import BY_ZERO, Expr, apply, cast, constant, divide_integers, integer_power, select
+from ..notation.expressions import (
+    BY_ZERO,
+    Expr,
+    apply,
+    cast,
+    constant,
+    divide_integers,
+    integer_power,
+    select,
+)
 from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c, complex_functions
 from .scalar_op import ByParts, row
@@ -29,7 +40,9 @@ def product(x: Any, y: Any) -> np.ndarray:
     """x y, each product and difference of the parts of complex numbers rounded by itself."""
     if x.dtype.kind != "c":
         return np.multiply(x, y)
-    return SCALARS["complex"].numpy(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+    return SCALARS["complex"].numpy(
+        x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
+    )
 
 
 def _others(g: Any, xs: Any) -> list[Any]:
@@ -80,12 +93,18 @@ def _mod(x: Expr, y: Expr) -> Expr:
     if x.type.kind != "float":
         return divide_integers("floormod", x, y)
     r = apply("rem", x, y)
-    return select(r.ne(0) & ((y < 0.0) ^ (r < 0.0)), r + y, select(r.eq(0), select(y < 0.0, -(r * r), r * r), r))
+    return select(
+        r.ne(0) & ((y < 0.0) ^ (r < 0.0)),
+        r + y,
+        select(r.eq(0), select(y < 0.0, -(r * r), r * r), r),
+    )
 
 
 def _integers(ufunc: Any) -> Any:
     """The function of integers, i1 being taken as ui8."""
-    return lambda x, y: ufunc(x.astype(np.uint8), y.astype(np.uint8)) if x.dtype == bool else ufunc(x, y)
+    return lambda x, y: (
+        ufunc(x.astype(np.uint8), y.astype(np.uint8)) if x.dtype == bool else ufunc(x, y)
+    )
 
 
 row("true_div", 2, "quotient", np.true_divide, _divide, "x / y as floats", on_complex="same",
@@ -112,7 +131,11 @@ def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _complex_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     wide, power = x.astype(np.clongdouble), y.astype(np.clongdouble)
-    found = np.where(x == 0, np.where(power.real > 0, 0, np.nan), np.exp(power * np.log(np.where(x == 0, 1, wide))))
+    found = np.where(
+        x == 0,
+        np.where(power.real > 0, 0, np.nan),
+        np.exp(power * np.log(np.where(x == 0, 1, wide))),
+    )
     return np.where(y == 0, 1, found).astype(x.dtype)
 
 
@@ -155,14 +178,35 @@ def _direction(x: Any, magnitude: Any) -> Any:
     return x / magnitude.scalar("eq", 0).scalar("switch", 1, magnitude)
 
 
-row("neg", 1, "same, not bool", np.negative, lambda x: -x, "-x", on_complex="same", gradient=lambda g, xs, y: (-g,))
+row(
+    "neg",
+    1,
+    "same, not bool",
+    np.negative,
+    lambda x: -x,
+    "-x",
+    on_complex="same",
+    gradient=lambda g, xs, y: (-g,),
+)
 row("abs_", 1, "part", np.abs, lambda x: x if x.type.kind in ("bool", "uint") else apply("abs", x), "|x|, of a complex number its magnitude", on_complex=c.absolute,
     gradient=lambda g, xs, y: (g * xs[0].scalar("sgn"),),
     by_parts=ByParts(lambda g, xs, y: (g * _direction(xs[0], y),), lambda ts, xs, y: (ts[0] * _direction(xs[0], y).scalar("conj")).scalar("real")))  # fmt: skip
 row("sgn", 1, "sign", lambda x: np.where(x == 0, x, np.sign(x)), _sgn, "1, -1 or x itself where it is 0 or NaN",
     gradient=zeros)  # fmt: skip
-for _name, _exact, _function in (("ceil", np.ceil, "ceil"), ("floor", np.floor, "floor"), ("trunc", np.trunc, "trunc")):
-    row(_name, 1, "float real", _exact, lambda x, f=_function: apply(f, x), f"{_name} of x, as a float", gradient=zeros)
+for _name, _exact, _function in (
+    ("ceil", np.ceil, "ceil"),
+    ("floor", np.floor, "floor"),
+    ("trunc", np.trunc, "trunc"),
+):
+    row(
+        _name,
+        1,
+        "float real",
+        _exact,
+        lambda x, f=_function: apply(f, x),
+        f"{_name} of x, as a float",
+        gradient=zeros,
+    )
 row("round_half_to_even", 1, "rounding", np.rint, lambda x: apply("rint", x), "the nearest integer, halves to even",
     gradient=zeros)  # fmt: skip
 row("round_half_away_from_zero", 1, "rounding", _away, _half_away, "the nearest integer, halves away from 0",

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ..notation.expressions import Expr, apply, select
 from ..notation.reference_functions import by_element
 from . import polynomial_coefficients as k
@@ -29,7 +31,9 @@ def _wave(x: Expr, p: tuple[float, ...], q: tuple[float, ...], order: int) -> Ex
     return apply("sqrt", 2.0 / (math.pi * x)) * (polynomial(t, p) * c - u * polynomial(t, q) * s)
 
 
-def _by_size(x: Expr, near: Callable[[Expr], Expr], far: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
+def _by_size(
+    x: Expr, near: Callable[[Expr], Expr], far: Callable[[Expr], Expr]
+) -> tuple[Expr, Expr]:
     """|x|, and a function of it by one formula up to 8 and another one beyond."""
     a = apply("abs", x)
     large, small = select((a > 8.0) & (a < INF), a, 9.0), select(a > 8.0, 0.0, a)
@@ -58,12 +62,16 @@ def _growing(a: Expr, table: tuple[float, ...]) -> Expr:
 
 
 def i0(x: Expr) -> Expr:
-    a, found = _by_size(x, lambda a: polynomial((h := a * 0.5) * h, I0_SERIES), lambda a: _growing(a, k.I0_FAR))
+    a, found = _by_size(
+        x, lambda a: polynomial((h := a * 0.5) * h, I0_SERIES), lambda a: _growing(a, k.I0_FAR)
+    )
     return select(a.eq(INF), a, found)
 
 
 def i1(x: Expr) -> Expr:
-    a, found = _by_size(x, lambda a: (h := a * 0.5) * polynomial(h * h, I1_SERIES), lambda a: _growing(a, k.I1_FAR))
+    a, found = _by_size(
+        x, lambda a: (h := a * 0.5) * polynomial(h * h, I1_SERIES), lambda a: _growing(a, k.I1_FAR)
+    )
     found = select(a.eq(INF), a, found)
     return select(x < 0.0, -found, found)
 

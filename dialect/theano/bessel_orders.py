@@ -4,6 +4,7 @@ The power series where its terms decrease; asymptotic expansions far from 0; int
 
 import math
 from typing import Any
+
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
 from .formula_blocks import INF, polynomial, polynomial_sine, sine_of_pi
@@ -19,7 +20,9 @@ def _series(v: Expr, x: Expr, sign: float) -> Expr:
     for n in range(SERIES, 0, -1):
         found = 1.0 + t / ((v + float(n)) * float(n)) * found
     whole = apply("floor", v + 1.0)
-    below = (v < -1.0) & (whole - 2.0 * apply("floor", whole * 0.5)).ne(0)  # where Γ(v+1) is negative
+    below = (v < -1.0) & (whole - 2.0 * apply("floor", whole * 0.5)).ne(
+        0
+    )  # where Γ(v+1) is negative
     return select(below, -found, found) * apply("exp", v * apply("log", x * 0.5) - gammaln(v + 1.0))
 
 
@@ -58,10 +61,14 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     flat = apply("maximum", steep, constant(1e-30, F64))
     second = apply("sqrt", 1.5 * LEFT / flat)
     pi = constant(math.pi, F64)
-    reach = select(waves, beta + apply("minimum", second, third), 1.1 * select(k > 0.0, third, 1.155 * second))
+    reach = select(
+        waves, beta + apply("minimum", second, third), 1.1 * select(k > 0.0, third, 1.155 * second)
+    )
     reach = apply("minimum", pi, reach)
     high = select(grows, pi, reach)
-    low = select(grows, pi - reach, select(waves, apply("maximum", beta - second, constant(0, F64)), 0.0))
+    low = select(
+        grows, pi - reach, select(waves, apply("maximum", beta - second, constant(0, F64)), 0.0)
+    )
     u0 = select(grows, -alpha - k * pi, alpha - beta)
 
     n, s, step = _nodes(-3.6, 3.6)
@@ -77,7 +84,12 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     psi = x * 0.5 * (power + 1.0 / power) * sine - v * theta
     # cos ψ + k sin ψ, but for a factor
     wave = apply("sin", psi + select(k > 0.0, constant(math.pi / 4, F64), math.pi / 2))
-    first = total(n, size * wave * weight) * step * (high - low) * select(k > 0.0, constant(math.sqrt(2), F64), 1.0)
+    first = (
+        total(n, size * wave * weight)
+        * step
+        * (high - low)
+        * select(k > 0.0, constant(math.sqrt(2), F64), 1.0)
+    )
 
     m, r, width = _nodes(-4.5, 3.5)
     falling = apply("exp", -r)
@@ -136,7 +148,13 @@ DEBYE = (
     (3 / 24, -5 / 24),
     (81 / 1152, -462 / 1152, 385 / 1152),
     (30375 / 414720, -369603 / 414720, 765765 / 414720, -425425 / 414720),
-    (4465125 / 39813120, -94121676 / 39813120, 349922430 / 39813120, -446185740 / 39813120, 185910725 / 39813120),
+    (
+        4465125 / 39813120,
+        -94121676 / 39813120,
+        349922430 / 39813120,
+        -446185740 / 39813120,
+        185910725 / 39813120,
+    ),
 )
 
 
@@ -177,8 +195,12 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
         far = otherwise(order, select(near, 64.0, safe))
         found = select(near, _series(order, select(near, safe, 1.0), series_sign), far)
         odd = whole & (v - 2.0 * apply("floor", v * 0.5)).ne(0)
-        found = select(odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0)), -found, found)
-        at_zero = select(v.eq(0), constant(1, F64), select((v > 0.0) | whole, 0.0, constant(INF, F64)))
+        found = select(
+            odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0)), -found, found
+        )
+        at_zero = select(
+            v.eq(0), constant(1, F64), select((v > 0.0) | whole, 0.0, constant(INF, F64))
+        )
         found = select(a.eq(0), at_zero, select((x < 0.0) & ~whole, math.nan, found))
         endless = apply("abs", v).eq(INF)
         undefined = v.ne(v) | x.ne(x) | (endless & ((x < 0.0) | a.eq(INF)))
@@ -189,4 +211,6 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
 
 # by the series of jv where its terms decrease from the beginning, of iv where the largest are among the first thirty to fifty
 jv = _of_order(-1.0, lambda v, x: x * x < 4.0 * apply("abs", v + 1.0), _jv_otherwise)
-iv = _of_order(1.0, lambda v, x: x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64)), _iv_far)
+iv = _of_order(
+    1.0, lambda v, x: x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64)), _iv_far
+)

@@ -1,6 +1,7 @@
 """References of Bessel functions: series and integrals, with many terms and nodes, in the longest precision."""
 
 import math
+
 import numpy as np
 
 MOST = 1 << 27  # terms of a sum

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I1, UI8, ElementType
 from ..notation.expressions import Expr, apply, cast, compare, constant, select
 from ..notation.scalar_functions import SCALARS
@@ -16,7 +18,9 @@ from .type_rules import Rule, upcast
 
 def _extreme(name: str, on_bool: str) -> Any:
     integers = "max" if name == "maximum" else "min"
-    return lambda x, y: apply(on_bool if x.type is I1 else name if x.type.kind == "float" else integers, x, y)
+    return lambda x, y: apply(
+        on_bool if x.type is I1 else name if x.type.kind == "float" else integers, x, y
+    )
 
 
 def _first_of_two(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
@@ -100,10 +104,23 @@ def _clip(x: Expr, low: Expr, high: Expr) -> Expr:
 def _clip_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any, Any]:
     x, low, high = xs
     below, above = x.scalar("lt", low), x.scalar("gt", high)
-    return below.scalar("or_", above).scalar("switch", 0, g), below.scalar("switch", g, 0), above.scalar("switch", g, 0)
+    return (
+        below.scalar("or_", above).scalar("switch", 0, g),
+        below.scalar("switch", g, 0),
+        above.scalar("switch", g, 0),
+    )
 
 
-row("identity", 1, "same", np.asarray, lambda x: x, "x", on_complex="same", gradient=lambda g, xs, y: (g,))
+row(
+    "identity",
+    1,
+    "same",
+    np.asarray,
+    lambda x: x,
+    "x",
+    on_complex="same",
+    gradient=lambda g, xs, y: (g,),
+)
 row("second", 2, "second", lambda x, y: y, lambda x, y: y, "y, in the shape of both", on_complex="same",
     gradient=lambda g, xs, y: (None, g))  # fmt: skip
 row("switch", 3, "switch", lambda x, a, b: np.where(x != 0, a, b), lambda x, a, b: select(x.ne(0) if x.type is not I1 else x, a, b),
@@ -123,11 +140,15 @@ row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(
 
 
 def _part(name: str) -> Any:
-    return lambda x: apply(name, x) if x.type.kind == "complex" else x if name == "real" else constant(0, x.type)
+    return lambda x: (
+        apply(name, x) if x.type.kind == "complex" else x if name == "real" else constant(0, x.type)
+    )
 
 
 def _complex_tangent(tangents: Any, xs: Any, y: Any) -> Any:
-    re, im = (x.scalar("second", 0.0) if t is None else t for t, x in zip(tangents, xs, strict=True))
+    re, im = (
+        x.scalar("second", 0.0) if t is None else t for t, x in zip(tangents, xs, strict=True)
+    )
     return re.scalar("complex", im)
 
 
@@ -148,7 +169,12 @@ row("complex", 2, "complex", SCALARS["complex"].numpy, lambda x, y: apply("compl
 def cast_to(element: ElementType) -> ScalarOp:
     """The conversion to an element type; from a complex one only to complex ones."""
     wanted = "a real element type, or dtype complex: use real, imag, angle or abs_"
-    rule = Rule(wanted, lambda x: element, lambda x: x.kind != "complex" or element.kind == "complex", lambda e, r: e)
+    rule = Rule(
+        wanted,
+        lambda x: element,
+        lambda x: x.kind != "complex" or element.kind == "complex",
+        lambda e, r: e,
+    )
     return replace(SCALAR_OPS["cast"], rule=rule)
 
 

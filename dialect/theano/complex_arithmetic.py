@@ -5,6 +5,7 @@ Sums and products are those of index notation."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from ..ir.types import C64, F32, F64, ElementType
 from ..notation.expressions import Expr, apply as f, cast, constant, select
 from .formula_blocks import INF

@@ -3,6 +3,7 @@
 Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow."""
 
 import math
+
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply as f, constant, select
 from .complex_arithmetic import Z, absolute, angle
@@ -56,7 +57,10 @@ def _log_magnitude(x: Expr, y: Expr) -> Expr:
     a, b = f("abs", x), f("abs", y)
     large, small = select(a > b, a, b), select(a > b, b, a)
     near = (large > 0.5) & (large < 1.5)
-    close = 0.5 * f("log1p", _with_squares(constant(-1, F64), select(near, large, 1.0), select(near, small, 0.0)))
+    close = 0.5 * f(
+        "log1p",
+        _with_squares(constant(-1, F64), select(near, large, 1.0), select(near, small, 0.0)),
+    )
     scale = select(large > FAR, 2.0**-600, select(large < 1 / FAR, constant(2.0**600, F64), 1.0))
     shift = select(large > FAR, 600 * LN2, select(large < 1 / FAR, constant(-600 * LN2, F64), 0.0))
     return select(near, close, f("log", absolute(Z(x * scale, y * scale))) + shift)
@@ -191,7 +195,11 @@ def arcsin(z: Z) -> Z:
     far = _is_far(z)
     below, above = _roots(z, far)
     re = f("atan2", z.re, select(far, f("abs", z.im), (below * above).re))
-    im = select(far, _signed(_log_magnitude(z.re, z.im) + LN2, z.im), f("asinh", (below.conjugate() * above).im))
+    im = select(
+        far,
+        _signed(_log_magnitude(z.re, z.im) + LN2, z.im),
+        f("asinh", (below.conjugate() * above).im),
+    )
     return Z(select(z.re.eq(0), z.re, re), im)
 
 
@@ -199,7 +207,11 @@ def arccos(z: Z) -> Z:
     far = _is_far(z)
     below, above = _roots(z, far)
     re = select(far, f("atan2", f("abs", z.im), z.re), 2.0 * f("atan2", below.re, above.re))
-    im = select(far, -_signed(_log_magnitude(z.re, z.im) + LN2, z.im), f("asinh", (above.conjugate() * below).im))
+    im = select(
+        far,
+        -_signed(_log_magnitude(z.re, z.im) + LN2, z.im),
+        f("asinh", (above.conjugate() * below).im),
+    )
     return Z(select(z.re.eq(0), math.pi / 2, re), im)
 
 

@@ -46,4 +46,7 @@ def first_clash(*shapes: Shape) -> tuple[Dim, ...]:
 
 def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:
     """The place where an operand is read for the result's element at these indices."""
-    return tuple(ZERO if is_broadcastable(n) else i for i, n in zip(at[len(at) - len(shape) :], shape, strict=True))
+    return tuple(
+        ZERO if is_broadcastable(n) else i
+        for i, n in zip(at[len(at) - len(shape) :], shape, strict=True)
+    )

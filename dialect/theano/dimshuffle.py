@@ -1,7 +1,9 @@
 """`theano.dimshuffle`: dimensions inserted, reordered and dropped."""
 
 from typing import Any, Literal
+
 import numpy as np
+
 from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes
 from ..spec.op import C, Operator, T, operator
@@ -43,13 +45,19 @@ class Dimshuffle(Operator[T]):
     def drops_ones(self: Any) -> bool:
         """Test whether the dropped dimensions have size 1 and, if `input_broadcastable` is given, are marked there."""
         said = self.input_broadcastable or (True,) * self.x.rank
-        return all(is_broadcastable(n) and said[j] for j, n in enumerate(self.x.shape) if j not in self.new_order)
+        return all(
+            is_broadcastable(n) and said[j]
+            for j, n in enumerate(self.x.shape)
+            if j not in self.new_order
+        )
 
     def infer(self: "Dimshuffle[TensorType]") -> TensorType:
         return self.x.with_shape(*(1 if j == "x" else self.x.shape[j] for j in self.new_order))
 
     def reference(self: "Dimshuffle[np.ndarray]") -> np.ndarray:
-        y = np.transpose(self.x, (*self.kept(), *[j for j in range(self.x.ndim) if j not in self.new_order]))
+        y = np.transpose(
+            self.x, (*self.kept(), *[j for j in range(self.x.ndim) if j not in self.new_order])
+        )
         return y.reshape(tuple(1 if j == "x" else self.x.shape[j] for j in self.new_order)).copy()
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -65,7 +73,9 @@ class Dimshuffle(Operator[T]):
             return self.x
         if not isinstance(made := definition(self.x), Dimshuffle):
             return None
-        return Dimshuffle(made.x, tuple("x" if j == "x" else made.new_order[j] for j in self.new_order))
+        return Dimshuffle(
+            made.x, tuple("x" if j == "x" else made.new_order[j] for j in self.new_order)
+        )
 
     def element(self: "Dimshuffle[Tensor]", y: Tensor) -> Element:
         at = axes(y.shape)

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ..notation.expressions import Expr, apply, select
 from ..notation.reference_functions import precise
 from ..notation.scalar_functions import SCALARS
@@ -18,7 +20,11 @@ def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
     of_reals = precise(function)
 
     def numpy(x: np.ndarray) -> np.ndarray:
-        return np.asarray(function(x.astype(np.clongdouble))).astype(x.dtype) if x.dtype.kind == "c" else of_reals(x)
+        return (
+            np.asarray(function(x.astype(np.clongdouble))).astype(x.dtype)
+            if x.dtype.kind == "c"
+            else of_reals(x)
+        )
 
     return numpy
 
@@ -58,14 +64,28 @@ def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return g * b / below, -(g * a / below)
 
 
-row("arctan2", 2, "float real", *by_table("atan2"), "the angle of the point (y, x)", gradient=_arctan2_gradient)
+row(
+    "arctan2",
+    2,
+    "float real",
+    *by_table("atan2"),
+    "the angle of the point (y, x)",
+    gradient=_arctan2_gradient,
+)
 row("deg2rad", 1, "float real", precise(np.deg2rad), lambda x: x * (math.pi / 180), "degrees in radians",
     gradient=lambda g, xs, y: (g * (math.pi / 180),))  # fmt: skip
 row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.pi), "radians in degrees",
     gradient=lambda g, xs, y: (g * (180 / math.pi),))  # fmt: skip
 
 
-row("sigmoid", 1, "float real", *by_table("sigmoid"), "1 / (1 + exp(-x))", gradient=lambda g, xs, y: (g * y * (1 - y),))
+row(
+    "sigmoid",
+    1,
+    "float real",
+    *by_table("sigmoid"),
+    "1 / (1 + exp(-x))",
+    gradient=lambda g, xs, y: (g * y * (1 - y),),
+)
 row("softplus", 1, "float real", *by_table("softplus"), "log(1 + exp(x))",
     gradient=of_one(lambda g, x, y: g * x.scalar("sigmoid")))  # fmt: skip
 
@@ -80,7 +100,9 @@ def _angle(x: Expr) -> Expr:
 
 def _polar_exactly(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     angle = y.astype(np.longdouble)
-    return SCALARS["complex"].numpy((x * np.cos(angle)).astype(x.dtype), (x * np.sin(angle)).astype(x.dtype))
+    return SCALARS["complex"].numpy(
+        (x * np.cos(angle)).astype(x.dtype), (x * np.sin(angle)).astype(x.dtype)
+    )
 
 
 def _polar_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:

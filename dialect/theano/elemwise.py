@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
 import numpy as np
+
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
@@ -38,7 +40,10 @@ class Broadcasting(Operator[T]):
 
     def summed(self: Any, cotangents: Any) -> list[Any]:
         """The cotangents of the operands, summed over the dimensions along which these were repeated."""
-        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(cotangents, self.xs, strict=True)]
+        return [
+            d.sum_to(x) if isinstance(d, Node) else d
+            for d, x in zip(cotangents, self.xs, strict=True)
+        ]
 
 
 @operator
@@ -96,7 +101,11 @@ class Elemwise(Broadcasting[T]):
 
     def reference(self: "Elemwise[np.ndarray]") -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
-        return np.asarray(self.op.evaluate(np.broadcast_arrays(*self.xs), elements, self.op.rule.result(*elements)))
+        return np.asarray(
+            self.op.evaluate(
+                np.broadcast_arrays(*self.xs), elements, self.op.rule.result(*elements)
+            )
+        )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents
@@ -106,7 +115,11 @@ class Elemwise(Broadcasting[T]):
         return [self.op.pushed(tangents, self.xs, results[0])]
 
     def destroys(self: Any) -> tuple[Any, ...]:
-        return () if self.target is None or not 0 <= self.target < len(self.xs) else (self.xs[self.target],)
+        return (
+            ()
+            if self.target is None or not 0 <= self.target < len(self.xs)
+            else (self.xs[self.target],)
+        )
 
     def constant_folding(self: Any) -> bool:
         """Test whether to fold by Theano's `python_constant_folding`, scalars of few operands, or as any operator."""
@@ -121,6 +134,10 @@ class Elemwise(Broadcasting[T]):
         whole = [n for n, x in enumerate(self.xs) if x.known_type.with_element(I1).key == shape]
         for n, x in enumerate(self.xs):
             made = definition(x)
-            if isinstance(made, Elemwise) and made.scalar_op == "second" and any(m != n for m in whole):
+            if (
+                isinstance(made, Elemwise)
+                and made.scalar_op == "second"
+                and any(m != n for m in whole)
+            ):
                 return replace(self, xs=(*self.xs[:n], made.xs[1], *self.xs[n + 1 :]))
         return None

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
 from ..notation.reference_functions import by_element
@@ -47,7 +49,9 @@ def erfinv(x: Expr) -> Expr:
 
 
 def _minus_log(x: Expr) -> Expr:
-    return select(apply("abs", x) > 0.5, -apply("log", (1.0 - x) * (1.0 + x)), -apply("log1p", -(x * x)))
+    return select(
+        apply("abs", x) > 0.5, -apply("log", (1.0 - x) * (1.0 + x)), -apply("log1p", -(x * x))
+    )
 
 
 def erfcinv(x: Expr) -> Expr:
@@ -83,7 +87,10 @@ def complex_erf(z: Z) -> Z:
     g = 2.0 * x * cosh * s + m * sinh * c
     scale = decay * (2 / math.pi)
     again = Index("n", TERMS)  # a reduction's index is its own
-    return Z(re + scale * total(n, f / below), im + scale * total(again, substitute(g / below, {n: again})))
+    return Z(
+        re + scale * total(n, f / below),
+        im + scale * total(again, substitute(g / below, {n: again})),
+    )
 
 
 # References
@@ -111,7 +118,9 @@ def _solve(c: float, x: float) -> float:
         low, high = (middle, high) if math.erfc(middle) > c else (low, middle)
     y = (low + high) / 2
     for _ in range(3):
-        y -= (math.erf(y) - x if x < 0.5 else c - math.erfc(y)) / (TWO_OVER_ROOT_PI * math.exp(-y * y))
+        y -= (math.erf(y) - x if x < 0.5 else c - math.erfc(y)) / (
+            TWO_OVER_ROOT_PI * math.exp(-y * y)
+        )
     return y
 
 

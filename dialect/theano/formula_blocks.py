@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from typing import Any
+
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply, select
 from ..notation.scalar_functions import SCALARS
@@ -19,7 +20,9 @@ def by_table(name: str) -> tuple[Callable[..., Any], Callable[..., Expr]]:
 def sine_of_pi(x: Expr) -> Expr:
     """sin(π x), zero at the integers."""
     r = x - 2.0 * apply("rint", x * 0.5)  # in [-1, 1], exactly
-    near = select(r > 0.5, 1.0 - r, select(r < -0.5, -1.0 - r, r))  # in [-1/2, 1/2], of the same sine
+    near = select(
+        r > 0.5, 1.0 - r, select(r < -0.5, -1.0 - r, r)
+    )  # in [-1/2, 1/2], of the same sine
     return polynomial_sine(near * math.pi, 0)
 
 

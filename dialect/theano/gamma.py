@@ -2,7 +2,9 @@
 
 import math
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import F64
 from ..notation.expressions import Expr, apply, constant, select
 from ..notation.reference_functions import by_element
@@ -14,7 +16,17 @@ from .scalar_op import of_one, row
 
 HALF_LOG_2PI = math.log(2 * math.pi) / 2
 # B_2n / (2n (2n - 1)), of Stirling's series
-STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188)
+STIRLING = (
+    1 / 12,
+    -1 / 360,
+    1 / 1260,
+    -1 / 1680,
+    1 / 1188,
+    -691 / 360360,
+    1 / 156,
+    -3617 / 122400,
+    43867 / 244188,
+)
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 PSI = tuple(b / (2 * n + 2) for n, b in enumerate(BERNOULLI))
 SHIFT = 12  # where the asymptotic series are used from
@@ -58,7 +70,9 @@ def _gamma_of_positive(x: Expr) -> Expr:
     z = select(shifted, x + float(SHIFT), x)
     half = apply("pow", z, (z - 0.5) * 0.5)
     whole = half * apply("exp", -z) * apply("exp", stirling(z)) * half * math.sqrt(2 * math.pi)
-    factors = math.prod((select(shifted, x + float(n), 1.0) for n in range(1, SHIFT)), start=select(shifted, x, 1.0))
+    factors = math.prod(
+        (select(shifted, x + float(n), 1.0) for n in range(1, SHIFT)), start=select(shifted, x, 1.0)
+    )
     return select(x > 171.7, INF, whole / factors)
 
 
@@ -90,10 +104,14 @@ def complex_gamma(z: Z) -> Z:
     high = w.plus(float(SHIFT))
     inverse = c.inv(high)
     _, series = _in_squares(inverse, STIRLING)
-    logarithm = (high.plus(-0.5) * complex_functions.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
+    logarithm = (high.plus(-0.5) * complex_functions.log(high) - high + series * inverse).plus(
+        HALF_LOG_2PI
+    )
     found = complex_functions.exp(logarithm)
     found = found / math.prod((w.plus(float(n)) for n in range(1, SHIFT)), start=w)
-    reflected = Z(constant(math.pi, F64), constant(0, F64)) / (complex_functions.sin(z.times(math.pi)) * found)
+    reflected = Z(constant(math.pi, F64), constant(0, F64)) / (
+        complex_functions.sin(z.times(math.pi)) * found
+    )
     return c.choose(left, reflected, found)
 
 
@@ -104,9 +122,13 @@ def psi(x: Expr) -> Expr:
     shifted = y < float(SHIFT)
     z = select(shifted, y + float(SHIFT), y)
     inverse = 1.0 / z
-    series = apply("log", z) - 0.5 * inverse - inverse * inverse * polynomial(inverse * inverse, PSI)
+    series = (
+        apply("log", z) - 0.5 * inverse - inverse * inverse * polynomial(inverse * inverse, PSI)
+    )
     first = select(shifted, 1.0 / select(shifted, y, 1.0), 0.0)
-    found = series - sum((select(shifted, 1.0 / (y + float(n)), 0.0) for n in range(1, SHIFT)), first)
+    found = series - sum(
+        (select(shifted, 1.0 / (y + float(n)), 0.0) for n in range(1, SHIFT)), first
+    )
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
     cosine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5) + 0.5)
     reflected = found - math.pi * cosine / select(sine.eq(0), 1.0, sine)
@@ -140,7 +162,9 @@ def tri_gamma(x: Expr) -> Expr:
     sine = sine_of_pi(select(negative & x.ne(-INF), x, 0.5))
     pole = sine.eq(0) | x.eq(-INF)
     cosecant = math.pi / select(pole, 1.0, sine)
-    return select(x.eq(INF), 0.0, select(negative, select(pole, INF, cosecant * cosecant - found), found))
+    return select(
+        x.eq(INF), 0.0, select(negative, select(pole, INF, cosecant * cosecant - found), found)
+    )
 
 
 # References
@@ -170,7 +194,9 @@ def _exact_tri_gamma(x: float) -> float:
     found, y = np.longdouble(0), np.longdouble(x)
     while y < 30:
         found, y = found + 1 / (y * y), y + 1
-    return float(found + 1 / y + 1 / (2 * y * y) + sum(b / y ** (2 * n + 3) for n, b in enumerate(BERNOULLI)))
+    return float(
+        found + 1 / y + 1 / (2 * y * y) + sum(b / y ** (2 * n + 3) for n, b in enumerate(BERNOULLI))
+    )
 
 
 def exact_gamma(x: float) -> float:
@@ -191,7 +217,9 @@ def _exact_complex_gamma(z: np.ndarray) -> np.ndarray:
     high, factors = w + 30, math.prod((w + n for n in range(30)), start=np.ones_like(w))
     series = sum(s / high ** (2 * n + 1) for n, s in enumerate(STIRLING))
     found = np.exp((high - 0.5) * np.log(high) - high + HALF_LOG_2PI + series) / factors
-    return np.asarray(np.where(wide.real < 0.5, np.pi / (np.sin(np.pi * wide) * found), found)).astype(z.dtype)
+    return np.asarray(
+        np.where(wide.real < 0.5, np.pi / (np.sin(np.pi * wide) * found), found)
+    ).astype(z.dtype)
 
 
 def _exact_complex_psi(z: np.ndarray) -> np.ndarray:
@@ -201,7 +229,9 @@ def _exact_complex_psi(z: np.ndarray) -> np.ndarray:
     found = np.log(high) - 1 / (2 * high) - sum(p / high ** (2 * n + 2) for n, p in enumerate(PSI))
     for n in range(30):
         found = found - 1 / (w + n)
-    return np.asarray(np.where(wide.real < 0.5, found - np.pi / np.tan(np.pi * wide), found)).astype(z.dtype)
+    return np.asarray(
+        np.where(wide.real < 0.5, found - np.pi / np.tan(np.pi * wide), found)
+    ).astype(z.dtype)
 
 
 def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
@@ -216,4 +246,11 @@ row("gammaln", 1, "float real", by_element(_exact_gammaln), in_f64(gammaln), "lo
     gradient=of_one(lambda g, x, y: g * x.scalar("psi")))  # fmt: skip
 row("psi", 1, "float", real_or(by_element(_exact_psi), _exact_complex_psi),
     in_f64(psi), "the derivative of gammaln", on_complex=complex_psi, gradient=of_one(_psi_gradient))  # fmt: skip
-row("tri_gamma", 1, "float real", by_element(_exact_tri_gamma), in_f64(tri_gamma), "the derivative of psi")
+row(
+    "tri_gamma",
+    1,
+    "float real",
+    by_element(_exact_tri_gamma),
+    in_f64(tri_gamma),
+    "the derivative of psi",
+)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
 from ..builtin import Calling
 from ..ir.types import F64, TensorType, Type
 from ..spec.broadcasting import all_of, same_shape
@@ -29,7 +30,9 @@ class Derivative(Calling[T]):
         "arguments": lambda o: len(o.signature[0]),
         "given": lambda o: len(o.seeds()),
         "wanted": lambda o: len(o.seeded()),
-        "a_seed": lambda o: next(s for s, t in zip(o.seeds(), o.seeded(), strict=True) if not fits(s, t)),
+        "a_seed": lambda o: next(
+            s for s, t in zip(o.seeds(), o.seeded(), strict=True) if not fits(s, t)
+        ),
     }
     constraints: ClassVar[tuple[C, ...]] = (
         C(1, "wrt in [0, arguments), without repeating", lambda o: o.wrt_is_in_range(), at="wrt"),
@@ -47,7 +50,11 @@ class Derivative(Calling[T]):
 
     def positions(self: Any, count: int | None = None) -> tuple[int, ...]:
         """The arguments to differentiate by."""
-        return tuple(range(len(self.signature[0]) if count is None else count)) if self.wrt is None else self.wrt
+        return (
+            tuple(range(len(self.signature[0]) if count is None else count))
+            if self.wrt is None
+            else self.wrt
+        )
 
     def seeds(self: Any, count: int | None = None) -> tuple[Any, ...]:
         """The operands after those that are passed: cotangents or tangents."""

@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+
 from ..ir.types import F64
 from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
 from ..notation.reference_functions import by_element
@@ -58,7 +59,9 @@ def _by_area(order: Expr, end: Expr) -> tuple[Expr, Expr]:
     share = 1.0 / (1.0 + decay)
     inner = end * share
     inner_weight = inner * decay * share * (up + down) * (math.pi / 2)
-    away = apply("exp", s * 1.2 - down) * apply("maximum", apply("sqrt", high) * 0.0625, constant(1, F64))
+    away = apply("exp", s * 1.2 - down) * apply(
+        "maximum", apply("sqrt", high) * 0.0625, constant(1, F64)
+    )
     t = select(below, inner, end + away)
     weight = select(below, inner_weight, away * (down + 1.2))
     safe = select(t > 0.0, t, 1.0)
@@ -75,7 +78,11 @@ def _distribution(order: Expr, t: Expr) -> Expr:
     """t^a exp(-t) / Γ(a + 1); of higher orders by Stirling's formula, so that nothing large cancels."""
     high = order >= 8.0
     small, large = select(high, 1.0, order), select(high, order, 8.0)
-    few = small * apply("log", t) - t - select(small < 1.0, gammaln_of_1_and(small), gammaln(small + 1.0))
+    few = (
+        small * apply("log", t)
+        - t
+        - select(small < 1.0, gammaln_of_1_and(small), gammaln(small + 1.0))
+    )
     many = -large * _deviance((t - large) / large) - stirling(large)
     scale = select(high, 1.0 / apply("sqrt", large * (2 * math.pi)), 1.0)
     return apply("exp", select(high, many, few)) * scale
@@ -143,7 +150,15 @@ _INCOMPLETE: tuple[tuple[str, Any, Any, int, Any, str], ...] = (
      "the part of Γ(a) above x"),
 )  # fmt: skip
 for _name, _exact, _formula, _sign, _weight, _doc in _INCOMPLETE:
-    row(_name, 2, "float real", by_element(_exact), in_f64(_formula), _doc, gradient=_incomplete(_sign, _weight))
+    row(
+        _name,
+        2,
+        "float real",
+        by_element(_exact),
+        in_f64(_formula),
+        _doc,
+        gradient=_incomplete(_sign, _weight),
+    )
 row("chi2sf", 2, "probability", by_element(lambda x, d: 1.0 if x <= 0 < d else exact_incomplete(d / 2, x / 2)[1]),
     in_f64(lambda x, d: select((x <= 0.0) & (d > 0.0), 1.0, gammaincc(d * 0.5, x * 0.5))),
     "the probability that a chi-squared variable of y degrees of freedom exceeds x", gradient=_chi2sf_gradient)  # fmt: skip

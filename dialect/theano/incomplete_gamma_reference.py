@@ -1,11 +1,22 @@
 """References of the incomplete gamma functions: a series and a fraction of as many terms as they need."""
 
 import math
+
 import numpy as np
 
 # of Temme's coefficients, in powers of η, those of a^0, a^-1 and a^-2
 TEMME = (
-    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515, -571 / 261273600, -281 / 151559100),
+    (
+        -1 / 3,
+        1 / 12,
+        -2 / 135,
+        1 / 864,
+        1 / 2835,
+        -139 / 777600,
+        1 / 25515,
+        -571 / 261273600,
+        -281 / 151559100,
+    ),
     (-1 / 540, -1 / 288, 1 / 378, -77 / 77760, 7 / 34020),
     (25 / 6048, -139 / 51840),
 )
@@ -25,7 +36,9 @@ def exact_incomplete(a: float, x: float) -> tuple[float, float]:
     if a < 1 and x < 1.5:
         power, wide = a * math.log(x) - _lgamma_of_1_and(a), np.longdouble(a)
         terms = (np.longdouble(-x) ** n / ((wide + n) * math.factorial(n)) for n in range(1, 60))
-        above = float(-np.expm1(np.longdouble(power)) - np.exp(np.longdouble(power)) * wide * sum(terms))
+        above = float(
+            -np.expm1(np.longdouble(power)) - np.exp(np.longdouble(power)) * wide * sum(terms)
+        )
         return (1 - above, above) if above < 0.5 else (front * _exact_series(a, x), above)
     if x < a + 1:
         below = front * _exact_series(a, x)
@@ -66,7 +79,9 @@ def _exact_density(a: float, x: float) -> float:
         return math.exp(a * math.log(x) - x - math.lgamma(a + 1))
     wide, m = np.longdouble(a), (np.longdouble(x) - a) / np.longdouble(a)
     correction = 1 / (12 * wide) - 1 / (360 * wide**3) + 1 / (1260 * wide**5)
-    return float(np.exp(-wide * (m - np.log1p(m)) - correction) / np.sqrt(2 * np.longdouble(math.pi) * wide))
+    return float(
+        np.exp(-wide * (m - np.log1p(m)) - correction) / np.sqrt(2 * np.longdouble(math.pi) * wide)
+    )
 
 
 def _exact_of_high(a: float, x: float) -> tuple[float, float]:

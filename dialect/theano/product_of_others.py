@@ -2,10 +2,21 @@
 
 import math
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import I64
 from ..notation.expressions import Expr, Index, Tensor, as_index, axes, constant
-from ..notation.loops import Alloc, Block, Store, accumulator, assign, nested, substitute_block, update
+from ..notation.loops import (
+    Alloc,
+    Block,
+    Store,
+    accumulator,
+    assign,
+    nested,
+    substitute_block,
+    update,
+)
 from ..program.builder import Node
 from ..spec.op import C, Operator, T, operator
 from .dimensions import are_distinct, axes_exist, reduced
@@ -33,7 +44,9 @@ class ProductOfOthers(Operator[T]):
         kept = tuple(j for j in range(self.x.ndim) if j not in over)
         order = (*over, *kept)
         factors = self.x.transpose(order)
-        rows = factors.reshape(math.prod(self.x.shape[j] for j in over), math.prod(self.x.shape[j] for j in kept))
+        rows = factors.reshape(
+            math.prod(self.x.shape[j] for j in over), math.prod(self.x.shape[j] for j in kept)
+        )
         y = _before(rows) * _before(rows[::-1])[::-1] + rows.dtype.type(0)
         return y.reshape(factors.shape).transpose(np.argsort(order)).copy()
 
@@ -77,7 +90,11 @@ class ProductOfOthers(Operator[T]):
         zeros, over = self.x.scalar("eq", 0), self.over()
         factors = zeros.scalar("switch", 1, self.x)
         nonzero = factors.reduce("prod", over, no_zeros_in_input=True) if over else factors
-        return zeros, (zeros.sum(over) if over else zeros.scalar("cast", dtype=I64)).with_ones(over), nonzero
+        return (
+            zeros,
+            (zeros.sum(over) if over else zeros.scalar("cast", dtype=I64)).with_ones(over),
+            nonzero,
+        )
 
 
 def _before(rows: np.ndarray) -> np.ndarray:
@@ -89,4 +106,6 @@ def _before(rows: np.ndarray) -> np.ndarray:
 def choice(count: Any, none: Any, one: Any, two: Any) -> Any:
     """By the number of zeros; 0 where there are more than two."""
     more = count.scalar("eq", 2).scalar("switch", two, 0) if isinstance(two, Node) else two
-    return count.scalar("eq", 0).scalar("switch", none, count.scalar("eq", 1).scalar("switch", one, more))
+    return count.scalar("eq", 0).scalar(
+        "switch", none, count.scalar("eq", 1).scalar("switch", one, more)
+    )

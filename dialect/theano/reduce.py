@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
+
 import numpy as np
+
 from ..ir.types import I1, ElementType, TensorType, compute_type, element_of
 from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.reduce_in_order import reduce_in_order
@@ -33,7 +35,9 @@ class Reduction(Operator[T]):
     function: ClassVar[Any]  # the scalar operation of the reduction
     symbols = {
         "N": lambda o: o.x.rank,
-        "n_j": lambda o: next(n for n in map(o.x.shape.__getitem__, o.over()) if isinstance(n, int) and n < 1),
+        "n_j": lambda o: next(
+            n for n in map(o.x.shape.__getitem__, o.over()) if isinstance(n, int) and n < 1
+        ),
         "accumulator": lambda o: o.accumulator(),
     }
     constraints = (
@@ -52,11 +56,15 @@ class Reduction(Operator[T]):
         return reduced(self.axis, len(self.x.shape) if rank is None else rank)
 
     def infer(self: "Reduction[TensorType]") -> TensorType:
-        return TensorType(tuple(n for j, n in enumerate(self.x.shape) if j not in self.over()), self.result())
+        return TensorType(
+            tuple(n for j, n in enumerate(self.x.shape) if j not in self.over()), self.result()
+        )
 
     def typed(self: Any) -> Any:
         """The operator over types."""
-        return self.map(lambda x: x if isinstance(x, TensorType) else TensorType(x.shape, element_of(x)))
+        return self.map(
+            lambda x: x if isinstance(x, TensorType) else TensorType(x.shape, element_of(x))
+        )
 
     def prepared(self: Any, x: Any, convert: Callable[[Any, ElementType], Any]) -> Any:
         """The elements in the accumulator's type; f16 and bf16 are reduced in f32."""
@@ -78,7 +86,9 @@ class Reduction(Operator[T]):
                 return [x.scalar("eq", y.with_ones(over)).scalar("switch", g, 0)]
             case "mul_without_zeros":
                 zeros = x.scalar("eq", 0)
-                others = y.with_ones(over) / zeros.scalar("switch", 1, x)  # finite: what is not chosen is derived, too
+                others = y.with_ones(over) / zeros.scalar(
+                    "switch", 1, x
+                )  # finite: what is not chosen is derived, too
                 return [zeros.scalar("switch", 0, g * others.scalar("conj"))]
         return [None]
 
@@ -92,19 +102,32 @@ class Reduction(Operator[T]):
     def simplified(self: Any, definition: Any) -> Any:
         """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of it."""
         typed = self.map(lambda x: x.known_type)
-        return self.x if typed.x.element.is_discrete == typed.accumulator().is_discrete and not typed.over() else None
+        return (
+            self.x
+            if typed.x.element.is_discrete == typed.accumulator().is_discrete and not typed.over()
+            else None
+        )
 
     def reference(self: "Reduction[np.ndarray]") -> np.ndarray:
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
-        reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function, NUMPY_REDUCTIONS[self.function])
-        return to_element(np.asarray(reduce(self.prepared(self.x, to_element), self.over())), typed.result())
+        reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(
+            self.function, NUMPY_REDUCTIONS[self.function]
+        )
+        return to_element(
+            np.asarray(reduce(self.prepared(self.x, to_element), self.over())), typed.result()
+        )
 
     def element(self: "Reduction[Tensor]", y: Tensor) -> Element:
         d = iter(at := axes(y.shape))
         over = {j: Index(f"k{j}", self.x.shape[j]) for j in self.over()}
-        x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast_to_element)
-        return Element(at, cast_to_element(reduction(self.function, tuple(over.values()), x), y.element))
+        x = self.prepared(
+            self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))],
+            cast_to_element,
+        )
+        return Element(
+            at, cast_to_element(reduction(self.function, tuple(over.values()), x), y.element)
+        )
 
 
 def reduction(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
@@ -112,10 +135,16 @@ def reduction(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
     if not over:
         return x
     if function == MUL_WITHOUT_ZEROS:
-        product = reduction("mul", over, select(x.eq(0), constant(1, x.type), x) if x.type is not I1 else x | ~x)
-        again = tuple(Index(i.name, i.extent) for i in over)  # each reduction has indices of its own
+        product = reduction(
+            "mul", over, select(x.eq(0), constant(1, x.type), x) if x.type is not I1 else x | ~x
+        )
+        again = tuple(
+            Index(i.name, i.extent) for i in over
+        )  # each reduction has indices of its own
         x = substitute(x, dict(zip(over, again, strict=True)))
-        return select(reduce("or", again, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type))
+        return select(
+            reduce("or", again, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type)
+        )
     name = SCALAR_OPS[function].reduction
     assert name is not None
     if x.type is I1:
@@ -157,7 +186,9 @@ NUMPY_REDUCTIONS: dict[str, NumpyReduction] = {
     "xor": _accurate(np.bitwise_xor),
     MUL_WITHOUT_ZEROS: _product_of_nonzero(_accurate(np.multiply)),
 }
-IN_ORDER: dict[str, NumpyReduction] = {  # where floats accumulate what becomes an integer, whose bits go by the order
+IN_ORDER: dict[
+    str, NumpyReduction
+] = {  # where floats accumulate what becomes an integer, whose bits go by the order
     "add": _in_order(np.add),
     "mul": _in_order(np.multiply),
     MUL_WITHOUT_ZEROS: _product_of_nonzero(_in_order(np.multiply, by_rows=True)),
@@ -167,8 +198,12 @@ NONEMPTY = C(3, "n_j > 0 for j in axis, n being shape(x): the reduction has no i
     lambda o: o.function not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()))  # fmt: skip
 REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, "scalar_op",
     NUMPY_REDUCTIONS)  # fmt: skip
-BY_ATTRIBUTE = property(lambda o: o.scalar_op)  # the function of a reduction by any scalar operation
-ELEMENTS = C(5, "element(x) can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
+BY_ATTRIBUTE = property(
+    lambda o: o.scalar_op
+)  # the function of a reduction by any scalar operation
+ELEMENTS = C(
+    5, "element(x) can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element)
+)
 
 
 def is_reducible(function: str, element: ElementType) -> bool:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ..ir.types import C64, ElementType, compute_type
 from ..notation.expressions import Expr
 from ..spec.op import Unmet
@@ -49,7 +51,9 @@ class ScalarOp:
     gradient: Gradient | None = None
     by_parts: ByParts | None = None
     reduction: str | None = None
-    check: Callable[..., str | None] | None = None  # of arrays: what does not hold of them when the program runs
+    check: Callable[..., str | None] | None = (
+        None  # of arrays: what does not hold of them when the program runs
+    )
 
     def pulled(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
         """The operands' cotangents from the result's. That of x + i y is dL/dx + i dL/dy: g times the conjugate derivative."""
@@ -84,14 +88,20 @@ class ScalarOp:
     @property
     def wanted(self) -> str:
         if self.on_complex is None and self.rule.takes(*(C64,) * (self.arity or 2)):
-            return self.rule.wanted + (", nor complex" if "not" in self.rule.wanted else " that are not complex")
+            return self.rule.wanted + (
+                ", nor complex" if "not" in self.rule.wanted else " that are not complex"
+            )
         return self.rule.wanted
 
     def working(self, elements: Elements) -> Elements:
         """The types to which operands are converted: f16 and bf16 are computed in f32, and rounded once."""
-        return tuple(compute_type(e) for e in self.rule.working(elements, self.rule.result(*elements)))
+        return tuple(
+            compute_type(e) for e in self.rule.working(elements, self.rule.result(*elements))
+        )
 
-    def evaluate(self, arrays: Sequence[np.ndarray], elements: Elements, result: ElementType) -> np.ndarray:
+    def evaluate(
+        self, arrays: Sequence[np.ndarray], elements: Elements, result: ElementType
+    ) -> np.ndarray:
         """The operation on arrays of one shape."""
         operands = [to_element(a, w) for a, w in zip(arrays, self.working(elements), strict=True)]
         if self.check is not None and (wrong := self.check(*operands)) is not None:
@@ -103,7 +113,9 @@ class ScalarOp:
         given = [cast_to_element(o, w) for o, w in zip(operands, working, strict=True)]
         if callable(self.on_complex) and any(w.kind == "complex" for w in working):
             found: Any = self.on_complex(*map(Z.of, given))
-            return found.expression(result) if isinstance(found, Z) else cast_to_element(found, result)
+            return (
+                found.expression(result) if isinstance(found, Z) else cast_to_element(found, result)
+            )
         return cast_to_element(self.formula(*given), result)
 
 
@@ -119,7 +131,9 @@ def _some_complex(*nodes: Any) -> bool:
 SCALAR_OPS: dict[str, ScalarOp] = {}
 
 
-def row(name: str, arity: int | None, rule: str, numpy: Any, formula: Any, doc: str = "", **more: Any) -> None:
+def row(
+    name: str, arity: int | None, rule: str, numpy: Any, formula: Any, doc: str = "", **more: Any
+) -> None:
     """Enters an operation into the table."""
     assert name not in SCALAR_OPS, f"{name} is there twice"
     SCALAR_OPS[name] = ScalarOp(name, arity, RULES[rule], numpy, formula, doc, **more)

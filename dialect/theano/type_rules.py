@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+
 import numpy as np
+
 from ..ir.types import C64, C128, F32, F64, I1, I8, ElementType, promoted
 
 Elements = tuple[ElementType, ...]
@@ -33,7 +35,9 @@ class Rule:
     wanted: str
     result: Callable[..., ElementType]
     takes: Callable[..., bool] = lambda *elements: True
-    working: Callable[[Elements, ElementType], Elements] = lambda elements, result: (result,) * len(elements)
+    working: Callable[[Elements, ElementType], Elements] = lambda elements, result: (
+        (result,) * len(elements)
+    )
 
 
 def _no_complex(*elements: ElementType) -> bool:

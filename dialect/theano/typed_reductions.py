@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import Any
+
 from ..ir.types import BF16, C64, C128, F16, F32, F64, I64, UI64, ElementType
 from ..spec.op import C, T, declare, operator
 from .reduce import BY_ATTRIBUTE, MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
@@ -15,7 +16,9 @@ def default_dtype(element: ElementType) -> ElementType:
 
 def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
     """Test whether no precision is lost; by definition a float or complex accumulator of integers loses none."""
-    return (element.is_discrete and not accumulator.is_discrete) or upcast(element, accumulator) is accumulator
+    return (element.is_discrete and not accumulator.is_discrete) or upcast(
+        element, accumulator
+    ) is accumulator
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,9 @@ class TypedReduction(Reduction[T]):
 
     def accumulator(self: Any) -> ElementType:
         element = self.x.element
-        return self.acc_dtype or {F16: F32, BF16: F32, F32: F64, C64: C128}.get(element, default_dtype(element))
+        return self.acc_dtype or {F16: F32, BF16: F32, F32: F64, C64: C128}.get(
+            element, default_dtype(element)
+        )
 
     def result(self: Any) -> ElementType:
         return self.dtype or default_dtype(self.x.element)
@@ -50,7 +55,11 @@ class CareduceDtype(TypedReduction[T]):
     constraints = (
         REDUCIBLE,
         *TypedReduction.constraints,
-        C(5, "accumulator can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.accumulator())),
+        C(
+            5,
+            "accumulator can be reduced by scalar_op",
+            lambda o: is_reducible(o.scalar_op, o.accumulator()),
+        ),
         NONEMPTY,
     )
     example = '%x {scalar_op = "add", axis = [1], dtype = f32}', "%x: 2x3xi8", "2xf32"

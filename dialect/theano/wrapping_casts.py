@@ -1,7 +1,9 @@
 """Conversions as NumPy makes them: of floats to integers modulo 2^width, through i64; otherwise those of every dialect."""
 
 from typing import Any
+
 import numpy as np
+
 from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE, I64, UI64, ElementType
 from ..notation.expressions import Expr, cast, select
@@ -16,7 +18,9 @@ def to_element(array: Any, element: ElementType) -> np.ndarray:
     signed = converted(given.real, I64)
     if element is not UI64:
         return signed.astype(element.dtype)
-    return np.asarray(np.where(given.real < 0, signed.astype(np.uint64), converted(given.real, UI64)))
+    return np.asarray(
+        np.where(given.real < 0, signed.astype(np.uint64), converted(given.real, UI64))
+    )
 
 
 def cast_to_element(value: Expr, element: ElementType) -> Expr:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from typing import Any
+
 import numpy as np
+
 import cvm
 
 SIZE = 96, 128

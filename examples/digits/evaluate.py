@@ -4,7 +4,9 @@ status 1 below 96 %. Needs cvm and NumPy, nothing of train.py."""
 import argparse
 import sys
 from pathlib import Path
+
 import numpy as np
+
 import cvm
 
 HERE = Path(__file__).parent
@@ -17,7 +19,9 @@ def picture(path, images, labels, answers, columns=24):
     from matplotlib.patches import Rectangle
 
     rows = -(-len(images) // columns)
-    cell = images.shape[2] + 4  # an image, two pixels of margin on each side, its answer in the upper ones
+    cell = (
+        images.shape[2] + 4
+    )  # an image, two pixels of margin on each side, its answer in the upper ones
     sheet = np.zeros((rows * (cell + 1), columns * cell))
     figure = Figure(figsize=(columns / 2, rows * 0.55), layout="constrained")
     axes = figure.subplots()
@@ -31,7 +35,9 @@ def picture(path, images, labels, answers, columns=24):
             ha="center", va="center", size=7, color="gray" if right else "red", weight="normal" if right else "bold",
         )  # fmt: skip
         if not right:
-            axes.add_patch(Rectangle((left - 1, top - 1), 9, 9, fill=False, color="red", linewidth=1.5))
+            axes.add_patch(
+                Rectangle((left - 1, top - 1), 9, 9, fill=False, color="red", linewidth=1.5)
+            )
     axes.imshow(sheet, cmap="gray_r")
     figure.suptitle(f"digits.cvm: {(labels == answers).sum()} of {len(labels)} right")
     figure.savefig(path, dpi=120)
@@ -39,8 +45,12 @@ def picture(path, images, labels, answers, columns=24):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", default="cpu", help="cpu, cuda, cuda-sim or reference (default: %(default)s)")
-    parser.add_argument("--picture", type=Path, metavar="OUT.png", help="draw images and answers (needs matplotlib)")
+    parser.add_argument(
+        "--target", default="cpu", help="cpu, cuda, cuda-sim or reference (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--picture", type=Path, metavar="OUT.png", help="draw images and answers (needs matplotlib)"
+    )
     options = parser.parse_args()
 
     with np.load(HERE / "test.npz") as test:

@@ -5,7 +5,9 @@ import argparse
 import os
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported; one thread sums in one order
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # read when NumPy is imported; one thread sums in one order
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -141,7 +143,9 @@ def gradients(p, images, labels, rng):
     g["dense.weight"], g["dense.bias"] = gradient.T @ (rows * kept), gradient.sum(axis=0)
     gradient = ((gradient @ p["dense.weight"]) * kept).reshape(largest.shape)
     gradient = blocks_backward(np.where(largest == np.arange(4), gradient, 0)) * (layer2 > 0)
-    gradient, g["conv2.weight"], g["conv2.bias"] = weighted_backward(gradient, columns2, p["conv2.weight"])
+    gradient, g["conv2.weight"], g["conv2.bias"] = weighted_backward(
+        gradient, columns2, p["conv2.weight"]
+    )
     gradient = patches_backward(gradient, layer1.shape[1]) * (layer1 > 0)
     _, g["conv1.weight"], g["conv1.bias"] = weighted_backward(gradient, columns1, p["conv1.weight"])
     return g
@@ -166,7 +170,9 @@ def moved(images, rng):
     """Every image shifted by up to one pixel in each direction, so that the network does not rely on exact places."""
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, images.shape[2:], axis=(2, 3))
-    return windows[np.arange(len(images)), :, rng.integers(0, 3, len(images)), rng.integers(0, 3, len(images))]
+    return windows[
+        np.arange(len(images)), :, rng.integers(0, 3, len(images)), rng.integers(0, 3, len(images))
+    ]
 
 
 def train(images, labels, epochs, rng, batch=64, rate=3e-3, decay=1e-2):
@@ -185,7 +191,11 @@ def train(images, labels, epochs, rng, batch=64, rate=3e-3, decay=1e-2):
             for name in p:
                 mean[name] += 0.1 * (g[name] - mean[name])
                 square[name] += 0.001 * (g[name] ** 2 - square[name])
-                direction = mean[name] / (1 - 0.9**step) / (np.sqrt(square[name] / (1 - 0.999**step)) + 1e-8)
+                direction = (
+                    mean[name]
+                    / (1 - 0.9**step)
+                    / (np.sqrt(square[name] / (1 - 0.999**step)) + 1e-8)
+                )
                 p[name] -= np.float32(now) * (direction + decay * p[name])
     return p
 
@@ -199,7 +209,10 @@ def integers(values, bits):
 
 def best_bits(values):
     """The power of two for which `values`, kept as 8-bit integers, come back with the least squared error."""
-    return min(range(-8, 16), key=lambda bits: float(np.square(integers(values, bits) / 2.0**bits - values).mean()))
+    return min(
+        range(-8, 16),
+        key=lambda bits: float(np.square(integers(values, bits) / 2.0**bits - values).mean()),
+    )
 
 
 def quantise(p, images):
@@ -211,7 +224,9 @@ def quantise(p, images):
         weight, bias = p[f"{layer}.weight"], p[f"{layer}.bias"]
         bits = best_bits(weight)
         q[f"{layer}.weight"] = integers(weight, bits).astype(np.int8)
-        q[f"{layer}.bias"] = np.round(bias * 2.0 ** (into + bits)).astype(np.int32)  # it joins the sum before the shift
+        q[f"{layer}.bias"] = np.round(bias * 2.0 ** (into + bits)).astype(
+            np.int32
+        )  # it joins the sum before the shift
         if result is not None:
             out = best_bits(result)
             shifts.append(into + bits - out)
@@ -229,11 +244,17 @@ def integer_scores(q, shifts, images):
     p = {name: value.astype(np.int64) for name, value in q.items()}
     for layer, largest in (("conv1", 2**PIXEL_BITS), ("conv2", LIMIT), ("dense", LIMIT)):
         weight = p[f"{layer}.weight"]
-        bound = np.abs(weight.reshape(len(weight), -1)).sum(axis=1) * largest + np.abs(p[f"{layer}.bias"])
-        assert bound.max() < 2**31, f"expected the sums of {layer} to fit in i32, they may reach {bound.max()}"
+        bound = np.abs(weight.reshape(len(weight), -1)).sum(axis=1) * largest + np.abs(
+            p[f"{layer}.bias"]
+        )
+        assert bound.max() < 2**31, (
+            f"expected the sums of {layer} to fit in i32, they may reach {bound.max()}"
+        )
     x = images.astype(np.int64)
     for layer, shift in zip(("conv1", "conv2"), shifts, strict=True):
-        x = np.maximum(right_shift(weighted(patches(x), p[f"{layer}.weight"], p[f"{layer}.bias"]), shift), 0)
+        x = np.maximum(
+            right_shift(weighted(patches(x), p[f"{layer}.weight"], p[f"{layer}.bias"]), shift), 0
+        )
     rows = blocks(x).max(axis=-1).reshape(len(x), -1)
     return rows @ p["dense.weight"].T + p["dense.bias"]
 
@@ -241,9 +262,18 @@ def integer_scores(q, shifts, images):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     here = Path(__file__).parent
-    parser.add_argument("--epochs", type=int, default=40, help="passes over the training images (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of everything drawn at random (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=here, help="folder for the files (default: this script's)")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=40,
+        help="passes over the training images (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of everything drawn at random (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=here, help="folder for the files (default: this script's)"
+    )
     options = parser.parse_args()
 
     data = load_digits()
@@ -257,14 +287,20 @@ def main():
 
     _, _, float_scores = scores(p, test_images.astype(np.float32) / 2**PIXEL_BITS)
     float_right = int((float_scores.argmax(axis=1) == test_labels).sum())
-    integer_right = int((integer_scores(q, shifts, test_images).argmax(axis=1) == test_labels).sum())
+    integer_right = int(
+        (integer_scores(q, shifts, test_images).argmax(axis=1) == test_labels).sum()
+    )
     for name, right in (("float", float_right), ("int8", integer_right)):
         share = 100 * right / len(test_labels)
         print(f"{name:5}: {right} of {len(test_labels)} held-back images right ({share:.1f} %)")
 
     options.output.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.output / "weights.npz", **q)
-    test = {"images": test_images, "labels": test_labels.astype(np.int64), "float_right": np.int64(float_right)}
+    test = {
+        "images": test_images,
+        "labels": test_labels.astype(np.int64),
+        "float_right": np.int64(float_right),
+    }
     np.savez_compressed(options.output / "test.npz", **test)
     c1, c2 = CHANNELS
     program = PROGRAM.format(c1=c1, c2=c2, k=c2 * 16, shift1=shifts[0], shift2=shifts[1])

@@ -9,7 +9,9 @@ program.
 import argparse
 import time
 from pathlib import Path
+
 import numpy as np
+
 import cvm
 
 T = cvm.theano
@@ -75,7 +77,9 @@ def main():
             began = time.perf_counter()
     each = (time.perf_counter() - began) / max(options.steps - 1, 1)
     right = cvm.compile(scores)(weights, images[held_back]).argmax(1) == labels[held_back]
-    print(f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {options.steps} steps of {each * 1e6:.0f} us")
+    print(
+        f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {options.steps} steps of {each * 1e6:.0f} us"
+    )
     print(f"{right.sum()} of {right.size} held-back digits read right")
     if options.picture is not None:
         draw(losses, options.picture)
@@ -89,7 +93,9 @@ def draw(losses, path):
 
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axes.semilogy(losses)
-    axes.set(xlabel="step", ylabel="cross-entropy", title="gradient descent, one compiled program a step")
+    axes.set(
+        xlabel="step", ylabel="cross-entropy", title="gradient descent, one compiled program a step"
+    )
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
 

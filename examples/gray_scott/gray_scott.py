@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+
 import numpy as np
+
 import cvm
 
 
@@ -20,7 +22,9 @@ def main() -> None:
     options.add_argument("--target", default="cpu")
     options.add_argument("--picture", metavar="FILE.png")
     chosen = options.parse_args()
-    graph = cvm.compile(cvm.load(Path(__file__).parent / "gray_scott.cvm"), "gray_scott", chosen.target)
+    graph = cvm.compile(
+        cvm.load(Path(__file__).parent / "gray_scott.cvm"), "gray_scott", chosen.target
+    )
     graph.write("feed", chosen.feed)
     graph.write("kill", chosen.kill)
     u, v = np.ones((512, 512), np.float32), np.zeros((512, 512), np.float32)

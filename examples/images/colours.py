@@ -6,7 +6,9 @@ import struct
 import sys
 import zlib
 from pathlib import Path
+
 import numpy as np
+
 import cvm
 
 HERE = Path(__file__).parent
@@ -32,14 +34,26 @@ def landscapes(count=4, height=120, width=180):
     y, x = np.mgrid[0:height, 0:width].astype(float) / height
     images = []
     for n in range(count):
-        image = np.array([110, 150, 205]) + (np.array([215, 200, 180]) - [110, 150, 205]) * y[..., None] * 1.2
-        image += 90 * np.exp(-60 * ((x - 0.3 - 0.25 * n) ** 2 + (y - 0.3) ** 2))[..., None] * [1, 0.9, 0.6]
+        image = (
+            np.array([110, 150, 205])
+            + (np.array([215, 200, 180]) - [110, 150, 205]) * y[..., None] * 1.2
+        )
+        image += (
+            90
+            * np.exp(-60 * ((x - 0.3 - 0.25 * n) ** 2 + (y - 0.3) ** 2))[..., None]
+            * [1, 0.9, 0.6]
+        )
         for depth in range(4):
             ridge = 0.45 + 0.13 * depth + sum(
                 0.07 / k * np.sin(k * (5 * x + random.uniform(0, 6))) for k in (1, 2, 5, 9)
             )  # fmt: skip
-            colour = np.array([150, 165, 175]) + (np.array([35, 60, 30]) - [150, 165, 175]) * (depth + 1) / 4
-            image = np.where((y > ridge)[..., None], colour + random.normal(0, 3, (height, width, 1)), image)
+            colour = (
+                np.array([150, 165, 175])
+                + (np.array([35, 60, 30]) - [150, 165, 175]) * (depth + 1) / 4
+            )
+            image = np.where(
+                (y > ridge)[..., None], colour + random.normal(0, 3, (height, width, 1)), image
+            )
         haze = 0.12 * n
         images.append(image * (1 - haze) + 190 * haze)
     return np.clip(images, 0, 255).astype(np.uint8)
@@ -49,12 +63,18 @@ def write_png(path, image):
     """A colour image as a PNG file."""
 
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     height, width, _ = image.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), image.reshape(height, -1)], axis=1)
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), chunk(b"IEND", b"")
+    parts = (
+        chunk(b"IHDR", head),
+        chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)),
+        chunk(b"IEND", b""),
+    )
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
 
@@ -71,8 +91,12 @@ def sheet(*rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", default="cpu", help="cpu, cuda, cuda-sim or reference (default: %(default)s)")
-    parser.add_argument("--picture", type=Path, metavar="OUT.png", help="write the images before and after")
+    parser.add_argument(
+        "--target", default="cpu", help="cpu, cuda, cuda-sim or reference (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--picture", type=Path, metavar="OUT.png", help="write the images before and after"
+    )
     options = parser.parse_args()
 
     images = landscapes()
@@ -84,7 +108,10 @@ def main():
     def compiled(program):
         return cvm.compile(program, target=options.target)
 
-    normalised, adjusted = compiled(HERE / "normalise.cvm")(images), compiled(HERE / "adjust.cvm")(*arguments)
+    normalised, adjusted = (
+        compiled(HERE / "normalise.cvm")(images),
+        compiled(HERE / "adjust.cvm")(*arguments),
+    )
     same = np.array_equal(normalised, compiled(normalise)(images))
     same = same and np.array_equal(adjusted, compiled(adjust)(*arguments))
     print(f"normalised: mean {normalised.mean():.3f}, deviation {normalised.std():.3f}")

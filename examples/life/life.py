@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+
 import numpy as np
+
 import cvm
 
 
@@ -25,7 +27,9 @@ def main() -> None:
     began = time.perf_counter()
     graph.step(chosen.ticks)
     spent = time.perf_counter() - began
-    print(f"after {graph.time()} ticks {int(graph.read('alive'))}, {spent / max(1, chosen.ticks) * 1e6:.0f} µs a tick")
+    print(
+        f"after {graph.time()} ticks {int(graph.read('alive'))}, {spent / max(1, chosen.ticks) * 1e6:.0f} µs a tick"
+    )
     if chosen.picture:
         from cvm.plot import plot
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
+
 import numpy as np
 
 Shape = tuple[int, ...]
@@ -21,33 +22,52 @@ Shape = tuple[int, ...]
 class Network:
     """A program written line by line, its weights, and the same steps as a list that other tools can be given."""
 
-    def __init__(self, name: str, size: int, width: float = 1, seed: int = 0, channels: int = 3) -> None:
+    def __init__(
+        self, name: str, size: int, width: float = 1, seed: int = 0, channels: int = 3
+    ) -> None:
         self.name, self.width, self.random = name, width, np.random.default_rng(seed)
         self.lines: list[str] = []
         self.weights: dict[str, np.ndarray] = {}
         self.shapes: dict[str, Shape] = {"image": (1, channels, size, size)}
-        self.steps: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = []  # kind, result, operands, attributes
+        self.steps: list[
+            tuple[str, str, tuple[str, ...], dict[str, Any]]
+        ] = []  # kind, result, operands, attributes
 
     def weight(self, kind: str, shape: Shape, spread: float) -> str:
         """A constant with random numbers; its name."""
         name = f"{kind}{len(self.weights)}"
         self.weights[name] = (self.random.standard_normal(shape) * spread).astype(np.float32)
         written = "x".join(map(str, shape))
-        self.lines.append(f'%{name} = const file("{self.name}.npz", "{name}") : tensor<{written}xf32>')
+        self.lines.append(
+            f'%{name} = const file("{self.name}.npz", "{name}") : tensor<{written}xf32>'
+        )
         return name
 
-    def step(self, kind: str, operands: tuple[str, ...], shape: Shape, *lines: str, **attributes: Any) -> str:
+    def step(
+        self, kind: str, operands: tuple[str, ...], shape: Shape, *lines: str, **attributes: Any
+    ) -> str:
         """An operation in the language, or several whose results are {a}, {b} and so on, and among the steps; the name of its
         result."""
         name = f"{kind}_{len(self.steps)}"
-        inner = {letter: f"%{name}{letter}" for letter, _ in zip(ascii_lowercase, lines[1:], strict=False)}
+        inner = {
+            letter: f"%{name}{letter}"
+            for letter, _ in zip(ascii_lowercase, lines[1:], strict=False)
+        }
         for result, line in zip([*inner.values(), f"%{name}"], lines, strict=True):
             self.lines.append(f"{result} = {line.format(*(f'%{o}' for o in operands), **inner)}")
         self.steps.append((kind, name, operands, attributes))
         self.shapes[name] = shape
         return name
 
-    def conv(self, x: str, channels: int, kernel: int, stride: int = 1, groups: int = 1, top: float = math.inf) -> str:
+    def conv(
+        self,
+        x: str,
+        channels: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        top: float = math.inf,
+    ) -> str:
         """A convolution, and what limits it from below by 0 and from above by `top`, unless that is 0."""
         n, c, h, w = self.shapes[x]
         channels = channels if groups > 1 else round(channels * self.width)
@@ -60,7 +80,13 @@ class Network:
         shape, pad = (n, channels, -(-h // stride), -(-w // stride)), kernel // 2
         how = f"padding = [{pad}, {pad}], stride = [{stride}, {stride}], groups = {groups}"
         y = self.step(
-            "conv", operands, shape, f"cvm.conv2d {{}}, {{}}, {{}} {{{{{how}}}}}", pad=pad, stride=stride, groups=groups
+            "conv",
+            operands,
+            shape,
+            f"cvm.conv2d {{}}, {{}}, {{}} {{{{{how}}}}}",
+            pad=pad,
+            stride=stride,
+            groups=groups,
         )
         if not top:
             return y
@@ -70,7 +96,9 @@ class Network:
     def pool(self, x: str) -> str:
         n, c, h, w = self.shapes[x]
         how = "pool_size = [3, 3], strides = [2, 2], padding = [1, 1]"
-        return self.step("pool", (x,), (n, c, -(-h // 2), -(-w // 2)), f"cvm.max_pool2d {{}} {{{{{how}}}}}")
+        return self.step(
+            "pool", (x,), (n, c, -(-h // 2), -(-w // 2)), f"cvm.max_pool2d {{}} {{{{{how}}}}}"
+        )
 
     def add(self, x: str, y: str) -> str:
         return self.step("add", (x, y), self.shapes[x], "dali.add {}, {}")
@@ -85,12 +113,18 @@ class Network:
 
     def dense(self, x: str, units: int) -> str:
         n, c = self.shapes[x]
-        operands = x, self.weight("w", (units, c), math.sqrt(1 / c)), self.weight("b", (units,), 0.1)
+        operands = (
+            x,
+            self.weight("w", (units, c), math.sqrt(1 / c)),
+            self.weight("b", (units,), 0.1),
+        )
         return self.step("dense", operands, (n, units), "cvm.dense {}, {}, {}")
 
     def turned(self, x: str, order: Shape) -> str:
         shape = tuple(self.shapes[x][n] for n in order)
-        return self.step("transpose", (x,), shape, f"cvm.transpose {{}} {{{{axes = {[*order]}}}}}", perm=[*order])
+        return self.step(
+            "transpose", (x,), shape, f"cvm.transpose {{}} {{{{axes = {[*order]}}}}}", perm=[*order]
+        )
 
     def reshaped(self, x: str, *shape: int) -> str:
         line = f"cvm.reshape {{}} {{{{target_shape = {[*shape]}}}}}"
@@ -162,7 +196,9 @@ def resnet50(size: int = 224, width: float = 1) -> tuple[Network, str]:
         for n in range(blocks):
             stride = 1 if n else first
             around = x if n else net.conv(x, 4 * channels, 1, stride, top=0)
-            y = net.conv(net.conv(net.conv(x, channels, 1), channels, 3, stride), 4 * channels, 1, top=0)
+            y = net.conv(
+                net.conv(net.conv(x, channels, 1), channels, 3, stride), 4 * channels, 1, top=0
+            )
             x = net.relu(net.add(y, around))
     return net, net.dense(net.average(x), 1000)
 
@@ -171,7 +207,15 @@ def mobilenet_v2(size: int = 224, width: float = 1) -> tuple[Network, str]:
     """Seventeen inverted residuals: 1x1, depthwise 3x3, and 1x1 without a limit (Sandler et al., 2018)."""
     net = Network("mobilenet_v2", size, width)
     x = net.conv("image", 32, 3, 2, top=6)
-    groups = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    groups = (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    )
     for factor, channels, blocks, first in groups:
         for n in range(blocks):
             y = net.conv(x, round(net.shapes[x][1] / width) * factor, 1, top=6) if factor > 1 else x
@@ -194,7 +238,9 @@ def encoder(size: int = 128, width: float = 1) -> tuple[Network, str]:
         )
         scores = net.matmul(query, key)
         scores = net.step("scale", (scores,), net.shapes[scores], "dali.mul {}, 0.125", over=8)
-        mixed = net.reshaped(net.turned(net.matmul(net.softmax(scores), value), (1, 0, 2)), size, units)
+        mixed = net.reshaped(
+            net.turned(net.matmul(net.softmax(scores), value), (1, 0, 2)), size, units
+        )
         x = net.normalized(net.add(x, net.dense(mixed, units)))
         x = net.normalized(net.add(x, net.dense(net.gelu(net.dense(x, 4 * units)), units)))
     return net, x
@@ -217,11 +263,15 @@ def write(net: Network, result: str, folder: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write a network in f32 as a program with random weights.")
+    parser = argparse.ArgumentParser(
+        description="Write a network in f32 as a program with random weights."
+    )
     parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("--folder", type=Path, default=Path("networks"))
     parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--width", type=float, default=1, help="ratio of channels to those of the paper")
+    parser.add_argument(
+        "--width", type=float, default=1, help="ratio of channels to those of the paper"
+    )
     given = parser.parse_args()
     print(write(*NETWORKS[given.network](given.size, given.width), given.folder))
 

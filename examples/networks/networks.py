@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
 import numpy as np
 
 SPREAD = 24  # the standard deviation that a convolution's 8-bit result has
@@ -57,7 +58,13 @@ class Network:
         return layer.name
 
     def conv(
-        self, x: str, channels: int, kernel: int, stride: int = 1, depthwise: bool = False, relu: bool = True
+        self,
+        x: str,
+        channels: int,
+        kernel: int,
+        stride: int = 1,
+        depthwise: bool = False,
+        relu: bool = True,
     ) -> str:
         c, h, w = self.layers[x].shape
         oc = c if depthwise else round(channels * self.width)
@@ -67,7 +74,9 @@ class Network:
         spread = sums / 2**shift * (math.sqrt(0.5) if relu else 1)
         shape = (oc, -(-h // stride), -(-w // stride))
         name = f"conv{sum(layer.kind == 'conv' for layer in self.layers.values()) + 1}"
-        return self.add(Layer(name, "conv", (x,), shape, kernel, stride, groups, relu, shift, spread))
+        return self.add(
+            Layer(name, "conv", (x,), shape, kernel, stride, groups, relu, shift, spread)
+        )
 
     def pool(self, x: str) -> str:
         c, h, w = self.layers[x].shape
@@ -82,7 +91,9 @@ class Network:
     def average(self, x: str) -> str:
         c, h, w = self.layers[x].shape
         shift = max(1, round(math.log2(h * w)))
-        return self.add(Layer("average", "average", (x,), (c,), shift=shift, spread=self.layers[x].spread))
+        return self.add(
+            Layer("average", "average", (x,), (c,), shift=shift, spread=self.layers[x].spread)
+        )
 
     def dense(self, x: str, classes: int) -> str:
         return self.add(Layer("scores", "dense", (x,), (round(classes * self.width),)))
@@ -96,10 +107,12 @@ class Network:
                 continue
             given = self.layers[layer.inputs[0]].shape[0] // layer.groups
             kernel = (layer.kernel, layer.kernel) if layer.kind == "conv" else ()
-            found[f"{layer.name}.weight"] = random.integers(-127, 128, (layer.shape[0], given, *kernel), np.int8)
-            found[f"{layer.name}.bias"] = (random.normal(size=layer.shape[0]) * 2**layer.shift * SPREAD / 4).astype(
-                np.int32
+            found[f"{layer.name}.weight"] = random.integers(
+                -127, 128, (layer.shape[0], given, *kernel), np.int8
             )
+            found[f"{layer.name}.bias"] = (
+                random.normal(size=layer.shape[0]) * 2**layer.shift * SPREAD / 4
+            ).astype(np.int32)
         return found
 
     def program(self, file: str = "weights.npz") -> str:
@@ -143,7 +156,9 @@ def _shifted(bits: int) -> str:
 
 
 def _average(layer: Layer, inputs: tuple[str, ...], net: Network, file: str) -> list[str]:
-    return _ending(layer, f"{{}} = cvm.sum {inputs[0]} {{{{axes = [2, 3]}}}}", _shifted(layer.shift))
+    return _ending(
+        layer, f"{{}} = cvm.sum {inputs[0]} {{{{axes = [2, 3]}}}}", _shifted(layer.shift)
+    )
 
 
 LINES: dict[str, Callable[[Layer, tuple[str, ...], Network, str], list[str]]] = {
@@ -170,7 +185,9 @@ def resnet18(size: int = 224, width: float = 1) -> Network:
     for channels, first in ((64, 1), (128, 2), (256, 2), (512, 2)):
         for stride in (first, 1):
             around = x if stride == 1 else net.conv(x, channels, 1, stride, relu=False)
-            x = net.residual(net.conv(net.conv(x, channels, 3, stride), channels, 3, relu=False), around)
+            x = net.residual(
+                net.conv(net.conv(x, channels, 3, stride), channels, 3, relu=False), around
+            )
     net.dense(net.average(x), 1000)
     return net
 
@@ -179,7 +196,17 @@ def mobilenet(size: int = 224, width: float = 1) -> Network:
     """Thirteen pairs of a depthwise 3x3 and a 1x1 convolution (Howard et al., 2017)."""
     net = Network("mobilenet", size, width)
     x = net.conv("image", 32, 3, 2)
-    pairs = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *5 * [(512, 1)], (1024, 2), (1024, 1)]
+    pairs = [
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *5 * [(512, 1)],
+        (1024, 2),
+        (1024, 1),
+    ]
     for channels, stride in pairs:
         x = net.conv(net.conv(x, 0, 3, stride, depthwise=True), channels, 1)
     net.dense(net.average(x), 1000)
@@ -203,11 +230,17 @@ def write(net: Network, folder: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("network", choices=NETWORKS)
-    parser.add_argument("--folder", type=Path, default=Path("networks"), help="for the files (default: %(default)s)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("networks"), help="for the files (default: %(default)s)"
+    )
     parser.add_argument("--size", type=int, default=224, help="of the image (default: %(default)s)")
-    parser.add_argument("--width", type=float, default=1, help="how many times the channels (default: %(default)s)")
+    parser.add_argument(
+        "--width", type=float, default=1, help="how many times the channels (default: %(default)s)"
+    )
     options = parser.parse_args()
     print(write(NETWORKS[options.network](options.size, options.width), options.folder))
 

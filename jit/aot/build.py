@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
+
 import llvmlite.binding as llvm
 import numpy as np
+
 from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import Diagnostic, Note, Span, TargetError
 from ...dialect.ir.sizes import Dim, Size
@@ -65,7 +67,9 @@ def build(
     module = module.with_functions({**module.functions, **{f.name: f for f in functions}})
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     own = [f"{prefix}_message", f"{prefix}_version"]
-    message, version, *symbols = distinct([*own, *(f"{prefix}_{identifier(f.name)}" for f in functions)])
+    message, version, *symbols = distinct(
+        [*own, *(f"{prefix}_{identifier(f.name)}" for f in functions)]
+    )
     versions, arrays = several(processors), [parameters(f) for f in functions]
     with compiling_for(processors[0]):
         free, name = freestanding(processor().triple), processor().cpu or llvm.get_host_cpu_name()
@@ -73,7 +77,9 @@ def build(
     for n, described in enumerate(processors):
         names = [version_symbol(s, n) if versions else s for s in (*symbols, message)]
         with compiling_for(described):
-            image, asked = _version(module, [f.name for f in functions], names, "hidden " if versions else "", options)
+            image, asked = _version(
+                module, [f.name for f in functions], names, "hidden " if versions else "", options
+            )
         images.append(image)
         exported.append(tuple(names))
         workspaces = list(map(max, workspaces, asked))
@@ -90,7 +96,11 @@ def build(
 
 
 def _version(
-    module: Module, names: Sequence[str], symbols: Sequence[str], visibility: str, options: CompileOptions
+    module: Module,
+    names: Sequence[str],
+    symbols: Sequence[str],
+    visibility: str,
+    options: CompileOptions,
 ) -> tuple[bytes, list[int]]:
     """The object file for one processor, with the message function, and the bytes of each function's workspace."""
     functions, plans = [], []
@@ -100,7 +110,9 @@ def _version(
         plans.append(lower(module, function, optimize=options.optimize, checks=options.sanitize))
     text = emit_plans(*plans, optimize=options.optimize > 0, linkage="internal ")
     parts = enumerate(zip(functions, plans, symbols[:-1], strict=True))
-    wrappers = [_Wrapper(f, plan, visibility, symbol, f"entry{n or ''}") for n, (f, plan, symbol) in parts]
+    wrappers = [
+        _Wrapper(f, plan, visibility, symbol, f"entry{n or ''}") for n, (f, plan, symbol) in parts
+    ]
     requirements = [*text.requirements]
     pieces = [
         text.module.definitions,
@@ -108,9 +120,14 @@ def _version(
         f"declare ptr @malloc({_size_type()})\ndeclare void @free(ptr)",
         declarations(register_of(_machine())),
         *(wrapper.text(requirements) for wrapper in wrappers),
-        _messages([f"{span.line}: {message}" for message, span in requirements], f"{visibility}ptr @{symbols[-1]}"),
+        _messages(
+            [f"{span.line}: {message}" for message, span in requirements],
+            f"{visibility}ptr @{symbols[-1]}",
+        ),
     ]
-    declared = tuple(d for d in text.module.declarations if d != PARALLEL)  # it is one of the pieces
+    declared = tuple(
+        d for d in text.module.declarations if d != PARALLEL
+    )  # it is one of the pieces
     image = native_code.object_file(IRModule(declared, "\n".join(pieces)), options.optimize > 0)
     return image, [wrapper.workspace for wrapper in wrappers]
 
@@ -129,16 +146,30 @@ def _callable(module: Module, function: Function) -> None:
     """Raise TargetError if no C function of pointers can represent this function."""
     where = function.span
     if isinstance(function, Graph):
-        raise TargetError(Diagnostic(f"@{function.name} is a graph; functions are built ahead of time", where, "build"))
+        raise TargetError(
+            Diagnostic(
+                f"@{function.name} is a graph; functions are built ahead of time", where, "build"
+            )
+        )
     for value in (*function.arguments, *function.results):
         if not value.known_type.is_static:
             open = ", ".join(str(d) for d in value.known_type.array_shape if isinstance(d, Size))
             message = f"%{value.name} is {value.type}, but what is built ahead of time has known sizes; settle {open}"
-            names = [str(d)[1:] for d in value.known_type.array_shape if isinstance(d, Size) and d.name]
-            help = f"--size {names[0]}=16, or sizes={{'{names[0]}': 16}} in Python" if names else "name the size, as ?N"
+            names = [
+                str(d)[1:] for d in value.known_type.array_shape if isinstance(d, Size) and d.name
+            ]
+            help = (
+                f"--size {names[0]}=16, or sizes={{'{names[0]}': 16}} in Python"
+                if names
+                else "name the size, as ?N"
+            )
             raise TargetError(Diagnostic(message, value.span, "build", (Note(help),)))
     if contents_after(module, function):
-        raise TargetError(Diagnostic(f"@{function.name} overwrites an argument; built code does not", where, "build"))
+        raise TargetError(
+            Diagnostic(
+                f"@{function.name} overwrites an argument; built code does not", where, "build"
+            )
+        )
 
 
 # The wrapper
@@ -158,13 +189,18 @@ class _Wrapper:
     def workspace(self) -> int:
         """The bytes for intermediate arrays, and to align them where the caller does not."""
         assert isinstance(self.plan.workspace, int)
-        return self.plan.workspace and self.plan.workspace + (0 if freestanding(processor().triple) else ALIGNMENT)
+        return self.plan.workspace and self.plan.workspace + (
+            0 if freestanding(processor().triple) else ALIGNMENT
+        )
 
     def text(self, requirements: list[tuple[str, Span]]) -> str:
         """Its IR, and that of its constants; the requirements get those of its declared ranges."""
         plan, constant = self.plan, f"{self.entry}_constant"
         arrays = [*plan.arguments, *plan.results]
-        pointers = [*(f"%a{n}" for n in range(len(arrays))), *(f"@{constant}{n}" for n in range(len(plan.data)))]
+        pointers = [
+            *(f"%a{n}" for n in range(len(arrays))),
+            *(f"@{constant}{n}" for n in range(len(plan.data))),
+        ]
         ranges = declared(self.function)
         lines = []
         for n, (asked, bounds) in ranges.items():
@@ -201,11 +237,20 @@ class _Wrapper:
         given = ["ptr %workspace"] * freestanding(processor().triple)
         parameters = ", ".join([*(f"ptr %a{n}" for n in range(len(arrays))), *given])
         data = [_bytes(np.ascontiguousarray(array).tobytes()) for array in plan.data.values()]
-        constants = [f"@{constant}{n} = private constant {text}, align {ALIGNMENT}" for n, text in enumerate(data)]
-        looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
+        constants = [
+            f"@{constant}{n} = private constant {text}, align {ALIGNMENT}"
+            for n, text in enumerate(data)
+        ]
+        looks = [
+            within_text(f"{self.entry}_within{n}", t.element, bounds)
+            for n, (t, bounds) in ranges.items()
+        ]
         run = f"@{self.entry}_run"
         head = f"define internal i32 {run}({parameters}) noinline nounwind {{"
-        symbol, register = f"{self.visibility}i32 @{self.symbol}({parameters}) nounwind", register_of(_machine())
+        symbol, register = (
+            f"{self.visibility}i32 @{self.symbol}({parameters}) nounwind",
+            register_of(_machine()),
+        )
         exported = in_default_environment(symbol, run, parameters.split(", "), register)
         return "\n".join([*constants, *looks, head, *lines, "}", exported])
 
@@ -226,8 +271,13 @@ def _bytes(data: bytes) -> str:
 def _messages(messages: Sequence[str], symbol: str) -> str:
     """The function that explains a status."""
     known = {0: "", OUT_OF_MEMORY: "out of memory", **dict(enumerate(messages, 1))}
-    texts = [f"@message{n} = private constant {_bytes(m.encode() + bytes(1))}" for n, m in enumerate(known.values())]
+    texts = [
+        f"@message{n} = private constant {_bytes(m.encode() + bytes(1))}"
+        for n, m in enumerate(known.values())
+    ]
     cases = " ".join(f"i32 {status}, label %case{n}" for n, status in enumerate(known))
     blocks = [f"case{n}:\n  ret ptr @message{n}" for n in range(len(known))]
-    head = f"define {symbol}(i32 %status) nounwind {{\n  switch i32 %status, label %case0 [ {cases} ]"
+    head = (
+        f"define {symbol}(i32 %status) nounwind {{\n  switch i32 %status, label %case0 [ {cases} ]"
+    )
     return "\n".join([*texts, head, *blocks, "}"])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
+
 from ...dialect.ir.diagnostics import TargetError
 from ...lowering.processor import LEVELS, Processor, freestanding
 
@@ -23,7 +24,9 @@ class Word(NamedTuple):
 
 CPUID = 'call { i32, i32, i32, i32 } asm "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx}"'
 LEAF_1 = Word(CPUID, "(i32 1, i32 0)", "i32, 2")
-XCR0 = Word('call { i32, i32 } asm "xgetbv", "={ax},={dx},{cx}"', "(i32 0)", "i32, 0")  # read where LEAF_1 has OSXSAVE
+XCR0 = Word(
+    'call { i32, i32 } asm "xgetbv", "={ax},={dx},{cx}"', "(i32 0)", "i32, 0"
+)  # read where LEAF_1 has OSXSAVE
 EXTENDED = Word(CPUID, "(i32 -2147483647, i32 0)", "i32, 2")
 LEAF_7B, LEAF_7C = (Word(CPUID, "(i32 7, i32 0)", f"i32, {n}") for n in (1, 2))
 LEAF_7_1 = Word(CPUID, "(i32 7, i32 1)", "i32, 0")
@@ -50,11 +53,17 @@ def several(processors: Sequence[Processor | None]) -> list[Processor]:
     found = [p for p in processors if p is not None and p.cpu in LEVELS]
     architectures = sorted({p.triple.partition("-")[0] or "x86_64" for p in found})
     if len(architectures) > 1:
-        raise TargetError(f"the processors are of {' and of '.join(architectures)}; a library is of one")
+        raise TargetError(
+            f"the processors are of {' and of '.join(architectures)}; a library is of one"
+        )
     if len(found) < len(processors) or freestanding(found[0].triple):
-        raise TargetError("one of these processors cannot be chosen when a library is loaded; name others")
+        raise TargetError(
+            "one of these processors cannot be chosen when a library is loaded; name others"
+        )
     if architectures[0] == "x86_64" != platform.machine():
-        raise TargetError("versions for x86-64 need LLVM's assembler for it, which only such a machine has")
+        raise TargetError(
+            "versions for x86-64 need LLVM's assembler for it, which only such a machine has"
+        )
     for described in found:
         masks(described)
     return found
@@ -63,13 +72,20 @@ def several(processors: Sequence[Processor | None]) -> list[Processor]:
 def masks(described: Processor) -> dict[Word, int]:
     """The bits that a processor must have to run code for this one."""
     features = {*LEVELS[described.cpu], *described.features} - ALWAYS
-    found = {word: reduce(or_, (bits[f] for f in features & bits.keys()), 0) for word, bits in WORDS.items()}
+    found = {
+        word: reduce(or_, (bits[f] for f in features & bits.keys()), 0)
+        for word, bits in WORDS.items()
+    }
     if features.difference(*WORDS.values()):
-        raise TargetError(f"code for {described.cpu} cannot be chosen when it is loaded; built alone it can")
+        raise TargetError(
+            f"code for {described.cpu} cannot be chosen when it is loaded; built alone it can"
+        )
     return {word: mask for word, mask in found.items() if mask}
 
 
-def dispatch(versions: Sequence[Processor], functions: Mapping[str, tuple[str, int]], number: str) -> str:
+def dispatch(
+    versions: Sequence[Processor], functions: Mapping[str, tuple[str, int]], number: str
+) -> str:
     """The IR that chooses a version: functions by symbol, with result type and number of pointers (-1: one i32)."""
     chosen = f"@{number}"
     entry = f"{{ i32, ptr, ptr }} {{ i32 101, ptr {chosen}_choose, ptr null }}"
@@ -94,15 +110,23 @@ def dispatch(versions: Sequence[Processor], functions: Mapping[str, tuple[str, i
         lines += [f"  store i32 {n}, ptr {chosen}", f"  br label %version{n + 1}"]
     lines += [f"version{len(versions)}:", "  ret void", "}"]
     for symbol, (type, pointers) in functions.items():
-        parameters = ", ".join(f"ptr %a{n}" for n in range(pointers)) if pointers >= 0 else "i32 %a0"
+        parameters = (
+            ", ".join(f"ptr %a{n}" for n in range(pointers)) if pointers >= 0 else "i32 %a0"
+        )
         cases = " ".join(f"i32 {n}, label %version{n}" for n in range(1, len(versions)))
-        lines += [f"define {type} @{symbol}({parameters}) nounwind {{", f"  %n = load i32, ptr {chosen}"]
+        lines += [
+            f"define {type} @{symbol}({parameters}) nounwind {{",
+            f"  %n = load i32, ptr {chosen}",
+        ]
         lines.append(f"  switch i32 %n, label %version0 [ {cases} ]")
         for n in range(len(versions)):
             call = f"tail call {type} @{version_symbol(symbol, n)}({parameters})"
             lines += [f"version{n}:", f"  %result{n} = {call}", f"  ret {type} %result{n}"]
         lines.append("}")
-        lines += [f"declare {type} @{version_symbol(symbol, n)}({parameters})" for n in range(len(versions))]
+        lines += [
+            f"declare {type} @{version_symbol(symbol, n)}({parameters})"
+            for n in range(len(versions))
+        ]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+
 from ...dialect.ir.sizes import product
 from ...dialect.program.function import Function, Value
 
@@ -39,11 +40,15 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
     """The arrays of a function: arguments, then results."""
     values = [*function.arguments, *function.results]
     given = [True] * len(function.arguments) + [False] * len(function.results)
-    names = distinct(f"{'in' if g else 'out'}_{identifier(v.name)}" for g, v in zip(given, values, strict=True))
+    names = distinct(
+        f"{'in' if g else 'out'}_{identifier(v.name)}" for g, v in zip(given, values, strict=True)
+    )
     types = [v.known_type for v in values]
     numbers = [int(product(t.array_shape)) * (1 + (t.element.kind == "complex")) for t in types]
     arrays = zip(names, types, numbers, given, map(_described, values), strict=True)
-    return tuple(Parameter(name, *ELEMENTS[t.element.name], n, g, said) for name, t, n, g, said in arrays)
+    return tuple(
+        Parameter(name, *ELEMENTS[t.element.name], n, g, said) for name, t, n, g, said in arrays
+    )
 
 
 def identifier(name: str) -> str:
@@ -65,7 +70,9 @@ def distinct(names: Iterable[str]) -> list[str]:
 def _described(value: Value) -> str:
     type = value.known_type
     size = product(type.array_shape)
-    notes = {"bool": ", each 0 or 1", "complex": ", pairs of real and imaginary part"}.get(type.element.kind, "")
+    notes = {"bool": ", each 0 or 1", "complex": ", pairs of real and imaginary part"}.get(
+        type.element.kind, ""
+    )
     bounds = value.attributes.get("range")
     declared = "" if bounds is None else f", from {bounds[0]} to {bounds[1]}"
     return f"{type}, {size} element{'' if size == 1 else 's'}{notes}{declared}"
@@ -74,7 +81,10 @@ def _described(value: Value) -> str:
 def c_header(library: Interface) -> str:
     """Declarations for C, which C++ takes, too."""
     guard = f"{library.prefix}_H".upper()
-    users = "allocates while it runs, and nothing else", "takes, at a multiple of 64, from its caller"
+    users = (
+        "allocates while it runs, and nothing else",
+        "takes, at a multiple of 64, from its caller",
+    )
     lines = [
         f"/* Compiled by cvm for {library.processor}. Arrays are contiguous, the last index fastest; results do not overlap",
         "   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time.",
@@ -82,11 +92,15 @@ def c_header(library: Interface) -> str:
         '#include <stdint.h>\n#ifdef __cplusplus\nextern "C" {\n#endif',
     ]
     for symbol, arrays, workspace in library.functions:
-        declared = [f"{'const ' * a.given}{a.c} *{a.name}" for a in arrays] + ["void *workspace"] * library.freestanding
+        declared = [f"{'const ' * a.given}{a.c} *{a.name}" for a in arrays] + [
+            "void *workspace"
+        ] * library.freestanding
         lines += ["", *(f"/* {a.name}: {a.described} */" for a in arrays)]
         lines.append(f"#define {symbol.upper()}_WORKSPACE {workspace}")
         lines.append(f"int32_t {symbol}({', '.join(declared) or 'void'});")
-    lines.append(f"\nconst char *{library.prefix}_message(int32_t status);\n\n#ifdef __cplusplus\n}}\n#endif\n#endif\n")
+    lines.append(
+        f"\nconst char *{library.prefix}_message(int32_t status);\n\n#ifdef __cplusplus\n}}\n#endif\n#endif\n"
+    )
     return "\n".join(lines)
 
 
@@ -99,8 +113,12 @@ def cpp_header(library: Interface) -> str:
         declared += ["void *workspace"] * library.freestanding
         name = symbol.removeprefix(f"{library.prefix}_")
         call = f"::{symbol}({', '.join(passed)})"
-        lines.append(f"[[nodiscard]] inline int32_t {name}({', '.join(declared)}) {{ return {call}; }}")
-    lines.append(f"inline const char *message(int32_t status) {{ return ::{library.prefix}_message(status); }}")
+        lines.append(
+            f"[[nodiscard]] inline int32_t {name}({', '.join(declared)}) {{ return {call}; }}"
+        )
+    lines.append(
+        f"inline const char *message(int32_t status) {{ return ::{library.prefix}_message(status); }}"
+    )
     return "\n".join([*lines, "}", ""])
 
 
@@ -122,10 +140,14 @@ def rust_module(library: Interface) -> str:
         safe += ["", *(f"/// {a.name}: {a.described}" for a in arrays)]
         safe.append(f"pub fn {name}({', '.join(held)}) -> Result<(), &'static core::ffi::CStr> {{")
         safe += [f"    result(unsafe {{ ffi::{symbol}({', '.join(passed)}) }})", "}"]
-    lines.append(f"        pub fn {library.prefix}_message(status: i32) -> *const core::ffi::c_char;\n    }}\n}}")
+    lines.append(
+        f"        pub fn {library.prefix}_message(status: i32) -> *const core::ffi::c_char;\n    }}\n}}"
+    )
     lines.append(RUST_RESULT.replace("MESSAGE", f"ffi::{library.prefix}_message"))
     if library.freestanding:
-        lines.append("\n#[repr(align(64))]\npub struct Workspace<const BYTES: usize>(pub [u8; BYTES]);")
+        lines.append(
+            "\n#[repr(align(64))]\npub struct Workspace<const BYTES: usize>(pub [u8; BYTES]);"
+        )
     return "\n".join([*lines, *safe, ""])
 
 
@@ -133,4 +155,8 @@ RUST_RESULT = """
 fn result(status: i32) -> Result<(), &'static core::ffi::CStr> {
     if status == 0 { Ok(()) } else { Err(unsafe { core::ffi::CStr::from_ptr(MESSAGE(status)) }) }
 }"""
-HEADERS: dict[str, Callable[[Interface], str]] = {".h": c_header, ".hpp": cpp_header, ".rs": rust_module}
+HEADERS: dict[str, Callable[[Interface], str]] = {
+    ".h": c_header,
+    ".hpp": cpp_header,
+    ".rs": rust_module,
+}

@@ -26,7 +26,9 @@ def compiler_digest(house: Path = Path(__file__).parents[2]) -> str:
 def digest_of_files(house: Path) -> str:
     """The digest of the names and contents of all source files."""
     digest = hashlib.sha256()
-    for name, path in sorted(entry for room in ROOMS for entry in _files(os.path.join(house, room), room)):
+    for name, path in sorted(
+        entry for room in ROOMS for entry in _files(os.path.join(house, room), room)
+    ):
         with open(path, "rb", buffering=0) as file:
             content = file.read()
         digest.update(f"{name} {len(content)}\n".encode() + content)

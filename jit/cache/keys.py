@@ -7,9 +7,11 @@ import os
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+
 import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
+
 from ...dialect.ir.extensions import PLACED
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
@@ -30,26 +32,42 @@ def environment() -> tuple[str, ...]:
     return compiler_digest(), np.__version__, *_machine(), repr(requested())
 
 
-def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:
+def name_of_text(
+    text: bytes, folder: Path | None, entry: str, options: CompileOptions
+) -> str | None:
     """The key of a function of a program's text in a folder; None if it is not cached."""
     if disk_cache.folder() is None or PLACED:
         return None
     where = "" if folder is None else os.path.abspath(folder)
-    return disk_cache.key("text", entry, where, repr(options), *environment(), sha256(text).hexdigest())
+    return disk_cache.key(
+        "text", entry, where, repr(options), *environment(), sha256(text).hexdigest()
+    )
 
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
     """The key of a function; None where operators or passes of other packages decide its code."""
     from ...dialect.spec.op import OPERATORS
 
-    functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
-    if PLACED or any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations):
+    functions = (
+        function,
+        *(f for f in module.functions.values() if f is not function),
+    )  # it need not be the module's
+    if PLACED or any(
+        o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations
+    ):
         return None
-    parts = [function.name, repr(options), *environment(), *{f.span.source.text: None for f in functions}]
+    parts = [
+        function.name,
+        repr(options),
+        *environment(),
+        *{f.span.source.text: None for f in functions},
+    ]
     for f in functions:
         stated = [str(o.declared) for o in f.operations]
         places = [f"{o.span.start} {o.span.end}" for o in f.operations]
-        parts.append("\n".join([*described(f), str(f.span.start), *stated, *places, str(f.declared)]))
+        parts.append(
+            "\n".join([*described(f), str(f.span.start), *stated, *places, str(f.declared)])
+        )
     return disk_cache.key(*parts)
 
 

@@ -5,7 +5,9 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.cast_arrays import from_file
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError, counted
 from ...dialect.ir.masked_array_error import masked
@@ -14,7 +16,9 @@ from ...dialect.ir.types import BY_DTYPE, Type, kind_of
 from ...dialect.program.function import Function, Value
 
 
-def in_order(function: Function, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+def in_order(
+    function: Function, given: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
     """The arguments of a call in the function's order, where some are given by their names."""
     if not named:
         return given
@@ -26,14 +30,19 @@ def in_order(function: Function, given: tuple[Any, ...], named: Mapping[str, Any
             raise _misfit(function, f"got %{name} twice")
     missing = [name for name, n in places.items() if n >= len(given) and name not in named]
     if missing or len(given) > len(places):
-        raise _misfit(function, f"got {len(given) + len(named)}" + "".join(f", no %{name}" for name in missing))
+        raise _misfit(
+            function,
+            f"got {len(given) + len(named)}" + "".join(f", no %{name}" for name in missing),
+        )
     return (*given, *(named[name] for name, n in places.items() if n >= len(given)))
 
 
 def _misfit(function: Function, got: str) -> CallError:
     expected = len(function.arguments)
     names = ", ".join(f"%{a.name}: {a.type}" for a in function.arguments)
-    message = f"@{function.name} takes {expected} argument{'' if expected == 1 else 's'} ({names}), {got}"
+    message = (
+        f"@{function.name} takes {expected} argument{'' if expected == 1 else 's'} ({names}), {got}"
+    )
     return CallError(Diagnostic(message, function.span, "call.arguments"))
 
 
@@ -42,17 +51,31 @@ def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
     lengths = sorted({len(a) for a in arguments if isinstance(a, (list, tuple))})
     if len(lengths) != 1:
         got = f"got {' and '.join(map(str, lengths))}" if lengths else "got no list"
-        raise CallError(f"a batch has a list of samples for each argument, all of one length, {got}")
+        raise CallError(
+            f"a batch has a list of samples for each argument, all of one length, {got}"
+        )
     for n, given in enumerate(arguments):
-        ranks = sorted({np.ndim(a) for a in given if hasattr(a, "shape")}) if isinstance(given, (list, tuple)) else []
+        ranks = (
+            sorted({np.ndim(a) for a in given if hasattr(a, "shape")})
+            if isinstance(given, (list, tuple))
+            else []
+        )
         if len(ranks) > 1:
             got = " and ".join(map(str, ranks))
-            raise CallError(f"the samples of a batch have one rank, but those of argument {n} have {got}")
-    return [tuple(a[n] if isinstance(a, (list, tuple)) else a for a in arguments) for n in range(lengths[0])]
+            raise CallError(
+                f"the samples of a batch have one rank, but those of argument {n} have {got}"
+            )
+    return [
+        tuple(a[n] if isinstance(a, (list, tuple)) else a for a in arguments)
+        for n in range(lengths[0])
+    ]
 
 
 def take_arguments(
-    function: Function, given: tuple[Any, ...], convert: bool = False, take: Callable[..., np.ndarray] | None = None
+    function: Function,
+    given: tuple[Any, ...],
+    convert: bool = False,
+    take: Callable[..., np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong.
 
@@ -69,7 +92,9 @@ def take_arguments(
         except ValueError as e:
             name = argument.name if argument.name.isidentifier() else "x"
             notes = tuple(Note(f"help: {name}.{text}") for text in getattr(e, "__notes__", ()))
-            mistakes.append(Diagnostic(f"argument %{argument.name}: {e}", argument.span, "call.argument", notes))
+            mistakes.append(
+                Diagnostic(f"argument %{argument.name}: {e}", argument.span, "call.argument", notes)
+            )
             arrays.append(np.empty(()))
     if mistakes:
         raise CallError(mistakes)
@@ -80,18 +105,35 @@ def array_of(value: Any, wanted: Type, convert: bool = False) -> np.ndarray:
     """The value as a contiguous array of the wanted element type. Arrays may widen, by `convert` become another type that holds
     all their values; numbers and lists must fit."""
     dtype = wanted.element.dtype
-    if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
+    if (
+        type(value) is np.ndarray
+        and value.dtype == dtype
+        and value.flags.c_contiguous
+        and value.flags.aligned
+    ):
         return value
     if said := masked(value):
         raise ValueError(f"expected {wanted}, got {said}")
     try:
         exports = hasattr(value, "__dlpack__")
-        is_array = exports or isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array_interface__")
-        array = from_dlpack(value) if exports and not isinstance(value, np.ndarray) else np.asarray(value)
+        is_array = (
+            exports
+            or isinstance(value, (np.ndarray, np.generic))
+            or hasattr(value, "__array_interface__")
+        )
+        array = (
+            from_dlpack(value)
+            if exports and not isinstance(value, np.ndarray)
+            else np.asarray(value)
+        )
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
     if (array := from_file(array, wanted.element)).dtype != dtype:
-        if is_array and not np.can_cast(array.dtype, dtype, "safe") and not (convert and array.dtype in BY_DTYPE):
+        if (
+            is_array
+            and not np.can_cast(array.dtype, dtype, "safe")
+            and not (convert and array.dtype in BY_DTYPE)
+        ):
             error = ValueError(f"expected {wanted}, got {describe(array)}")
             if np.can_cast(array.dtype, dtype, "unsafe") and array.dtype in BY_DTYPE:
                 error.add_note(
@@ -109,8 +151,12 @@ def _converted(array: np.ndarray, wanted: Type) -> np.ndarray:
     """An array in an element type that holds each of its values."""
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         found = array.astype(wanted.element.dtype)
-        if not np.array_equal(found.astype(array.dtype), array, equal_nan=kind_of(array.dtype) in "fc"):
-            raise ValueError(f"expected {wanted}, got {describe(array)} with values that it does not hold")
+        if not np.array_equal(
+            found.astype(array.dtype), array, equal_nan=kind_of(array.dtype) in "fc"
+        ):
+            raise ValueError(
+                f"expected {wanted}, got {describe(array)} with values that it does not hold"
+            )
     return found
 
 
@@ -143,7 +189,9 @@ def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
         converted = (array if element.kind == "complex" else np.real(array)).astype(element.dtype)
     kinds = array.dtype.kind, element.kind[0]
     same_kind = "biufc".index(kinds[0]) <= "biufc".index(kinds[1]) or kinds == ("i", "u")
-    lossless = element.kind in ("float", "complex") or np.array_equal(converted.astype(array.dtype), array)
+    lossless = element.kind in ("float", "complex") or np.array_equal(
+        converted.astype(array.dtype), array
+    )
     if array.size and not (same_kind and lossless):
         got = f"{array.dtype} in [{array.min()}, {array.max()}]"
         raise ValueError(f"expected {wanted}, got numbers that do not fit: {got}")
@@ -156,10 +204,14 @@ def describe(array: np.ndarray) -> str:
     return f"tensor<{'x'.join([*map(str, array.shape), element.name if element else str(array.dtype)])}>"
 
 
-def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], function: Function) -> None:
+def _check(
+    array: np.ndarray, argument: Value, earlier: list[np.ndarray], function: Function
+) -> None:
     wanted = argument.known_type
     shape = wanted.array_shape
-    if array.ndim != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(shape, array.shape, strict=True)):
+    if array.ndim != len(shape) or any(
+        isinstance(d, int) and d != n for d, n in zip(shape, array.shape, strict=True)
+    ):
         raise ValueError(f"expected {wanted}, got {describe(array)}")
     known: dict[object, tuple[int, Value]] = {}
     for value, other in zip(function.arguments, [*earlier, array], strict=False):
@@ -192,7 +244,9 @@ def take_outputs(
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
     given = [*map(_seen, out if isinstance(out, (tuple, list)) else [out])]
     if len(given) != len(types):
-        message = f"@{function.name} has {counted(len(types), 'result')}, got {len(given)} arrays in out"
+        message = (
+            f"@{function.name} has {counted(len(types), 'result')}, got {len(given)} arrays in out"
+        )
         raise CallError(Diagnostic(message, function.span, "call.out"))
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
@@ -204,7 +258,9 @@ def take_outputs(
         for k in range(n):
             if _overlap(array, given[k]):
                 both = f"%{function.results[k].name} and %{function.results[n].name}"
-                message = f"out: expected an array for each result, got ones for {both} that share memory"
+                message = (
+                    f"out: expected an array for each result, got ones for {both} that share memory"
+                )
                 raise CallError(Diagnostic(message, function.span, "call.out"))
         shared = any(np.may_share_memory(array, other) for other in (*inputs, *arrays))
         fits = array.flags.c_contiguous and array.flags.aligned and not shared
@@ -222,7 +278,11 @@ def _unsuited(array: Any, wanted: Type) -> str:
         return f"{describe(array)}, read-only"
     if has_internal_overlap(array):
         return f"{describe(array)}, whose elements share memory"
-    return "" if array.dtype == wanted.element.dtype and array.shape == wanted.array_shape else describe(array)
+    return (
+        ""
+        if array.dtype == wanted.element.dtype and array.shape == wanted.array_shape
+        else describe(array)
+    )
 
 
 def _seen(out: Any) -> Any:
@@ -270,8 +330,12 @@ def has_internal_overlap(array: np.ndarray) -> bool:
     """Test whether several elements of an array share memory."""
     if array.flags.c_contiguous:
         return False
-    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
-    reach = array.itemsize  # bytes from the first element's start to the last one's end, along the axes so far
+    axes = sorted(
+        (abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1
+    )
+    reach = (
+        array.itemsize
+    )  # bytes from the first element's start to the last one's end, along the axes so far
     nested = True
     for stride, n in axes:
         nested = nested and stride >= reach
@@ -283,7 +347,10 @@ def has_internal_overlap(array: np.ndarray) -> bool:
 
 def _elements_overlap(*arrays: np.ndarray) -> bool:
     """Test whether any two elements of arrays share memory, by the places of all."""
-    starts = [reduce(np.add.outer, map(np.multiply, a.strides, map(np.arange, a.shape)), a.ctypes.data) for a in arrays]
+    starts = [
+        reduce(np.add.outer, map(np.multiply, a.strides, map(np.arange, a.shape)), a.ctypes.data)
+        for a in arrays
+    ]
     ends = [start + a.itemsize for start, a in zip(starts, arrays, strict=True)]
     first, last = (np.sort(np.concatenate([*map(np.ravel, places)])) for places in (starts, ends))
     return bool((first[1:] < last[:-1]).any())

@@ -5,7 +5,9 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.fork_safety import held_at_fork
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import Type
@@ -49,18 +51,24 @@ class CallTable:
         }
         words = [known[name] for name in TABLE]
         for n, t in enumerate(self.types):
-            asked = t.array_shape if n < len(arguments) else ()  # the results' sizes follow from the arguments'
+            asked = (
+                t.array_shape if n < len(arguments) else ()
+            )  # the results' sizes follow from the arguments'
             written = [-1 - atoms.index(d.terms[0][0]) if isinstance(d, Size) else d for d in asked]
             sizes = (ctypes.c_int64 * len(written))(*written)
             descriptor = t.element.dtype
             element = ctypes.c_int64.from_address(id(descriptor) + ELEMENT).value
             self.kept += [sizes, descriptor]
             words += [id(descriptor), len(t.array_shape), ctypes.addressof(sizes), element]
-        self.words = (ctypes.c_int64 * (len(words) + len(constants)))(*words, *(c.ctypes.data for c in constants))
+        self.words = (ctypes.c_int64 * (len(words) + len(constants)))(
+            *words, *(c.ctypes.data for c in constants)
+        )
         self.slots = _slots(FEWEST, {})
         self.set("slots", ctypes.addressof(self.slots))
 
-    def know(self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool) -> None:
+    def know(
+        self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool
+    ) -> None:
         """Calls with these sizes need not pass through Python; the arrays then have these shapes. `release` frees the GIL."""
         with _growing:
             if sizes in self.entries:
@@ -71,15 +79,24 @@ class CallTable:
             held = []
             for t, shape in zip(self.types, shapes, strict=True):
                 held.append((ctypes.c_int64 * len(shape))(*shape))
-                words += [ctypes.addressof(held[-1]), int(np.prod(shape, dtype=np.int64)) * t.element.bytes]
+                words += [
+                    ctypes.addressof(held[-1]),
+                    int(np.prod(shape, dtype=np.int64)) * t.element.bytes,
+                ]
             assert len(words) == len(sizes) + 1 + SHAPED // 8 * len(self.types)
             entry = (ctypes.c_int64 * len(words))(*words)
             if len(self.entries) >= MOST:
-                self.dropped = self.entries, self.slots  # kept a while: finalizers may run in the middle of a call
+                self.dropped = (
+                    self.entries,
+                    self.slots,
+                )  # kept a while: finalizers may run in the middle of a call
                 self.entries, self.slots = {}, _slots(FEWEST, {})
             self.entries[sizes] = entry, held
             if 2 * len(self.entries) >= len(self.slots):
-                self.before, self.slots = self.slots, _slots(4 * (len(self.slots) - 1), self.entries)
+                self.before, self.slots = (
+                    self.slots,
+                    _slots(4 * (len(self.slots) - 1), self.entries),
+                )
             else:
                 _put(self.slots, sizes, entry)
             self.set("slots", ctypes.addressof(self.slots))
@@ -116,14 +133,18 @@ def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
 class DispatchEntry:
     """A program and the structure of its arguments, in an object's dispatch chain, which ends with `slow`."""
 
-    def __init__(self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None) -> None:
+    def __init__(
+        self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None
+    ) -> None:
         """`structure` has a part for each argument that is given."""
         self.slow, self.table, self.structure = slow, table, structure
         positional = -1 if table is None else table.arguments
         form = 0
         if structure is not None and any(part != ("array",) for part in structure):
             words = [w for part in structure for w in form_words(part)]
-            self.form = (ctypes.c_int64 * (len(words) + 1))(*words)  # a word is read behind the last
+            self.form = (ctypes.c_int64 * (len(words) + 1))(
+                *words
+            )  # a word is read behind the last
             positional, form = len(structure), ctypes.addressof(self.form)
         known = {
             "table": ctypes.addressof(table.words) if table is not None else 0, "positional": positional, "form": form,

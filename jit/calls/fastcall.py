@@ -12,7 +12,9 @@ import ctypes
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
+
 import numpy as np
+
 from . import vectorcall_ir as layout
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ TYPE_FLAGS = 168  # the place of its flags in a type object
 @lru_cache(maxsize=1)
 def usable() -> bool:
     """Test whether CPython's and NumPy's object layouts are those that this file assumes."""
-    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8 or hasattr(sys, "gettotalrefcount"):
+    if (
+        sys.implementation.name != "cpython"
+        or ctypes.sizeof(ctypes.c_void_p) != 8
+        or hasattr(sys, "gettotalrefcount")
+    ):
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
@@ -57,18 +63,27 @@ def addresses() -> dict[str, int]:
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     functions = (ctypes.c_void_p * 300).from_address(get(_multiarray_umath._ARRAY_API, None))
-    python = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in layout.PYTHON}
+    python = {
+        name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in layout.PYTHON
+    }
     objects = {
         "array_type": np.ndarray, "tuple_type": tuple, "list_type": list, "dict_type": dict, "out": sys.intern("out"),
     }  # fmt: skip
-    found = {**python, "empty_array": functions[EMPTY], **{name: id(o) for name, o in objects.items()}}
+    found = {
+        **python,
+        "empty_array": functions[EMPTY],
+        **{name: id(o) for name, o in objects.items()},
+    }
     return {name: at for name, at in found.items() if at}
 
 
 @lru_cache(maxsize=1)
 def code() -> "tuple[Library, int]":
     """The code that serves all programs, and where it is."""
-    from ..llvm.native_code import Library, Source  # and with it LLVM, which other targets do without
+    from ..llvm.native_code import (
+        Library,
+        Source,
+    )  # and with it LLVM, which other targets do without
     from .vectorcall_ir import call_source
 
     library = Library(Source(call_source()), {}, ("call",), addresses())
@@ -102,9 +117,13 @@ def direct_base() -> type:
     """A type whose objects have room for the code's address and the table's, and are called through the first."""
     members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, layout.HEAD, 1, None), _Member())
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
-    slots = (_Slot * 3)(_Slot(MEMBERS, ctypes.addressof(members)), _Slot(CALL, call), _Slot(0, None))
+    slots = (_Slot * 3)(
+        _Slot(MEMBERS, ctypes.addressof(members)), _Slot(CALL, call), _Slot(0, None)
+    )
     flags = DEFAULT_FLAGS | BASE_TYPE | HAS_VECTORCALL
-    specification = _Specification(b"cvm.jit.calls.fastcall.Direct", layout.HEAD + 16, 0, flags, slots)
+    specification = _Specification(
+        b"cvm.jit.calls.fastcall.Direct", layout.HEAD + 16, 0, flags, slots
+    )
     _KEPT.extend((members, slots, specification))
     make = ctypes.pythonapi.PyType_FromSpec
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p]
@@ -115,7 +134,9 @@ def direct_base() -> type:
 def direct(kind: type[Kind]) -> type[Kind]:
     """The class whose objects are called directly, those of another otherwise."""
     bases: tuple[Any, ...] = direct_base(), kind
-    made: type[Kind] = type(kind.__name__, bases, {"__module__": kind.__module__, "__doc__": kind.__doc__})  # type: ignore[assignment]
+    made: type[Kind] = type(
+        kind.__name__, bases, {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    )  # type: ignore[assignment]
     if not made.__flags__ & HAS_VECTORCALL:  # before Python 3.12 a class does not inherit it
         ctypes.c_uint64.from_address(id(made) + TYPE_FLAGS).value |= HAS_VECTORCALL
     return made

@@ -22,7 +22,11 @@ def form_words(structure: Any) -> list[int]:
                 words += [id(key), *form_words(part)]
             return words
         case (kind, parts):
-            return [TUPLE if kind == "tuple" else LIST, len(parts), *(w for p in parts for w in form_words(p))]
+            return [
+                TUPLE if kind == "tuple" else LIST,
+                len(parts),
+                *(w for p in parts for w in form_words(p)),
+            ]
     raise TypeError(structure)
 
 

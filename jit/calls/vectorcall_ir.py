@@ -11,16 +11,33 @@ makes an entry for sizes that are new."""
 
 import re
 from collections.abc import Sequence
+
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
 from .pytree_ir import FORMS
 
-DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64  # places in a NumPy array object, in bytes
+DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = (
+    16,
+    24,
+    32,
+    56,
+    64,
+)  # places in a NumPy array object, in bytes
 # the place in a descriptor of what tells the elements' type: its kind, letter, order of bytes, flags and number
 ELEMENT = 24
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = 16  # bytes of an object before what is its own: the code's address, and the way's
 WAY = ("table", "positional", "form", "slow", "next")
-TABLE = ("arguments", "results", "constants", "sizes", "room", "program", "only", "slots", "workspace")
+TABLE = (
+    "arguments",
+    "results",
+    "constants",
+    "sizes",
+    "room",
+    "program",
+    "only",
+    "slots",
+    "workspace",
+)
 # bytes of what a table says of an array: its descriptor, its rank, an argument's sizes, and the elements' type
 RECORD = 32
 SHAPED = 16  # bytes of what an entry says of an array: where its shape is, and its number of bytes
@@ -61,8 +78,12 @@ def call_source() -> str:
     """The functions, of which `call` is the one that Python calls."""
     register = register_of()
     head = "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) alwaysinline nounwind"
-    run = in_default_environment(head, "%program", ("ptr %pointers", "ptr %sizes", "ptr %workspace"), register)
-    known = "\n".join([*(f"@{name} = external global i8" for name in OBJECTS), declarations(register), run])
+    run = in_default_environment(
+        head, "%program", ("ptr %pointers", "ptr %sizes", "ptr %workspace"), register
+    )
+    known = "\n".join(
+        [*(f"@{name} = external global i8" for name in OBJECTS), declarations(register), run]
+    )
     return "\n".join([repr(known), FUNCTIONS, FORMS, CALL])
 
 

@@ -5,6 +5,7 @@ Indices do not overflow: they are computed in `int` if their bounds allow it, ot
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.types import I64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
@@ -40,7 +41,9 @@ class Addresses:
         self.sizes = sizes
         self.written = set(written)
         self.arrays: dict[Tensor, str] = {}
-        self.private: set[Tensor] = set()  # buffers of which every thread of a block has its own part
+        self.private: set[Tensor] = (
+            set()
+        )  # buffers of which every thread of a block has its own part
         self.thread: Index | None = None
         self.thread_name = ""
         self.known: dict[int, Val] = {}
@@ -109,7 +112,9 @@ class Addresses:
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
         if (found := self.changing.get(id(e))) is None:
-            found = (isinstance(e, Read) and e.tensor in self.written) or any(map(self.changes, children(e)))
+            found = (isinstance(e, Read) and e.tensor in self.written) or any(
+                map(self.changes, children(e))
+            )
             self.changing[id(e)] = found
             self.kept.append(e)
         return found
@@ -120,7 +125,9 @@ class Addresses:
         """An index expression, in `int` or `long long`."""
         match e:
             case Const(value, _):
-                text, ctype = (str(value), "int") if abs(value) <= _INT else (f"{value}ll", "long long")
+                text, ctype = (
+                    (str(value), "int") if abs(value) <= _INT else (f"{value}ll", "long long")
+                )
                 return Val(text, ctype, ATOM if value >= 0 else UNARY)
             case Extent(size):
                 return Val(self.size(size), "long long")
@@ -133,7 +140,11 @@ class Addresses:
         return found
 
     def index_arithmetic(self, e: Expr) -> Val:
-        if not isinstance(e, Apply) or e.type is not I64 or any(o.type is not I64 for o in e.operands):
+        if (
+            not isinstance(e, Apply)
+            or e.type is not I64
+            or any(o.type is not I64 for o in e.operands)
+        ):
             return self.exact(e)
         row, divides = _INDEX.get(e.function), e.function in ("floordiv", "floormod")
         if row is None or (divides and not _plain_division(*e.operands)):
@@ -183,7 +194,9 @@ class Addresses:
             inner = (CHOICE + 1, CHOICE + 1, CHOICE + 1)
         if row.level == UNARY:  # no `--`
             inner = (UNARY + 1,) * 3
-        return row.text.format(**{k: v.at(n) for k, v, n in zip("abc", values, inner, strict=False)}, s=suffix)
+        return row.text.format(
+            **{k: v.at(n) for k, v, n in zip("abc", values, inner, strict=False)}, s=suffix
+        )
 
     def exact(self, e: Expr) -> Val:
         """The value of an expression that is no index arithmetic."""
@@ -203,7 +216,11 @@ _INDEX = {
 
 def wide(value: Val) -> Val:
     """The index as a `long long`."""
-    return value if value.ctype == "long long" else Val(f"(long long){value.at(UNARY)}", "long long", UNARY)
+    return (
+        value
+        if value.ctype == "long long"
+        else Val(f"(long long){value.at(UNARY)}", "long long", UNARY)
+    )
 
 
 def widened(values: list[Val]) -> list[Val]:
@@ -238,13 +255,21 @@ def is_index(e: Expr) -> bool:
 
 
 def _natural(dim: Dim) -> bool:
-    return dim >= 0 if isinstance(dim, int) else dim.constant >= 0 and all(f >= 0 for _, f in dim.terms)
+    return (
+        dim >= 0
+        if isinstance(dim, int)
+        else dim.constant >= 0 and all(f >= 0 for _, f in dim.terms)
+    )
 
 
 def _plain_division(a: Expr, b: Expr) -> bool:
     """Test whether C's division rounds as floordiv does."""
     low, _ = index_bounds(a)
-    return low is not None and low >= 0 and (isinstance(b, Extent) or (isinstance(b, Const) and b.value > 0))
+    return (
+        low is not None
+        and low >= 0
+        and (isinstance(b, Extent) or (isinstance(b, Const) and b.value > 0))
+    )
 
 
 def fits(e: Expr, most: int = _INT) -> bool:

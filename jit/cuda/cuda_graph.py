@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
 from ...dialect.ir.diagnostics import TargetError
 
 _LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
@@ -26,7 +27,9 @@ class Recorded:
     def start(self) -> None:
         """Starts them, after all that was started before."""
         if status := _driver().cuGraphLaunch(self.graph, None):
-            raise TargetError(f"target cuda: the driver does not start what was recorded: error {status}")
+            raise TargetError(
+                f"target cuda: the driver does not start what was recorded: error {status}"
+            )
 
 
 @lru_cache(maxsize=1)
@@ -49,7 +52,9 @@ def order(first: int, second: int) -> None:
 def current() -> tuple[int, int] | None:
     """The number of the device and the handle of the thread's current context, of whoever's; None where there is none."""
     number, handle = ctypes.c_int(), ctypes.c_void_p()
-    if _driver().cuCtxGetCurrent(ctypes.byref(handle)) or _driver().cuCtxGetDevice(ctypes.byref(number)):
+    if _driver().cuCtxGetCurrent(ctypes.byref(handle)) or _driver().cuCtxGetDevice(
+        ctypes.byref(number)
+    ):
         return None
     return number.value, handle.value or 0
 
@@ -57,14 +62,20 @@ def current() -> tuple[int, int] | None:
 def device_of(address: int) -> int | None:
     """The number of the device that an address belongs to; None where it belongs to none."""
     number = ctypes.c_int()
-    status = _driver().cuPointerGetAttribute(ctypes.byref(number), _ORDINAL, ctypes.c_uint64(address))
+    status = _driver().cuPointerGetAttribute(
+        ctypes.byref(number), _ORDINAL, ctypes.c_uint64(address)
+    )
     return None if status else number.value
 
 
-def record(stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any) -> Recorded | None:
+def record(
+    stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any
+) -> Recorded | None:
     """Capture the launches of `launch` on a stream, without running them; None if the driver cannot."""
     driver, handle = _driver(), ctypes.c_void_p(stream.handle)
-    if not hasattr(driver, "cuGraphInstantiateWithFlags") or driver.cuStreamBeginCapture_v2(handle, _THREAD_LOCAL):
+    if not hasattr(driver, "cuGraphInstantiateWithFlags") or driver.cuStreamBeginCapture_v2(
+        handle, _THREAD_LOCAL
+    ):
         return None
     graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
     try:
@@ -74,6 +85,8 @@ def record(stream: Any, launch: Callable[[Any], None], errors: type[Exception], 
         failed = True
     if driver.cuStreamEndCapture(handle, ctypes.byref(graph)) or failed or not graph:
         return None
-    failed = bool(driver.cuGraphInstantiateWithFlags(ctypes.byref(ready), graph, ctypes.c_ulonglong(0)))
+    failed = bool(
+        driver.cuGraphInstantiateWithFlags(ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
+    )
     driver.cuGraphDestroy(graph)
     return None if failed else Recorded(ready, kept)

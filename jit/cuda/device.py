@@ -8,14 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeAlias
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import TargetError
 from ...lowering.processor import processor
 from . import nvrtc
 from .cuda_graph import Recorded, current, device_of, record
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
-Call: TypeAlias = tuple[Any, int, int, Sequence[int], int]  # a kernel, blocks, threads, arguments, shared bytes
+Call: TypeAlias = tuple[
+    Any, int, int, Sequence[int], int
+]  # a kernel, blocks, threads, arguments, shared bytes
 LEAST = 64  # bytes of an array, which is then never the one that the pool is left with
 CODE = "CVM_CUDA_CODE"  # "ptx" leaves the last step of compiling to the driver
 
@@ -70,7 +74,10 @@ def described() -> Iterator[str]:
     yield f"a driver of CUDA {driver_version()}"
     for n in range(driver.Device.count()):
         one = driver.Device(n)
-        yield f"device {n}: {one.name()}, sm_%d%d, {one.total_memory() >> 20} MiB" % one.compute_capability()
+        yield (
+            f"device {n}: {one.name()}, sm_%d%d, {one.total_memory() >> 20} MiB"
+            % one.compute_capability()
+        )
 
 
 def driver_version() -> str:
@@ -92,10 +99,14 @@ def explained() -> Iterator[None]:
         with suppress(driver.Error):  # where no context is current
             left = ", of {1} bytes {0} are free".format(*driver.mem_get_info())
         text = f"target cuda: the device's memory does not suffice{left}: {e}"
-        raise TargetError(f"{text}; drop arrays and compiled functions, or call with less at once") from None
+        raise TargetError(
+            f"{text}; drop arrays and compiled functions, or call with less at once"
+        ) from None
     except driver.Error as e:
         text = f"target cuda: the driver fails: {e}"
-        raise TargetError(f"{text}; where a kernel failed, the device can be used again by a new process") from None
+        raise TargetError(
+            f"{text}; where a kernel failed, the device can be used again by a new process"
+        ) from None
 
 
 class Device:
@@ -158,7 +169,9 @@ class Device:
     def allow(self, kernel: Any, shared: int) -> None:
         """Lets a kernel's blocks ask for so many bytes of shared memory."""
         if shared > processor().gpu.shared_bytes:
-            kernel.set_attribute(self.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+            kernel.set_attribute(
+                self.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
+            )
 
     def _code(self, source: str) -> bytes:
         major, minor = self.handle.compute_capability()
@@ -175,7 +188,9 @@ class Device:
 
         def launch(stream: Any) -> None:
             for kernel, blocks, threads, arguments, shared in calls:
-                kernel.prepared_async_call((blocks, 1), (threads, 1, 1), stream, *arguments, shared_size=shared)
+                kernel.prepared_async_call(
+                    (blocks, 1), (threads, 1, 1), stream, *arguments, shared_size=shared
+                )
 
         return record(self.driver.Stream(), launch, self.driver.Error, kept)
 

@@ -4,7 +4,9 @@ import ctypes
 import sys
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import CallError
 from ...dialect.ir.types import Type
 from ...dialect.program.function import Function, Value
@@ -44,8 +46,12 @@ def device_array(value: Any) -> DeviceArray:
         return _from_dlpack(value)
     dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
     if (stream := interface.get("stream")) == 0:
-        raise CallError("an array on the device has to name its stream: 1 or 2 for the default ones, got 0")
-    if "stream" not in interface and type(value).__module__.partition(".")[0] == "torch":  # which names none
+        raise CallError(
+            "an array on the device has to name its stream: 1 or 2 for the default ones, got 0"
+        )
+    if (
+        "stream" not in interface and type(value).__module__.partition(".")[0] == "torch"
+    ):  # which names none
         stream = sys.modules["torch"].cuda.current_stream(value.device).cuda_stream or None
     strides = interface.get("strides")
     contiguous = strides is None or 0 in shape or list(strides) == _row_major(shape, dtype.itemsize)
@@ -57,7 +63,9 @@ def _row_major(shape: tuple[int, ...], step: int = 1) -> list[int]:
     return [step * int(np.prod(shape[n:], dtype=np.int64)) for n in range(1, len(shape) + 1)]
 
 
-def take_device_arguments(function: Function, given: tuple[Any, ...], device: Device) -> list[DeviceArray]:
+def take_device_arguments(
+    function: Function, given: tuple[Any, ...], device: Device
+) -> list[DeviceArray]:
     """The arguments, those of the host copied to the device, checked against the declared types and ranges."""
     taken: list[DeviceArray] = []
 
@@ -109,15 +117,21 @@ _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
 
 def _from_dlpack(value: Any) -> DeviceArray:
-    capsule = value.__dlpack__(**({"stream": 1} if is_on_device(value) else {}))  # the launches' comes after its own
+    capsule = value.__dlpack__(
+        **({"stream": 1} if is_on_device(value) else {})
+    )  # the launches' comes after its own
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
     if tensor.code not in _KINDS or tensor.lanes != 1:
-        raise CallError(f"an array of DLPack's type {tensor.code} with {tensor.bits} bits is not taken")
+        raise CallError(
+            f"an array of DLPack's type {tensor.code} with {tensor.bits} bits is not taken"
+        )
     dtype = np.dtype(f"{_KINDS[tensor.code]}{tensor.bits // 8}")
     shape = tuple(tensor.shape[n] for n in range(tensor.ndim))
     # the capsule frees the tensor when it is dropped, unless someone renames it: nobody does
     strides = [tensor.strides[n] for n in range(tensor.ndim)] if tensor.strides else None
     contiguous = strides is None or 0 in shape or strides == _row_major(shape)
-    return DeviceArray((tensor.data or 0) + tensor.byte_offset, shape, dtype, contiguous, value, kept=capsule)
+    return DeviceArray(
+        (tensor.data or 0) + tensor.byte_offset, shape, dtype, contiguous, value, kept=capsule
+    )

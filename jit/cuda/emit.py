@@ -6,6 +6,7 @@ of the user's reaches the text."""
 
 import re
 from dataclasses import dataclass
+
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, atoms_of, in_order, product
 from ...dialect.notation import loops as ir
@@ -53,7 +54,9 @@ class Source:
 def emit(plan: Plan) -> Source:
     """The source of every kernel of a plan that has been placed on a GPU."""
     requirements = Requirements([plan])
-    functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.all_kernels)]
+    functions = [
+        _Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.all_kernels)
+    ]
     body = "\n".join([f.define() for f in functions])
     head = "// compile with --fmad=false: every operation rounds once\n"
     text = f"{head}{lookup_tables(body)}{_helpers(body)}\n{body}"
@@ -84,12 +87,21 @@ class _Function(Expressions):
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
         self.reports = any(isinstance(s, ir.Assert) for s in ir.statements(kernel.body))
-        several = [b for s in ir.statements(kernel.body) for b in ir.blocks(s) if ir.shared_bytes(b, within=False)]
-        shared = ir.shared_bytes(kernel.body) if len(several) > 1 else 0  # whose buffers have the same places in turn
+        several = [
+            b
+            for s in ir.statements(kernel.body)
+            for b in ir.blocks(s)
+            if ir.shared_bytes(b, within=False)
+        ]
+        shared = (
+            ir.shared_bytes(kernel.body) if len(several) > 1 else 0
+        )  # whose buffers have the same places in turn
         self.taken = 0  # bytes of these
         self.stages: Dim = 0  # of the buffers that asynchronous copies fill
         together = any(isinstance(s, ir.For) and s.kind == "block" for s in kernel.body)
-        self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together, shared)
+        self.launch = Launch(
+            name, tensors, self.atoms, self.reports, *_grid(kernel), together, shared
+        )
 
     def define(self) -> str:
         arrays = dict(self.arrays)
@@ -132,7 +144,9 @@ class _Function(Expressions):
             case ir.Let(var, value):
                 self.statement(value)
                 found = self.exact(value)
-                self.known[id(var)] = self.named(found, "int" if found.ctype == "int" else value_type(var.type))
+                self.known[id(var)] = self.named(
+                    found, "int" if found.ctype == "int" else value_type(var.type)
+                )
                 self.kept.append(var)
             case ir.Alloc(tensor):
                 self.allocate(tensor)
@@ -170,7 +184,9 @@ class _Function(Expressions):
             if s.kind in ("unrolled", "vector"):
                 self.line("#pragma unroll")
             elif _loads_ahead(s):
-                self.line(f"#pragma unroll {AHEAD * THREADS // max(self.launch.threads, THREADS // 2)}")
+                self.line(
+                    f"#pragma unroll {AHEAD * THREADS // max(self.launch.threads, THREADS // 2)}"
+                )
         self.line(f"for ({ctype} {name} = {first}; {name} < {end.at(SHIFT)}; {step}) {{")
         outer = dict(self.known)
         self.known[id(s.index)] = Val(name, ctype)
@@ -183,15 +199,21 @@ class _Function(Expressions):
         """A loop that moves a pack, as one access; from an array to shared memory it arrives by itself."""
 
         def first(*parts: tuple[Tensor, tuple[Expr, ...]]) -> list[Expr]:
-            self.statement(*(at := [substitute(linear_index(i, t.shape), {s.index: ZERO}) for t, i in parts]))
+            self.statement(
+                *(at := [substitute(linear_index(i, t.shape), {s.index: ZERO}) for t, i in parts])
+            )
             return at
 
         match s.body:
             case (ir.Store(tensor, at, Const(0)),) if tensor.space == "shared":
                 self.line(f"{self.pack(tensor, first((tensor, at))[0], s.width)} = {{}};")
-            case (ir.Store(tensor, at, Read(of, there)),) if tensor.space == "shared" and of in self.launch.arrays:
+            case (ir.Store(tensor, at, Read(of, there)),) if (
+                tensor.space == "shared" and of in self.launch.arrays
+            ):
                 parts = zip((tensor, of), first((tensor, at), (of, there)), strict=True)
-                self.line(f"copy_async({', '.join(f'{self.arrays[t]} + {self.address(e).text}' for t, e in parts)});")
+                self.line(
+                    f"copy_async({', '.join(f'{self.arrays[t]} + {self.address(e).text}' for t, e in parts)});"
+                )
                 self.stages = tensor.shape[0]
             case (ir.Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
                 to, source = first((tensor, at), (of, there))
@@ -208,7 +230,9 @@ class _Function(Expressions):
         outer = dict(self.known)
         if not self.thread_name:
             self.thread_name = self.fresh()
-            most = self.launch.threads - 1  # a power of two less one: told, dividing by one is a shift
+            most = (
+                self.launch.threads - 1
+            )  # a power of two less one: told, dividing by one is a shift
             self.head.append(f"  const int {self.thread_name} = threadIdx.x & {most};")
         self.known[id(s.index)] = Val(self.thread_name, "int")
         self.kept.append(s.index)
@@ -254,7 +278,11 @@ def _grid(kernel: ir.Kernel) -> tuple[int, Dim | None]:
         case (ir.For(index=index, kind="parallel"),):
             return block_size(index.extent), index.extent
         case (ir.For(index=index, body=body, kind="block"),):
-            threads = next(s.index.extent for s in ir.statements(body) if isinstance(s, ir.For) and s.kind == "thread")
+            threads = next(
+                s.index.extent
+                for s in ir.statements(body)
+                if isinstance(s, ir.For) and s.kind == "thread"
+            )
             assert isinstance(threads, int)
             return threads, index.extent * threads
     return 1, None
@@ -262,10 +290,16 @@ def _grid(kernel: ir.Kernel) -> tuple[int, Dim | None]:
 
 def _loads_ahead(s: ir.For) -> bool:
     """Test whether a long loop is dominated by memory accesses, several iterations of which should be in flight."""
-    if s.kind != "serial" or s.start is not ZERO or (isinstance(s.index.extent, int) and s.index.extent < 2 * AHEAD):
+    if (
+        s.kind != "serial"
+        or s.start is not ZERO
+        or (isinstance(s.index.extent, int) and s.index.extent < 2 * AHEAD)
+    ):
         return False
     return (
-        not any(isinstance(inner, ir.For) and inner.kind != "thread" for inner in ir.statements(s.body))
+        not any(
+            isinstance(inner, ir.For) and inner.kind != "thread" for inner in ir.statements(s.body)
+        )
         and any(r.tensor.space in ("argument", "constant", "heap") for r in reads(s.body))
         and sum(1 for _ in ir.nodes(s.body)) <= LIGHT
     )

@@ -3,7 +3,17 @@
 A value is exact, or a number modulo 2^width, made exact where that matters. What is used more than once gets a name."""
 
 from ...dialect.ir.types import F16, F64, I1, I64, ElementType
-from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
+from ...dialect.notation.expressions import (
+    Apply,
+    Bitcast,
+    Cast,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Tensor,
+)
 from ...dialect.notation.simplify import linear_index
 from . import scalar_functions as c
 from .addresses import LONGEST, Addresses, Val, is_index, wide, widened
@@ -42,8 +52,14 @@ class Expressions(Addresses):
     def of_type(self, e: Expr) -> Val:
         """The exact value in the C type of its element, for functions that are overloaded."""
         value, wanted = self.exact(e), c.value_type(e.type)
-        narrow = isinstance(e, Const) and e.type.is_integer and e.type.bits < 32  # C has no literals of these
-        return value if value.ctype == wanted and not narrow else Val(f"({wanted}){value.at(c.UNARY)}", wanted, c.UNARY)
+        narrow = (
+            isinstance(e, Const) and e.type.is_integer and e.type.bits < 32
+        )  # C has no literals of these
+        return (
+            value
+            if value.ctype == wanted and not narrow
+            else Val(f"({wanted}){value.at(c.UNARY)}", wanted, c.UNARY)
+        )
 
     def modular(self, e: Expr) -> Val:
         value, wanted = self.value(e), c.modular_type(e.type)
@@ -63,7 +79,11 @@ class Expressions(Addresses):
                 return self.convert(operand, type)
             case Bitcast(operand, type):
                 row = c.reinterpretation(operand.type, type)
-                return Val(row.text.format(a=self.of_type(operand).at(c.ATOM)), c.value_type(type), row.level)
+                return Val(
+                    row.text.format(a=self.of_type(operand).at(c.ATOM)),
+                    c.value_type(type),
+                    row.level,
+                )
             case Apply(function, operands, type):
                 return self.apply(function, operands, type)
         raise LookupError(f"{getattr(e, 'name', e.__class__.__name__)} has no value here")
@@ -92,7 +112,9 @@ class Expressions(Addresses):
                 return Val(self.spell(row, values), values[0].ctype, row.level)
         else:
             values = [(self.of_type if overloaded else self.exact)(o) for o in operands]
-            if type is I64 is element and values[-1].ctype == "int":  # of an index: C's choice of two is one, too
+            if (
+                type is I64 is element and values[-1].ctype == "int"
+            ):  # of an index: C's choice of two is one, too
                 values[-1] = wide(values[-1])
         for n, letter in enumerate("abc"[: len(values)]):
             if row.text.count("{" + letter + "}") > 1 and values[n].level < c.ATOM:
@@ -106,7 +128,9 @@ class Expressions(Addresses):
     def convert(self, operand: Expr, type: ElementType) -> Val:
         if (source := operand.type) is type:
             return self.value(operand)
-        if source.is_integer and type.is_integer:  # the low bits of a number modulo 2^width are those of its value
+        if (
+            source.is_integer and type.is_integer
+        ):  # the low bits of a number modulo 2^width are those of its value
             value = self.value(operand)
             if type.bits > source.bits:
                 value = self.made_exact(value, source)
@@ -117,8 +141,16 @@ class Expressions(Addresses):
             if source is F16 and c.value_type(type) == value.ctype:  # it is carried as one
                 return value
         row = c.conversion(source, type)
-        level = 0 if row.level == c.ATOM or (row.text.startswith("half(") and "double" not in row.text) else row.level
-        return Val(row.text.format(a=value.at(level)), c.value_type(type), c.ATOM if level == 0 else row.level)
+        level = (
+            0
+            if row.level == c.ATOM or (row.text.startswith("half(") and "double" not in row.text)
+            else row.level
+        )
+        return Val(
+            row.text.format(a=value.at(level)),
+            c.value_type(type),
+            c.ATOM if level == 0 else row.level,
+        )
 
     # memory
 
@@ -129,12 +161,16 @@ class Expressions(Addresses):
         if tensor.element is F16 and self.in_memory(tensor):
             return Val(f"from_half({text})", "float")
         if tensor.element is I1 and self.in_memory(tensor):
-            return Val(f"{text} != 0", c.value_type(I1), c.EQUALITY)  # as for NumPy, every byte but 0 is true
+            return Val(
+                f"{text} != 0", c.value_type(I1), c.EQUALITY
+            )  # as for NumPy, every byte but 0 is true
         return Val(text, c.value_type(tensor.element))
 
     def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:
         """A shuffle: the register of another thread of the warp. It is a statement, since no thread may skip it, as by `&&`."""
-        assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, "a thread of the warp"
+        assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, (
+            "a thread of the warp"
+        )
         wide = "int" if element.is_discrete and element.bits < 32 else c.value_type(element)
         found = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"
         return self.named(Val(f"{found} != 0" if element is I1 else found, wide), wide)
@@ -151,13 +187,19 @@ class Expressions(Addresses):
             return self.arrays[tensor]
         constant = "" if tensor in self.written else "const "
         where = self.address(at).text
-        return f"*({constant}Pack<{self.declared(tensor)}, {width}>*)({self.arrays[tensor]} + {where})"
+        return (
+            f"*({constant}Pack<{self.declared(tensor)}, {width}>*)({self.arrays[tensor]} + {where})"
+        )
 
     def in_memory(self, tensor: Tensor) -> bool:
         return tensor.space not in ("register", "stack")
 
     def declared(self, tensor: Tensor) -> str:
-        return c.memory_type(tensor.element) if self.in_memory(tensor) else c.value_type(tensor.element)
+        return (
+            c.memory_type(tensor.element)
+            if self.in_memory(tensor)
+            else c.value_type(tensor.element)
+        )
 
     def place(self, tensor: Tensor, at: tuple[Expr, ...]) -> str:
         """An element of an array, as C writes it."""

@@ -23,7 +23,11 @@ UNITS = {  # and the instructions by name; the units of others are those of thei
 }  # fmt: skip
 OF_NAME = {name: units for units, names in UNITS.items() for name in names.split()}
 OF_TYPE = {"f64": "f64", "f32": "f32", "f16": "f16", "u64": "i64", "s64": "i64", "b64": "i64"}
-WARP, SECTOR, ANSWER = 32, 32, 128  # threads, and bytes of a sector and of a clock's answer of L1 or shared memory
+WARP, SECTOR, ANSWER = (
+    32,
+    32,
+    128,
+)  # threads, and bytes of a sector and of a clock's answer of L1 or shared memory
 
 
 def resources(counts: Counter[str], moved: int, blocks: int, device: str) -> dict[str, float]:
@@ -32,11 +36,19 @@ def resources(counts: Counter[str], moved: int, blocks: int, device: str) -> dic
     units: Counter[str] = Counter()
     for name, n in counts.items():
         kind, *opcode = name.split(".")
-        unit = kind == "issued" and "param" not in opcode and OF_NAME.get(opcode[0], OF_TYPE.get(opcode[-1], "i32"))
+        unit = (
+            kind == "issued"
+            and "param" not in opcode
+            and OF_NAME.get(opcode[0], OF_TYPE.get(opcode[-1], "i32"))
+        )
         units.update({unit: n * WARP, "issue": n * WARP} if unit else {})
     sectors = counts["load sectors"] + counts["store sectors"]
     answers = counts["shared answers"] + counts["bank conflicts"] + sectors * SECTOR / ANSWER
     most = -(-blocks // MULTIPROCESSORS)  # blocks of one multiprocessor
     clocks = CLOCK * blocks / most  # a second, of all multiprocessors that are busy
     outside = {"HBM": moved / MEMORY[device], "L2": sectors * SECTOR / (L2 * CLOCK)}
-    return {**outside, "L1 and shared": answers / clocks, **{u: n / RATES[u] / clocks for u, n in units.items()}}
+    return {
+        **outside,
+        "L1 and shared": answers / clocks,
+        **{u: n / RATES[u] / clocks for u, n in units.items()},
+    }

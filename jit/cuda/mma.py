@@ -36,4 +36,6 @@ def emit_matrix(f: Expressions, s: For) -> None:
         f.line(f"const {PACK} {column} = {load(product.right, 8, lane // 8)};")
         with f.unrolled(u) as n:
             sums = f"{f.arrays[product.sums]} + ({n} * {v.extent} + {m}) * 4"
-            f.line(f"{product.function.replace('quaddot', 'multiply_pieces')}({sums}, {rows}[2 * {n}], {rows}[2 * {n} + 1], {column});")
+            f.line(
+                f"{product.function.replace('quaddot', 'multiply_pieces')}({sums}, {rows}[2 * {n}], {rows}[2 * {n} + 1], {column});"
+            )

@@ -8,13 +8,21 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
 from ...dialect.ir.diagnostics import TargetError
 from ..cache import disk_cache
 
 if TYPE_CHECKING:
     from .emit import Source
 
-OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17", "--minimal")
+OPTIONS = (
+    "--fmad=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ftz=false",
+    "--std=c++17",
+    "--minimal",
+)
 HOW = "pip install 'cvm-lang[cuda-sim]'"
 _PATTERNS = ("libnvrtc.so*", "nvrtc64*.dll", "libnvrtc*.dylib")
 _lock = threading.Lock()  # NVRTC compiles one program at a time
@@ -35,7 +43,9 @@ def cached_as(source: str, architecture: str = "compute_80") -> str:
     """The name in the cache of what the library makes of a source; TargetError where there is no library."""
     if (path := _library_path()) is None:
         raise TargetError(missing())
-    return disk_cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
+    return disk_cache.key(
+        "nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size)
+    )
 
 
 def missing() -> str:
@@ -69,7 +79,11 @@ def _library_path() -> Path | None:
     folders.append(Path("/usr/local/cuda/lib64"))
     for folder in folders:
         for pattern in _PATTERNS:
-            found = [p for p in sorted(folder.glob(pattern)) if "builtins" not in p.name and "alt" not in p.name]
+            found = [
+                p
+                for p in sorted(folder.glob(pattern))
+                if "builtins" not in p.name and "alt" not in p.name
+            ]
             if found:
                 return found[0].resolve()
     named = ctypes.util.find_library("nvrtc")
@@ -80,7 +94,9 @@ def _library_path() -> Path | None:
 def _load() -> ctypes.CDLL:
     path = _library_path()
     assert path is not None
-    for builtins in sorted(path.parent.glob("*nvrtc-builtins*")):  # found by name only once it is loaded
+    for builtins in sorted(
+        path.parent.glob("*nvrtc-builtins*")
+    ):  # found by name only once it is loaded
         try:
             ctypes.CDLL(str(builtins), getattr(ctypes, "RTLD_GLOBAL", 0))
             break
@@ -91,7 +107,11 @@ def _load() -> ctypes.CDLL:
 
 def _compile(library: ctypes.CDLL, source: str, options: list[str], kind: str) -> bytes:
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    _check(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"program.cu", 0, None, None))
+    _check(
+        library.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"program.cu", 0, None, None
+        )
+    )
     try:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         if library.nvrtcCompileProgram(program, len(options), given):
@@ -101,7 +121,9 @@ def _compile(library: ctypes.CDLL, source: str, options: list[str], kind: str) -
             text = log.value.decode(errors="replace").strip()
             if "gpu-architecture" in text:
                 text = f"{named()} does not compile for this GPU: {text}; install one that does"
-                raise TargetError(f"{text}: pip install nvidia-cuda-nvrtc, of its last version or of an older one")
+                raise TargetError(
+                    f"{text}: pip install nvidia-cuda-nvrtc, of its last version or of an older one"
+                )
             raise TargetError(f"NVRTC rejects the emitted source: {text}")
         _check(getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
         code = ctypes.create_string_buffer(size.value)

@@ -5,11 +5,15 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
 import numpy as np
+
 from ...dialect.ir.types import F16, F32, F64, I1, ElementType
 from ...dialect.notation.math_tables import ROWS as LOOKED_UP, Rows
 
-ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
+ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(
+    20, 7, -1
+)
 
 _VALUES = {
     "i1": "bool", "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long", "ui8": "unsigned char",
@@ -43,7 +47,11 @@ def number(value: object, element: ElementType) -> str:
         return "true" if value else "false"
     found = int(value)  # type: ignore[call-overload]
     if element.bits < 64:
-        return "(-2147483647 - 1)" if found == -(2**31) else f"{found}{'u' if element.name == 'ui32' else ''}"
+        return (
+            "(-2147483647 - 1)"
+            if found == -(2**31)
+            else f"{found}{'u' if element.name == 'ui32' else ''}"
+        )
     if element.kind == "uint":
         return f"{found}ull"
     return "(-9223372036854775807ll - 1)" if found == -(2**63) else f"{found}ll"
@@ -79,7 +87,9 @@ def _call(name: str, operands: str = "a", mode: str = "exact") -> Row:
     return Row(f"{name}({', '.join('{' + o + '}' for o in operands)})", ATOM, mode)
 
 
-def _infix(signs: str, level: int, kinds: tuple[str, ...], mode: str = "exact") -> dict[tuple[str, str], Row]:
+def _infix(
+    signs: str, level: int, kinds: tuple[str, ...], mode: str = "exact"
+) -> dict[tuple[str, str], Row]:
     """Functions that are operators of C, each of which follows its name."""
     words = signs.split()
     rows = zip(words[::2], words[1::2], strict=True)
@@ -133,10 +143,13 @@ ROWS: dict[tuple[str, str], Row] = {
     ("fma", "float"): _call("fma{s}", "abc", "rounded"),
 }  # fmt: skip
 
+
 @cache
 def helpers() -> dict[str, str]:
     """Functions that a source defines if it calls them, by name; each may call those above it (`helpers.cu`)."""
-    _, *parts = re.split(r"(?m)^//> (\w+)\n", Path(__file__).with_name("helpers.cu").read_text("utf-8"))
+    _, *parts = re.split(
+        r"(?m)^//> (\w+)\n", Path(__file__).with_name("helpers.cu").read_text("utf-8")
+    )
     return dict(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
 
 
@@ -174,13 +187,17 @@ def reinterpretation(source: ElementType, target: ElementType) -> Row:
         return Row(f"({value_type(target)}){{a}}", UNARY)
     if all(floats):
         return Row("{a}")
-    return Row(_BITS[(source.name, target.kind) if floats[0] else (source.kind, target.name)], UNARY)
+    return Row(
+        _BITS[(source.name, target.kind) if floats[0] else (source.kind, target.name)], UNARY
+    )
 
 
 def lookup_tables(body: str) -> str:
     """The rows of numbers that a text looks up: tables in constant data, and the functions that read them."""
     called = {*re.findall(r"\b(\w+)\(", body)}
-    return "".join(f"\n{_table(rows)}\n" for rows in LOOKED_UP if not called.isdisjoint(rows.columns))
+    return "".join(
+        f"\n{_table(rows)}\n" for rows in LOOKED_UP if not called.isdisjoint(rows.columns)
+    )
 
 
 def _table(rows: Rows) -> str:
@@ -190,5 +207,7 @@ def _table(rows: Rows) -> str:
     text = [f"static __device__ const double {table}[{length}][{width}] = {{", *lines, "};"]
     for n, name in enumerate(rows.columns):
         place = f"{table}[at & {length - 1}][{n}]"
-        text.append(f"static __device__ __forceinline__ double {name}(long long at) {{ return {place}; }}")
+        text.append(
+            f"static __device__ __forceinline__ double {name}(long long at) {{ return {place}; }}"
+        )
     return "\n".join(text)

@@ -6,7 +6,9 @@ text to an entry."""
 import json
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.program.function import Function
@@ -23,7 +25,9 @@ class Compiled:
     workspace: Dim
     sizes: tuple[tuple[Any, ...], ...]  # what the entry wants to know, in its order
     requirements: tuple[tuple[str, Span], ...]
-    in_place: frozenset[int]  # the results that are computed in the storage of the argument they overwrite
+    in_place: frozenset[
+        int
+    ]  # the results that are computed in the storage of the argument they overwrite
     release: bool
     parallel: bool
     within: bool
@@ -40,7 +44,9 @@ def store(name: str, function: Function, compiled: Compiled) -> None:
         "constants": [[c.dtype.str, list(c.shape)] for c in constants],
         "workspace": written(compiled.workspace, atoms),
         "places": [list(size_place(function, atom)) for atom in compiled.sizes],
-        "requirements": [[message, span.start, span.end] for message, span in compiled.requirements],
+        "requirements": [
+            [message, span.start, span.end] for message, span in compiled.requirements
+        ],
         "in_place": sorted(compiled.in_place),
         "flags": [compiled.release, compiled.parallel, compiled.within],
     }
@@ -67,17 +73,24 @@ def load(name: str, function: Function) -> Compiled | None:
     dims = (function.arguments[n].known_type.array_shape[axis] for n, axis in header["places"])
     sizes = tuple(d.terms[0][0] for d in dims if isinstance(d, Size))
     source = function.span.source
-    requirements = tuple((message, Span(source, first, last)) for message, first, last in header["requirements"])
+    requirements = tuple(
+        (message, Span(source, first, last)) for message, first, last in header["requirements"]
+    )
     workspace = read(header["workspace"], sizes)
     in_place = frozenset(header["in_place"])
-    return Compiled(tuple(images), tuple(constants), workspace, sizes, requirements, in_place, *header["flags"])
+    return Compiled(
+        tuple(images), tuple(constants), workspace, sizes, requirements, in_place, *header["flags"]
+    )
 
 
 def written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:
     """A size for the header: [constant, [factor, number of a known size] or [factor, operation, part, part], ...]."""
     if not isinstance(part, Size):
         return part
-    terms = [[f, atoms[a]] if a in atoms else [f, a[0], *(written(p, atoms) for p in a[1:])] for a, f in part.terms]
+    terms = [
+        [f, atoms[a]] if a in atoms else [f, a[0], *(written(p, atoms) for p in a[1:])]
+        for a, f in part.terms
+    ]
     return [part.constant, *terms]
 
 
@@ -85,5 +98,8 @@ def read(part: Any, sizes: tuple[tuple[Any, ...], ...]) -> Any:
     if not isinstance(part, list):
         return part
     constant, *terms = part
-    atoms = [(sizes[t[1]] if len(t) == 2 else (t[1], *(read(p, sizes) for p in t[2:])), t[0]) for t in terms]
+    atoms = [
+        (sizes[t[1]] if len(t) == 2 else (t[1], *(read(p, sizes) for p in t[2:])), t[0])
+        for t in terms
+    ]
     return Size(tuple(atoms), constant)

@@ -9,7 +9,9 @@ from os import PathLike
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 from zipfile import is_zipfile
+
 import numpy as np
+
 from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
@@ -39,7 +41,9 @@ Sensor = Iterable[Any] | Callable[[int], Any]
 class CompiledGraph:
     """A graph on one target. A graph that was never reset resets itself first; time counts ticks since the reset."""
 
-    def __init__(self, module: Module, graph: Graph, target: str = "cpu", options: CompileOptions = DEFAULT) -> None:
+    def __init__(
+        self, module: Module, graph: Graph, target: str = "cpu", options: CompileOptions = DEFAULT
+    ) -> None:
         self.module = module
         self.graph = graph
         self.target = target
@@ -115,9 +119,13 @@ class CompiledGraph:
         `on_tick(graph, time)` is called after every tick."""
         ticks = _ticks(ticks)
         if not isinstance(sensors, (Mapping, NoneType)):
-            raise CallError(f"sensors are a dict of names and what feeds them, got {type(sensors).__name__}")
+            raise CallError(
+                f"sensors are a dict of names and what feeds them, got {type(sensors).__name__}"
+            )
         if on_tick is not None and not callable(on_tick):
-            raise CallError(f"on_tick is a function of the graph and the time, got {type(on_tick).__name__}")
+            raise CallError(
+                f"on_tick is a function of the graph and the time, got {type(on_tick).__name__}"
+            )
         feeds = {name: _feed(name, source) for name, source in (sensors or {}).items()}
         with self._lock:
             self._ready()
@@ -177,7 +185,9 @@ class CompiledGraph:
             self._observed = None
 
     def _writable(self, name: str) -> State:
-        if (state := self._states.get(name) if isinstance(name, str) else None) is None or not state.writable:
+        if (
+            state := self._states.get(name) if isinstance(name, str) else None
+        ) is None or not state.writable:
             known = ", ".join(s.name for s in self.writable) or "none"
             message = f'@{self.graph.name} has no field or sensor "{name}" to write; it has {known}'
             raise CallError(Diagnostic(message, self.graph.span, "graph.write"))
@@ -189,9 +199,13 @@ class CompiledGraph:
             array = array_of(value, wanted)
             if array.shape != state.initial.shape:
                 shape = list(state.initial.shape)
-                raise ValueError(f"expected {wanted}, an array of shape {shape}, got shape {list(array.shape)}")
+                raise ValueError(
+                    f"expected {wanted}, an array of shape {shape}, got shape {list(array.shape)}"
+                )
         except ValueError as e:
-            raise CallError(Diagnostic(f'"{state.name}": {e}', state.value.span, "graph.value")) from None
+            raise CallError(
+                Diagnostic(f'"{state.name}": {e}', state.value.span, "graph.value")
+            ) from None
         return array
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -202,7 +216,9 @@ class CompiledGraph:
                 with open(_path(path), "wb") as file:
                     np.savez(file, time=np.int64(self._time), **arrays)
             except OSError as e:
-                raise CallError(f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}") from None
+                raise CallError(
+                    f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}"
+                ) from None
             except ValueError as e:  # a name that no file can have
                 raise CallError(f"the state cannot be written to {path!r}: {e}") from None
 
@@ -216,7 +232,9 @@ class CompiledGraph:
             with np.load(path, allow_pickle=False) as file:
                 held = {n: file[n] for n in file.files}
         except OSError as e:
-            raise CallError(f"the state cannot be read from {path}: {(e.strerror or str(e)).lower()}") from None
+            raise CallError(
+                f"the state cannot be read from {path}: {(e.strerror or str(e)).lower()}"
+            ) from None
         except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
             why = str(e).splitlines()[0] if str(e) else type(e).__name__
             raise CallError(f"the state cannot be read from {path!r}: {why}") from None
@@ -241,9 +259,17 @@ class CompiledGraph:
         with compiling_for(self.options.cpu):
             if optimize and stage in ("loops", "schedule"):
                 scheduled = stage == "schedule"
-                tick = self.step_plan if scheduled else lower_step(self.module, self.clockwork, scheduled=False)
+                tick = (
+                    self.step_plan
+                    if scheduled
+                    else lower_step(self.module, self.clockwork, scheduled=False)
+                )
                 return plan_text(*tick.plans)
-            if optimize and stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
+            if (
+                optimize
+                and stage not in STAGES
+                and (target := target_of_stage(stage)).emit_steps is not None
+            ):
                 return target.stages[stage](target.emit_steps(self.step_plan), self.options)
             return self.function(self.clockwork.advance).lower(stage)
 
@@ -294,7 +320,9 @@ def _ticks(n: Any) -> int:
 
 def _path(path: Any) -> str:
     if not isinstance(path, (str, PathLike)):
-        raise CallError(f"the state is written to a file and read from one, expected its path, got {path!r}")
+        raise CallError(
+            f"the state is written to a file and read from one, expected its path, got {path!r}"
+        )
     return os.fspath(path)
 
 

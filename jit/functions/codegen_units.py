@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from typing import Any
+
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
 from ...lowering.processor import processor
@@ -34,7 +35,9 @@ class Parts:
         self._first, self._lines = 0, 0  # of the functions that are in no part yet
         self._enough = processor().tuning.unit_lines
         self._others = min(get_num_threads() - 1, MOST)
-        self._asked: list[tuple[Module, Future[bytes] | None]] = []  # the parts, and their code where a thread makes it
+        self._asked: list[
+            tuple[Module, Future[bytes] | None]
+        ] = []  # the parts, and their code where a thread makes it
         self._open = ExitStack()
 
     def __enter__(self) -> "Parts":

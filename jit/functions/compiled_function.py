@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from ...dialect.ir.compilation_context import USER_TRACEBACK
 from ...dialect.ir.diagnostics import CallError, Diagnostic, Span
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
@@ -17,12 +19,20 @@ from ...dialect.ir.types import Type, as_given
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
 from ...lowering.processor import Processor, compiling_for
-from ..calls.arguments import has_internal_overlap, in_order, like_arguments, samples_of, take_arguments, take_outputs
+from ..calls.arguments import (
+    has_internal_overlap,
+    in_order,
+    like_arguments,
+    samples_of,
+    take_arguments,
+    take_outputs,
+)
 from ..options import DEFAULT, CompileOptions, Stage
 from ..targets import find_target, target_of_stage
 
 if TYPE_CHECKING:
     from inspect import Signature
+
     from ...dialect.notation.plan import Plan
     from ...dialect.program.deferred_size_limits import DeferredChecks
     from ...lowering.analysis.count_operations import Cost
@@ -32,11 +42,17 @@ class CompiledFunction:
     """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for several results."""
 
     target = ""
-    _size_places: Mapping[Any, tuple[int, int]] = MappingProxyType({})  # the argument and axis of each unknown size
+    _size_places: Mapping[Any, tuple[int, int]] = MappingProxyType(
+        {}
+    )  # the argument and axis of each unknown size
     _workspace: Dim = 0  # bytes, as far as the target plans one
-    _computed_in_place: Collection[int] = ()  # the results computed in the storage of the argument they overwrite
+    _computed_in_place: Collection[
+        int
+    ] = ()  # the results computed in the storage of the argument they overwrite
 
-    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+    def __init__(
+        self, module: Module, function: Function, options: CompileOptions = DEFAULT
+    ) -> None:
         self.module = module
         self.function = self.computed = function
         self.options = options
@@ -94,7 +110,9 @@ class CompiledFunction:
         """The function in a notebook: signature and sizes, and the drawing."""
         from ...dialect.program.diagram import caption, html
 
-        return html(self.module, [self.function], f"{caption(self.function)}, compiled for {self.target}")
+        return html(
+            self.module, [self.function], f"{caption(self.function)}, compiled for {self.target}"
+        )
 
     @property
     def __name__(self) -> str:
@@ -108,7 +126,10 @@ class CompiledFunction:
         kind, names = Parameter.POSITIONAL_OR_KEYWORD, [a.name for a in self.head.arguments]
         if not all(n.isidentifier() for n in names):
             kind, names = Parameter.POSITIONAL_ONLY, [f"x{n}" for n in range(len(names))]
-        found = [Parameter(n, kind, annotation=str(a.type)) for n, a in zip(names, self.head.arguments, strict=True)]
+        found = [
+            Parameter(n, kind, annotation=str(a.type))
+            for n, a in zip(names, self.head.arguments, strict=True)
+        ]
         return Signature([*found, Parameter("out", Parameter.KEYWORD_ONLY, default=None)])
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
@@ -119,13 +140,17 @@ class CompiledFunction:
                 with DefaultFpEnvironment():
                     return self._called(arguments, out)
             except MemoryError as e:
-                raise CallError(Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")) from None
+                raise CallError(
+                    Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")
+                ) from None
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         arrays = take_arguments(self.head, arguments, self.options.convert)
         types = self._result_types(arrays)
         if (needed := self._memory(types, arrays)) > self.limits.memory:
-            raise CallError(Diagnostic(excess("memory", needed, self.limits), self.head.span, "limit.memory"))
+            raise CallError(
+                Diagnostic(excess("memory", needed, self.limits), self.head.span, "limit.memory")
+            )
         seen = self.returned
         outputs, copies = take_outputs(out, types[:seen], arrays, self.head)
         outputs += [np.empty(t.array_shape, t.element.dtype) for t in types[seen:]]
@@ -143,7 +168,9 @@ class CompiledFunction:
     def _memory(self, results: Sequence[Type], arrays: Sequence[np.ndarray]) -> int:
         """The bytes of the results and the workspace of a call."""
         sizes = [product(t.array_shape) * t.element.bytes for t in results]
-        return sum(s for s in sizes if isinstance(s, int)) + evaluate(self._workspace, self.sizes_of(arrays))
+        return sum(s for s in sizes if isinstance(s, int)) + evaluate(
+            self._workspace, self.sizes_of(arrays)
+        )
 
     def sizes_of(self, arrays: Sequence[Any]) -> dict[Any, int]:
         """The sizes that were unknown while compiling."""
@@ -160,11 +187,15 @@ class CompiledFunction:
         An argument that is not a list is the same for every sample."""
         return [self(*sample) for sample in samples_of(arguments)]
 
-    def _in_storage(self, args: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _in_storage(
+        self, args: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
+    ) -> list[np.ndarray]:
         """The arrays to compute results in: an argument's array if the plan stores the result there."""
         for k in self.overwritten.values():
             array, argument = args[k], self.head.arguments[k]
-            if isinstance(array, np.ndarray) and (not array.flags.writeable or has_internal_overlap(array)):
+            if isinstance(array, np.ndarray) and (
+                not array.flags.writeable or has_internal_overlap(array)
+            ):
                 why = "has elements that share memory" if array.flags.writeable else "is read-only"
                 message = f"argument %{argument.name} is overwritten, but the array {why}"
                 raise CallError(Diagnostic(message, argument.span, "call.argument"))
@@ -184,7 +215,11 @@ class CompiledFunction:
         for n, k in self.overwritten.items():
             if results[n] is not arrays[k]:
                 arrays[k][...] = results[n]
-            target = given[k] if isinstance(given[k], np.ndarray) and given[k].dtype == arrays[k].dtype else arrays[k]
+            target = (
+                given[k]
+                if isinstance(given[k], np.ndarray) and given[k].dtype == arrays[k].dtype
+                else arrays[k]
+            )
             if target is not arrays[k]:
                 target[...] = arrays[k]
             if shared:
@@ -200,10 +235,15 @@ class CompiledFunction:
         if self.is_static:
             return list(self.head.result_types)
         if (key := tuple(a.shape for a in arrays)) not in self._types:
-            given = [as_given(a.known_type, array.shape) for a, array in zip(self.head.arguments, arrays, strict=True)]
+            given = [
+                as_given(a.known_type, array.shape)
+                for a, array in zip(self.head.arguments, arrays, strict=True)
+            ]
             if len(self._types) > 1000:
                 self._types.clear()
-            if (found := None if self.left_open is None else self.left_open.result_types(given)) is None:
+            if (
+                found := None if self.left_open is None else self.left_open.result_types(given)
+            ) is None:
                 from ...dialect.program.verify import instantiate
 
                 types = instantiate(self.module, self.computed, given)
@@ -232,10 +272,14 @@ class CompiledFunction:
         from ...lowering.analysis.count_operations import cost
         from ...lowering.operation_costs import operation_costs
 
-        open = {d.name for t in self.head.argument_types for d in t.array_shape if isinstance(d, Size)}
+        open = {
+            d.name for t in self.head.argument_types for d in t.array_shape if isinstance(d, Size)
+        }
         for name in sizes:
             if name not in open:
-                raise CallError(f"no argument has a size ?{name}{did_you_mean(name, map(str, open))}")
+                raise CallError(
+                    f"no argument has a size ?{name}{did_you_mean(name, map(str, open))}"
+                )
         if by not in ("kernel", "operation"):
             raise CallError(f"cost is counted by kernel or by operation, got {by!r}")
         atoms = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
@@ -15,7 +17,13 @@ from ...dialect.program.module import Module
 from ..calls.arguments import in_order
 from ..cuda.cuda_graph import Recorded, order
 from ..cuda.device import Call, device
-from ..cuda.device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
+from ..cuda.device_arrays import (
+    DeviceArray,
+    device_array,
+    disagreement,
+    is_on_device,
+    take_device_arguments,
+)
 from ..options import DEFAULT, CompileOptions
 from .gpu_function import GpuFunction
 from .kernel_function import PlanFunction
@@ -35,10 +43,15 @@ class CudaFunction(GpuFunction):
 
     target = "cuda"
 
-    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+    def __init__(
+        self, module: Module, function: Function, options: CompileOptions = DEFAULT
+    ) -> None:
         super().__init__(module, function, options)
         self.device = device()
-        parameters = {s.name: "P" * len(s.arrays) + "q" * len(s.sizes) + "P" * s.reports for s in self.source.launches}
+        parameters = {
+            s.name: "P" * len(s.arrays) + "q" * len(s.sizes) + "P" * s.reports
+            for s in self.source.launches
+        }
         self._kernels = self.device.kernels(self.source.text, parameters)
         with self.device.active():
             for s in self.source.launches:
@@ -52,7 +65,9 @@ class CudaFunction(GpuFunction):
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. If an argument or `out` lies on the device, so do the results."""
         arguments = in_order(self.function, arguments, named)
-        if not any(map(is_on_device, (*arguments, *(out if isinstance(out, (tuple, list)) else [out])))):
+        if not any(
+            map(is_on_device, (*arguments, *(out if isinstance(out, (tuple, list)) else [out])))
+        ):
             return super().__call__(*arguments, out=out)
         return self.cuda_graph(*arguments, out=out)()
 
@@ -62,25 +77,39 @@ class CudaFunction(GpuFunction):
         arrays are checked now, and those of the host copied."""
         given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
         with self.device.active():
-            own = take_device_arguments(self.function, in_order(self.function, arguments, named), self.device)
+            own = take_device_arguments(
+                self.function, in_order(self.function, arguments, named), self.device
+            )
             types = self._result_types(own)  # type: ignore[arg-type]  # their shapes are asked
-            results = [*self._outputs(given, types[: self.returned]), *self._outputs([], types[self.returned :])]
+            results = [
+                *self._outputs(given, types[: self.returned]),
+                *self._outputs([], types[self.returned :]),
+            ]
             wanted = [device_array(r) for r in results]
         if not given:
-            results = [own[self.overwritten[n]].owner if n in self.overwritten else r for n, r in enumerate(results)]
+            results = [
+                own[self.overwritten[n]].owner if n in self.overwritten else r
+                for n, r in enumerate(results)
+            ]
         returned = tuple(results[: self.returned]) if self.returned != 1 else results[0]
 
         streams = {a.stream or 0 for a in (*own, *wanted)} - {0, *DEFAULT_STREAMS}
 
         def call() -> Any:
             with self.device.active():
-                for stream in streams:  # the launches come after what they hold, and before what they get later
+                for stream in (
+                    streams
+                ):  # the launches come after what they hold, and before what they get later
                     order(stream, 0)
                 arrays, outputs = (list(map(self._aligned, side)) for side in (own, wanted))
                 for n, k in self.overwritten.items():
-                    if self.plan.results[n] is self.plan.arguments[k]:  # computed in the argument's place
+                    if (
+                        self.plan.results[n] is self.plan.arguments[k]
+                    ):  # computed in the argument's place
                         outputs[n] = arrays[k]
-                self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes_of(own))  # type: ignore[arg-type]
+                self._execute(
+                    [a.address for a in arrays], [o.address for o in outputs], self.sizes_of(own)
+                )  # type: ignore[arg-type]
                 for n, k in self.overwritten.items():
                     self._move(outputs[n], own[k])
                     if isinstance(own[k].owner, np.ndarray):
@@ -129,7 +158,9 @@ class CudaFunction(GpuFunction):
             held = [self.device.upload(a) for a in arrays]
             places = dict(zip(plan.arguments, held, strict=True))
             results = zip(plan.results, outputs, strict=True)
-            made = [places[t] if t in places else self.device.allocate(o.nbytes) for t, o in results]
+            made = [
+                places[t] if t in places else self.device.allocate(o.nbytes) for t, o in results
+            ]
             self._execute(list(map(int, held)), list(map(int, made)), self.sizes_of(arrays))
             for memory, output in zip(made, outputs, strict=True):
                 self.device.download(int(memory), output)
@@ -161,7 +192,9 @@ class CudaFunction(GpuFunction):
         again = key in self._seen
         if len(self._seen) >= SEEN:
             self._seen.clear()
-        (self._seen.discard if again else self._seen.add)(key)  # recorded once, whether the driver can or not
+        (self._seen.discard if again else self._seen.add)(
+            key
+        )  # recorded once, whether the driver can or not
         return again and len(calls) > 1
 
     def _replay(self, key: tuple[int, ...]) -> Any:
@@ -175,7 +208,9 @@ class CudaFunction(GpuFunction):
         recorded.start()
         return recorded.kept[1]
 
-    def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
+    def calls(
+        self, arguments: list[int], results: list[int], sizes: dict[Any, int]
+    ) -> tuple[list[Call], Any, Any]:
         """The launches of a call (after the last step of a conditional loop), and its workspace and status memory."""
         plan = self.plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
@@ -260,11 +295,15 @@ class DeviceStepper(Mapping[str, np.ndarray]):
         """TOGETHER ticks recorded, after which every array is where it was."""
         if (key := tuple(map(int, self.places.values()))) not in self.recorded:
             ticks = [self._tick() for _ in range(TOGETHER)]
-            self.recorded[key] = self.device.record([c for calls, *_ in ticks for c in calls], ticks)
+            self.recorded[key] = self.device.record(
+                [c for calls, *_ in ticks for c in calls], ticks
+            )
         return self.recorded[key]
 
     def _tick(self) -> tuple[list[Call], Any, Any]:
-        found = self.function.calls(list(map(int, self.places.values())), list(map(int, self.spare)), {})
+        found = self.function.calls(
+            list(map(int, self.places.values())), list(map(int, self.spare)), {}
+        )
         names = list(self.places)
         for n, k in enumerate(self.moving):
             self.places[names[k]], self.spare[n] = self.spare[n], self.places[names[k]]

@@ -1,6 +1,7 @@
 """Formulas that were given as text: compiled for a CPU, or evaluated as they are defined."""
 
 import numpy as np
+
 from ...dialect.ir.diagnostics import TargetError
 from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, View
@@ -55,8 +56,13 @@ class FormulaReference(FormulaFunction):
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         program = self.formulas
-        places = ((atom, *size_place(self.head, atom)) for atom in atoms_of(self.head.argument_types))
-        known: dict[Tensor, np.ndarray] = {**program.constants, **dict(zip(program.arguments, arrays, strict=True))}
+        places = (
+            (atom, *size_place(self.head, atom)) for atom in atoms_of(self.head.argument_types)
+        )
+        known: dict[Tensor, np.ndarray] = {
+            **program.constants,
+            **dict(zip(program.arguments, arrays, strict=True)),
+        }
         evaluation = Evaluation(known, {atom: arrays[n].shape[axis] for atom, n, axis in places})
         for step in program.steps:
             match step:
@@ -68,6 +74,8 @@ class FormulaReference(FormulaFunction):
                 case View(tensor, of, _):
                     known[tensor] = known[of].reshape(evaluation.shape(tensor))
                 case _:
-                    raise TargetError("the reference evaluates formulas; loops and nests run on the target cpu")
+                    raise TargetError(
+                        "the reference evaluates formulas; loops and nests run on the target cpu"
+                    )
         for output, result in zip(outputs, program.results, strict=True):
             output[...] = known[result]

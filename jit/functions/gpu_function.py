@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import CallError
 from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.notation.expressions import Tensor
@@ -33,13 +35,19 @@ class GpuFunction(CompiledFunction):
 
     source: Source
 
-    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+    def __init__(
+        self, module: Module, function: Function, options: CompileOptions = DEFAULT
+    ) -> None:
         super().__init__(module, function, options)
         loops = [k for p in self.plan.plans for k in p.kernels if isinstance(k, Loop)]
-        self._tests = any(k.steps.trips is None for k in loops)  # whether launches depend on what others compute
+        self._tests = any(
+            k.steps.trips is None for k in loops
+        )  # whether launches depend on what others compute
         steps = [d for k in loops for t in k.parameters for d in t.shape]
         atoms = {atom for launch in self.source.launches for atom in launch.sizes}
-        atoms = atoms.union(*(d.atoms() for d in (self.plan.workspace, *steps) if isinstance(d, Size)))
+        atoms = atoms.union(
+            *(d.atoms() for d in (self.plan.workspace, *steps) if isinstance(d, Size))
+        )
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
         plan = self.plan
         self._workspace = plan.workspace
@@ -59,21 +67,31 @@ class GpuFunction(CompiledFunction):
     ) -> Iterator[tuple[Launch, int, list[int]]]:  # fmt: skip
         def address(tensor: Tensor) -> int:
             home = plan.home.get(tensor, tensor)
-            return addresses[home] if home in addresses else workspace + evaluate(plan.offsets[home], sizes)
+            return (
+                addresses[home]
+                if home in addresses
+                else workspace + evaluate(plan.offsets[home], sizes)
+            )
 
         for kernel in plan.kernels:
             if isinstance(kernel, Loop):
                 memory = {t: address(t) for t in (*kernel.parameters, *kernel.scratch)}
                 for known in steps_of(kernel, memory, sizes, self.holds):
                     inner = memory[kernel.scratch[-1]]
-                    yield from self._launches_of(kernel.plan, launch_of, sizes, {**addresses, **known}, inner, status)
+                    yield from self._launches_of(
+                        kernel.plan, launch_of, sizes, {**addresses, **known}, inner, status
+                    )
                 continue
             launch = launch_of[kernel]
             if (work := 1 if launch.work is None else evaluate(launch.work, sizes)) <= 0:
                 continue
             given = [*map(address, launch.arrays)]
             given += [sizes[atom] for atom in launch.sizes]
-            yield launch, min(-(-work // launch.threads), MOST_BLOCKS), [*given, status] if launch.reports else given
+            yield (
+                launch,
+                min(-(-work // launch.threads), MOST_BLOCKS),
+                [*given, status] if launch.reports else given,
+            )
 
     holds: Callable[[int], bool]  # the truth value at an address, once all launches so far are done
 
@@ -86,7 +104,9 @@ def steps_of(
     given = [memory[loop.parameters[n]] for n in loop.operands]
     results, spares = [memory[t] for t in loop.outputs], [memory[t] for t in loop.scratch[:-1]]
     if steps.trips is None:
-        known = dict(zip((*plan.arguments, *plan.results), (*results, *given[1:], *spares), strict=True))
+        known = dict(
+            zip((*plan.arguments, *plan.results), (*results, *given[1:], *spares), strict=True)
+        )
         go = holds(given[0])
         while go:
             yield known
@@ -102,8 +122,13 @@ def steps_of(
         t = left if steps.reverse else k
         out, other = (spares, results[:carry]) if left % 2 else (results[:carry], spares)
         carried = other if k else given[:carry]
-        scanned = [slice(at, of, t) for at, of in zip(given[carry:shared], plan.arguments[carry:shared], strict=True)]
-        collected = [slice(at, of, t) for at, of in zip(results[carry:], plan.results[carry:], strict=True)]
+        scanned = [
+            slice(at, of, t)
+            for at, of in zip(given[carry:shared], plan.arguments[carry:shared], strict=True)
+        ]
+        collected = [
+            slice(at, of, t) for at, of in zip(results[carry:], plan.results[carry:], strict=True)
+        ]
         passed = (*carried, *scanned, *given[shared:], *out, *collected)
         yield dict(zip((*plan.arguments, *plan.results), passed, strict=True))
 
@@ -121,7 +146,11 @@ class SimulatedFunction(GpuFunction):
         self.simulate(arrays, outputs, Memory())
 
     def simulate(
-        self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory, run: Callable[..., None] = emulate
+        self,
+        arrays: list[np.ndarray],
+        outputs: list[np.ndarray],
+        memory: Memory,
+        run: Callable[..., None] = emulate,
     ) -> None:
         """Runs a call in a memory, which then holds its statistics, if it keeps any; `run` runs a kernel."""
         plan, sizes = self.plan, self.sizes_of(arrays)
@@ -135,7 +164,14 @@ class SimulatedFunction(GpuFunction):
         reported = memory.give(status)
         self.holds = lambda address: bool(memory.view(address, 1)[0])
         for launch, blocks, given in self.launches(sizes, addresses, workspace, reported):
-            run(self._entries[launch.name], blocks, launch.threads, given, memory, shared=launch.shared)
+            run(
+                self._entries[launch.name],
+                blocks,
+                launch.threads,
+                given,
+                memory,
+                shared=launch.shared,
+            )
         memory.take(reported, status)
         self.report(int(status[0]), self.source.requirements)
         for tensor, output in zip(plan.results, outputs, strict=True):
@@ -145,11 +181,25 @@ class SimulatedFunction(GpuFunction):
         """For each kernel of a call `name`, `launches`, `blocks`, `threads`, the bytes of its arrays that it accesses, and
         `counts`, those of the memory's statistics, of a launch: of blocks from the middle of its grid, for all of them;
         really of all where launches depend on what others compute."""
-        kernels = {s.name: k for k, s in zip(self.plan.all_kernels, self.source.launches, strict=True)}
+        kernels = {
+            s.name: k for k, s in zip(self.plan.all_kernels, self.source.launches, strict=True)
+        }
         sizes, found = self.sizes_of(arrays), dict[tuple[str, int], dict[str, Any]]()
 
-        def count(entry: Entry, blocks: int, threads: int, given: Sequence[int], memory: Memory, shared: int) -> None:
-            row = {"name": kernels[entry.name].name, "launches": 0, "blocks": blocks, "threads": threads}
+        def count(
+            entry: Entry,
+            blocks: int,
+            threads: int,
+            given: Sequence[int],
+            memory: Memory,
+            shared: int,
+        ) -> None:
+            row = {
+                "name": kernels[entry.name].name,
+                "launches": 0,
+                "blocks": blocks,
+                "threads": threads,
+            }
             row = found.setdefault((entry.name, blocks), row)
             row["launches"] += 1
             if "counts" not in row or self._tests:
@@ -158,7 +208,9 @@ class SimulatedFunction(GpuFunction):
                 first = (blocks - some) // 2
                 emulate(entry, blocks, threads, given, memory, range(first, first + some), shared)
                 row["bytes"] = kernel_cost(kernels[entry.name], sizes).bytes
-                row["counts"] = Counter({name: round(n * blocks / some) for name, n in memory.statistics.items()})
+                row["counts"] = Counter(
+                    {name: round(n * blocks / some) for name, n in memory.statistics.items()}
+                )
 
         outputs = [np.empty(t.array_shape, t.element.dtype) for t in self._result_types(arrays)]  # type: ignore[arg-type]
         with suppress(CallError):  # of checks on what no block has computed

@@ -5,7 +5,9 @@ are, and others once they have been."""
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import TensorType, Type, as_given
@@ -40,7 +42,9 @@ from .native_function import NativeFunction
 def _size_tests(kernel: Kernel) -> list[Expr]:
     """The conditions on sizes without which a kernel accesses nothing."""
     _, block = outer_loops(kernel.body, lambda loop: True)
-    tests = [s.condition for s in block if isinstance(s, If) and len(block) == 1 and not s.otherwise]
+    tests = [
+        s.condition for s in block if isinstance(s, If) and len(block) == 1 and not s.otherwise
+    ]
     parts = [part for e in (*tests, kernel.condition) if e is not None for part in conjunction(e)]
     return [p for p in parts if all(isinstance(e, (Apply, Const, Extent)) for e in walk(p))]
 
@@ -49,7 +53,9 @@ class PlanFunction(CompiledFunction):
     """The calls of kernels that have no program, and their stages. `declared` has the arguments and results as a caller
     sees them, where passes have split complex ones."""
 
-    def __init__(self, plan: Plan, options: CompileOptions = DEFAULT, declared: Formulas | None = None) -> None:
+    def __init__(
+        self, plan: Plan, options: CompileOptions = DEFAULT, declared: Formulas | None = None
+    ) -> None:
         if not options.optimize:
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         self.given, self.declared = plan, declared
@@ -57,14 +63,25 @@ class PlanFunction(CompiledFunction):
         self.legal: Plan = run_passes((legalize_types,), plan, Context())
         self.plan = self._prepared(self.legal)
         views = {t: of for p in plan.plans for t, of in p.views.items()}
-        self.views = {s.tensor: s.of for s in declared.steps if isinstance(s, View)} if declared else views
-        self.guards = {t: _size_tests(k) for p in plan.plans for k in p.kernels for t in k.parameters}
+        self.views = (
+            {s.tensor: s.of for s in declared.steps if isinstance(s, View)} if declared else views
+        )
+        self.guards = {
+            t: _size_tests(k) for p in plan.plans for k in p.kernels for t in k.parameters
+        }
         sides = declared or plan
-        values = {t: Value(t.name, TensorType(t.shape, t.element)) for t in (*sides.arguments, *sides.results)}
-        arguments, results = (tuple(values[t] for t in side) for side in (sides.arguments, sides.results))
+        values = {
+            t: Value(t.name, TensorType(t.shape, t.element))
+            for t in (*sides.arguments, *sides.results)
+        }
+        arguments, results = (
+            tuple(values[t] for t in side) for side in (sides.arguments, sides.results)
+        )
         head = Function(plan.name, arguments, (), results)
         self._begin(Module({plan.name: head}), head, options)
-        self.overwritten = {n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments}
+        self.overwritten = {
+            n: plan.arguments.index(t) for n, t in enumerate(plan.results) if t in plan.arguments
+        }
         self._computed_in_place = self.overwritten.keys()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -74,7 +91,9 @@ class PlanFunction(CompiledFunction):
         """The kernels with checks of accesses that nothing else proves or checks."""
         if self.options.sanitize or any(map(check_kernel, plan.all_kernels)):
             if self.target == "cuda":  # which goes on after a check that fails
-                raise TargetError("accesses of these kernels depend on data: the targets cpu and cuda-sim check them")
+                raise TargetError(
+                    "accesses of these kernels depend on data: the targets cpu and cuda-sim check them"
+                )
             return run_passes((sanitize,), plan, Context())
         return plan
 
@@ -83,7 +102,11 @@ class PlanFunction(CompiledFunction):
         loops = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, For))
         on_grid = any(s.kind in ("block", "thread") for s in loops)
         checked = self._checked(plan)
-        return run_passes((place_buffers,), checked, Context()) if on_grid else schedule_for_gpu(checked)
+        return (
+            run_passes((place_buffers,), checked, Context())
+            if on_grid
+            else schedule_for_gpu(checked)
+        )
 
     _prepared = _on_grid  # the kernels as the target runs them
 
@@ -96,14 +119,23 @@ class PlanFunction(CompiledFunction):
         sizes = {atom: n for atom, n in bind(declared, given).items() if isinstance(n, int)}
         for view, of in self.views.items():
             count, expected = (evaluate(product(t.shape), sizes) for t in (view, of))
-            if count != expected and all(Evaluation({}, sizes).values(e, {}) for e in self.guards.get(view, ())):
+            if count != expected and all(
+                Evaluation({}, sizes).values(e, {}) for e in self.guards.get(view, ())
+            ):
                 message = f"%{view.name} is a view of %{of.name}, and has {count} elements, not {expected}"
                 raise CallError(Diagnostic(message, self.head.span, "run"))
         for k in (k for p in self.plan.plans for k in p.kernels if isinstance(k, Loop)):
-            if not 0 < (trips := evaluate(1 if (n := k.steps.trips) is None else n, sizes)) <= MAX_STEPS:
+            if (
+                not 0
+                < (trips := evaluate(1 if (n := k.steps.trips) is None else n, sizes))
+                <= MAX_STEPS
+            ):
                 message = f"@{k.name} takes between 1 and {MAX_STEPS} steps, got {trips}"
                 raise CallError(Diagnostic(message, k.span, "run"))
-        return [t.with_array_shape(tuple(evaluate(d, sizes) for d in t.array_shape)) for t in self.head.result_types]
+        return [
+            t.with_array_shape(tuple(evaluate(d, sizes) for d in t.array_shape))
+            for t in self.head.result_types
+        ]
 
     def lower(self, stage: str = "loops") -> str:
         """The kernels as they are, scheduled for a CPU, or a target's text for them."""

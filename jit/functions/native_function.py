@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias
+
 import numpy as np
+
 from ...dialect.ir.sizes import Size, evaluate
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
@@ -38,7 +40,11 @@ Program: TypeAlias = Callable[[], tuple[Module, Function]]  # read when it is as
 ALIGNMENT = 64  # bytes, as the plan's: its module is not loaded for functions from the disk cache
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
-ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
+ENTRY = (
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)  # the entry's parameters: pointers, sizes, workspace
 
 
 class NativeFunction(CompiledFunction):
@@ -46,17 +52,27 @@ class NativeFunction(CompiledFunction):
 
     target = "cpu"
 
-    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+    def __init__(
+        self, module: Module, function: Function, options: CompileOptions = DEFAULT
+    ) -> None:
         super().__init__(module, function, options)
         check_runs_here(options.cpu)
-        self.kept_as = None if disk_cache.folder() is None else name_of(module, self.computed, options)
-        if (made := cache_entry.load(self.kept_as, self.computed) if self.kept_as is not None else None) is None:
+        self.kept_as = (
+            None if disk_cache.folder() is None else name_of(module, self.computed, options)
+        )
+        if (
+            made := cache_entry.load(self.kept_as, self.computed)
+            if self.kept_as is not None
+            else None
+        ) is None:
             made = self._compile()
             if self.kept_as is not None:
                 cache_entry.store(self.kept_as, self.computed, made)
         self._serve(made)
 
-    def recall(self, head: Signature, compiled: Compiled, program: Program, options: CompileOptions) -> None:
+    def recall(
+        self, head: Signature, compiled: Compiled, program: Program, options: CompileOptions
+    ) -> None:
         """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
         self._read = program
         self.options = options
@@ -75,7 +91,9 @@ class NativeFunction(CompiledFunction):
         self._workspace, self._computed_in_place = compiled.workspace, compiled.in_place
         self._constant_pointers = [c.ctypes.data for c in compiled.constants]
         checked = ("checked",) if compiled.within else ()
-        self.library = Library(compiled.images, {"entry": ENTRY}, checked, imports() if compiled.parallel else {})
+        self.library = Library(
+            compiled.images, {"entry": ENTRY}, checked, imports() if compiled.parallel else {}
+        )
         self._atoms = [] if self.is_static else atoms_of(function.argument_types, compiled.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
@@ -92,7 +110,9 @@ class NativeFunction(CompiledFunction):
 
     def _compile(self) -> Compiled:
         with compiling_for(self.compiled_for):
-            return self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
+            return (
+                self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
+            )
 
     def _compile_unoptimized(self) -> Compiled:
         from ..llvm.emit import emit_plans
@@ -112,8 +132,14 @@ class NativeFunction(CompiledFunction):
 
         plain = self._plain
         emission = Emission(plain)
-        looked = declared(self.function) if self._is_direct else {}  # the ranges of arguments, for direct calls
-        checked = checked_text(looked, atoms_of(self.function.argument_types, emission.sizes)) if looked else None
+        looked = (
+            declared(self.function) if self._is_direct else {}
+        )  # the ranges of arguments, for direct calls
+        checked = (
+            checked_text(looked, atoms_of(self.function.argument_types, emission.sizes))
+            if looked
+            else None
+        )
         with Parts(emission, checked) as parts:
             self.plan = plan = self._scheduled(plain, parts.add)
             parts.end(plan)
@@ -143,7 +169,9 @@ class NativeFunction(CompiledFunction):
         if not self.options.optimize:
             return unoptimized(self.module, self.computed, self.options.sanitize)
         with compiling_for(self.compiled_for):
-            return lower(self.module, self.computed, self.compiled_for, checks=self.options.sanitize)
+            return lower(
+                self.module, self.computed, self.compiled_for, checks=self.options.sanitize
+            )
 
     @property
     def _is_direct(self) -> bool:
@@ -165,7 +193,9 @@ class NativeFunction(CompiledFunction):
         function, made = self.head, self._made
         addresses = self.library.addresses
         types = function.argument_types, function.result_types
-        table = CallTable(addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms)
+        table = CallTable(
+            addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms
+        )
         if self.is_static:
             assert isinstance(made.workspace, int)
             shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
@@ -180,7 +210,9 @@ class NativeFunction(CompiledFunction):
         memory = self._take_workspace(needed) if needed else None
         workspace = None if memory is None else memory.ctypes.data
         try:
-            status = self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, workspace)
+            status = self.library.functions["entry"](
+                self.pointers([*arrays, *outputs]), known, workspace
+            )
         except SystemError as e:
             raise _raised_by_handler(e) from None
         finally:
@@ -222,12 +254,16 @@ def aligned_memory(size: int) -> np.ndarray:
     return memory[start : start + size]
 
 
-def native_function(module: Module, function: Function, options: CompileOptions = DEFAULT) -> NativeFunction:
+def native_function(
+    module: Module, function: Function, options: CompileOptions = DEFAULT
+) -> NativeFunction:
     """A native function that Python calls without a detour, where its objects lie in memory as expected."""
     return _kind(options)(module, function, options)
 
 
-def recalled_function(head: Signature, compiled: Compiled, program: Program, options: CompileOptions) -> NativeFunction:
+def recalled_function(
+    head: Signature, compiled: Compiled, program: Program, options: CompileOptions
+) -> NativeFunction:
     """The same of what was compiled before."""
     function = object.__new__(_kind(options))
     function.recall(head, compiled, program, options)
@@ -235,4 +271,8 @@ def recalled_function(head: Signature, compiled: Compiled, program: Program, opt
 
 
 def _kind(options: CompileOptions) -> type[NativeFunction]:
-    return fastcall.direct(NativeFunction) if options.optimize and fastcall.usable() else NativeFunction
+    return (
+        fastcall.direct(NativeFunction)
+        if options.optimize and fastcall.usable()
+        else NativeFunction
+    )

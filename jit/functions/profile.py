@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
+
 import numpy as np
+
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
@@ -28,10 +30,14 @@ class Spent:
     written: tuple[tuple[Tensor, tuple[int, ...]], ...]
     seconds: float
     cost: Cost
-    origins: tuple[str, ...]  # the comments on the lines of the operations that it computes, up to a colon
+    origins: tuple[
+        str, ...
+    ]  # the comments on the lines of the operations that it computes, up to a colon
 
 
-def profile(f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] = (), rounds: int = 20) -> list[Spent]:
+def profile(
+    f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] = (), rounds: int = 20
+) -> list[Spent]:
     """Time the kernels of a call with these arguments, which stay as they are, or those of a graph's next tick."""
     if isinstance(f, CompiledGraph):
         return _profile_tick(f, rounds)
@@ -41,14 +47,21 @@ def profile(f: NativeFunction | CompiledGraph, arguments: Sequence[np.ndarray] =
     sizes = f.sizes_of(given)
     workspace = aligned_memory(evaluate(f.plan.workspace, sizes))
     with compiling_for(f.compiled_for):
-        return _timed(f.plan, f.pointers([*given, *results]), workspace, sizes, f.options.optimize > 0, rounds)
+        return _timed(
+            f.plan, f.pointers([*given, *results]), workspace, sizes, f.options.optimize > 0, rounds
+        )
 
 
 def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
     """Times the kernels on a copy of the state."""
-    current, stepper = {s.name: g.read(s.name, copy=False) for s in g.clockwork.states}, native_stepper(g)
+    current, stepper = (
+        {s.name: g.read(s.name, copy=False) for s in g.clockwork.states},
+        native_stepper(g),
+    )
     if not isinstance(stepper, NativeStepper):
-        return profile(cast(NativeFunction, g.function(g.clockwork.advance)), [*current.values()], rounds)
+        return profile(
+            cast(NativeFunction, g.function(g.clockwork.advance)), [*current.values()], rounds
+        )
     for name, array in current.items():
         stepper.current[name][...] = array
     with compiling_for(g.options.cpu):
@@ -56,7 +69,12 @@ def _profile_tick(g: CompiledGraph, rounds: int) -> list[Spent]:
 
 
 def _timed(
-    plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool, rounds: int
+    plan: Plan,
+    pointers: Any,
+    workspace: np.ndarray,
+    sizes: Mapping[Any, int],
+    passes: bool,
+    rounds: int,
 ) -> list[Spent]:
     plans = [replace(plan, kernels=(k,)) for k in plan.kernels]
     runs = [_run(one, pointers, workspace, sizes, passes) for one in plans]
@@ -66,13 +84,21 @@ def _timed(
             began = time.perf_counter()
             run()
             found.append(time.perf_counter() - began)
-    return [_spent(one, statistics.median(found), sizes) for one, found in zip(plans, times, strict=True)]
+    return [
+        _spent(one, statistics.median(found), sizes)
+        for one, found in zip(plans, times, strict=True)
+    ]
 
 
-def _run(plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool) -> Callable[[], int]:
+def _run(
+    plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
+) -> Callable[[], int]:
     """One kernel, in the places that the whole plan gives its arrays."""
     text = emit_plans(plan, optimize=passes)
-    code, wanted = object_code(text.module, passes=passes), imports(stops=False) if text.module.is_parallel else {}
+    code, wanted = (
+        object_code(text.module, passes=passes),
+        imports(stops=False) if text.module.is_parallel else {},
+    )
     library = Library([code], {"entry": ENTRY}, imports=wanted)
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
@@ -81,5 +107,10 @@ def _run(plan: Plan, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, i
 def _spent(plan: Plan, seconds: float, sizes: Mapping[Any, int]) -> Spent:
     (kernel,) = plan.kernels
     shapes = tuple((t, tuple(evaluate(d, sizes) for d in t.shape)) for t in kernel.outputs)
-    notes = (span.source.line(span.line).partition("//")[2].partition(": ")[0].strip() for span in kernel.spans)
-    return Spent(kernel.name, shapes, seconds, cost(plan, sizes), tuple(dict.fromkeys(filter(None, notes))))
+    notes = (
+        span.source.line(span.line).partition("//")[2].partition(": ")[0].strip()
+        for span in kernel.spans
+    )
+    return Spent(
+        kernel.name, shapes, seconds, cost(plan, sizes), tuple(dict.fromkeys(filter(None, notes)))
+    )

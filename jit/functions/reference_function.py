@@ -1,7 +1,9 @@
 """The reference: each operation's formal definition, evaluated in NumPy in program order, without optimization."""
 
 from typing import Any
+
 import numpy as np
+
 from ...dialect.builtin import Calling
 from ...dialect.ir.cast_arrays import with_plain_truths
 from ...dialect.ir.diagnostics import CallError, Diagnostic
@@ -18,7 +20,9 @@ class ReferenceFunction(CompiledFunction):
     target = "reference"
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        for output, result in zip(outputs, evaluate(self.module, self.computed, arrays), strict=True):
+        for output, result in zip(
+            outputs, evaluate(self.module, self.computed, arrays), strict=True
+        ):
             assert output.shape == result.shape and output.dtype == result.dtype, (
                 f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
             )
@@ -27,7 +31,9 @@ class ReferenceFunction(CompiledFunction):
 
 def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) -> list[np.ndarray]:
     """The function's results for these arguments, which have been checked."""
-    known: dict[Value, np.ndarray] = dict(zip(function.arguments, map(with_plain_truths, arguments), strict=True))
+    known: dict[Value, np.ndarray] = dict(
+        zip(function.arguments, map(with_plain_truths, arguments), strict=True)
+    )
 
     def array(value: Value) -> np.ndarray:
         return value.array if isinstance(value, Literal) else known[value]

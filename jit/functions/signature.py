@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any
+
 from ...dialect.ir.diagnostics import Source, Span
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import ELEMENT_TYPES, TensorType, Type
@@ -26,7 +27,10 @@ def described(head: Signature) -> dict[str, Any] | None:
     if (
         (head.left_open is None and not all(t.is_static for t in types))
         or not all(isinstance(t, TensorType) for t in (*types, *others))
-        or any(v.span.source is not function.span.source for v in (*function.arguments, *function.results))
+        or any(
+            v.span.source is not function.span.source
+            for v in (*function.arguments, *function.results)
+        )
     ):
         return None
     atoms: dict[Any, int] = {}
@@ -53,19 +57,28 @@ def described(head: Signature) -> dict[str, Any] | None:
 
 def signature_of(found: dict[str, Any], source: Source) -> Signature:
     """The signature of a function from its JSON form."""
-    sizes = tuple((Size.unknown() if name is None else Size.named(name)).terms[0][0] for name in found["sizes"])
+    sizes = tuple(
+        (Size.unknown() if name is None else Size.named(name)).terms[0][0]
+        for name in found["sizes"]
+    )
 
     def type_of(parts: list[Any]) -> Type:
         element, *dims = parts
         return TensorType(tuple(read(d, sizes) for d in dims), ELEMENT_TYPES[element])
 
-    def value_of(name: str, start: int, end: int, type: list[Any], attributes: dict[str, Any]) -> Value:
+    def value_of(
+        name: str, start: int, end: int, type: list[Any], attributes: dict[str, Any]
+    ) -> Value:
         told = {k: tuple(v) if isinstance(v, list) else v for k, v in attributes.items()}
         return Value(name, type_of(type), Span(source, start, end), told)
 
-    arguments, results = (tuple(value_of(*v) for v in found[values]) for values in ("arguments", "results"))
+    arguments, results = (
+        tuple(value_of(*v) for v in found[values]) for values in ("arguments", "results")
+    )
     function = Function(found["name"], arguments, (), results, span=Span(source, *found["span"]))
     others, left_open = found["others"], None
     if others is not None:
-        left_open = DeferredChecks(function.argument_types, function.result_types, tuple(map(type_of, others)))
+        left_open = DeferredChecks(
+            function.argument_types, function.result_types, tuple(map(type_of, others))
+        )
     return Signature(function, dict(found["overwritten"]), found["returned"], left_open)

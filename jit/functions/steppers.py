@@ -4,7 +4,9 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.notation.expressions import Tensor
 from ...lowering.analysis.cost import estimated_work
@@ -39,7 +41,9 @@ class PythonStepper:
         clockwork = graph.clockwork
         self.moving = [s.name for s in clockwork.moving]
         self.advance = graph.function(clockwork.advance)
-        self.current = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
+        self.current = {
+            s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states
+        }
         self.spare = {name: np.empty_like(self.current[name]) for name in self.moving}
 
     def move(self, ticks: int) -> int:
@@ -68,7 +72,10 @@ class NativeStepper:
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
         imported = imports(stops=False) if text.module.is_parallel else {}
         self.library = Library(text.module, exports, imports=imported, slp=text.slp)
-        arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
+        arrays = [
+            _aligned(_array_type(t, clockwork, tick, n), n)
+            for n, t in enumerate(tick.plan.arguments)
+        ]
         turned = list(arrays)
         for n in tick.turns:
             turned[n] = _aligned((arrays[n].shape, arrays[n].dtype), len(arrays) + n)
@@ -82,13 +89,17 @@ class NativeStepper:
         self.ways = [(n, self.library.functions[name]) for n, name in ways if name in passes]
         here, there = map(ctypes.addressof, self.tables)
         place = self.workspace.ctypes.data
-        self.contexts = [(ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))]
+        self.contexts = [
+            (ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))
+        ]
         self.starts = [ctypes.addressof(c) for c in self.contexts]
         self.batch = max(1, BATCH // (1 + estimated_work(tick.plan)))
         self.batch += -self.batch % tick.ticks
         self.side = 0
 
-    def table(self, arrays: list[np.ndarray], seconds: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    def table(
+        self, arrays: list[np.ndarray], seconds: list[np.ndarray]
+    ) -> ctypes.Array[ctypes.c_void_p]:
         addresses = [a.ctypes.data for a in (*arrays, *seconds, *self.constants)]
         return (ctypes.c_void_p * len(addresses))(*addresses)
 
@@ -109,19 +120,27 @@ class NativeStepper:
         return n
 
 
-def _array_type(tensor: Tensor, work: StepAndObserve, tick: StepPlan, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _array_type(
+    tensor: Tensor, work: StepAndObserve, tick: StepPlan, n: int
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
-    state, place = next((s, p) for s, p in zip(work.states, tick.places, strict=True) if p.array == n)
+    state, place = next(
+        (s, p) for s, p in zip(work.states, tick.places, strict=True) if p.array == n
+    )
     shape = tuple(d for d in tensor.shape[:1] if isinstance(d, int))
     return (state.initial.shape if place.element is None else shape), state.initial.dtype
 
 
-def _named(arrays: list[np.ndarray], clockwork: StepAndObserve, tick: StepPlan) -> dict[str, np.ndarray]:
+def _named(
+    arrays: list[np.ndarray], clockwork: StepAndObserve, tick: StepPlan
+) -> dict[str, np.ndarray]:
     """The arrays of the states by name: an element of a shared one is an array without dimensions."""
     found = {}
     for state, place in zip(clockwork.states, tick.places, strict=True):
         array = arrays[place.array]
-        found[state.name] = array if place.element is None else array[place.element : place.element + 1].reshape(())
+        found[state.name] = (
+            array if place.element is None else array[place.element : place.element + 1].reshape(())
+        )
     return found
 
 
@@ -138,7 +157,9 @@ def emit_steps(tick: StepPlan) -> Text:
     """The IR of the kernels, and of the loops over ticks and over passes of several."""
     source = emit_plans(*tick.plans, linkage="internal ")
     names = (("ticks", "entry"), ("passes", "entry1"))
-    loops = "".join(_loop(tick, name, entry) for _, (name, entry) in zip(tick.plans, names, strict=False))
+    loops = "".join(
+        _loop(tick, name, entry) for _, (name, entry) in zip(tick.plans, names, strict=False)
+    )
     module = source.module.joined(ll.Module((), declarations(register_of()) + loops))
     return replace(source, module=module, slp=tick.several is None)
 
@@ -152,7 +173,9 @@ def _loop(tick: StepPlan, name: str, entry: str) -> str:
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
     b, head = ll.IRBuilder(), ll.IRBuilder()
-    here, there, workspace = (b.load_at(ll.POINTER, ll.Value("%context", ll.POINTER), n) for n in range(3))
+    here, there, workspace = (
+        b.load_at(ll.POINTER, ll.Value("%context", ll.POINTER), n) for n in range(3)
+    )
     table = b.add(ll.alloca(ll.array_type(max(count, 1), ll.POINTER)))
     pointers = [[b.load_at(ll.POINTER, side, n) for side in (here, there)] for n in range(count)]
     slots = [b.add(ll.element_pointer(ll.POINTER, table, ll.index(n))) for n in range(count)]
@@ -187,4 +210,6 @@ failed:
 }}
 """
     head_of = f"i32 @{name}(ptr %context, i64 %n) nounwind"
-    return loop + in_default_environment(head_of, f"@{name}.loop", ("ptr %context", "i64 %n"), register_of())
+    return loop + in_default_environment(
+        head_of, f"@{name}.loop", ("ptr %context", "i64 %n"), register_of()
+    )

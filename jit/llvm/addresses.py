@@ -9,10 +9,21 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
+
 from ...dialect.ir.linear_form import LinearForm, add_term
 from ...dialect.ir.sizes import Dim, strides
 from ...dialect.ir.types import I64
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
+from ...dialect.notation.expressions import (
+    Apply,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Misalignment,
+    Read,
+    Tensor,
+    Var,
+)
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from ...lowering.analysis.accesses import index_factor, stride
@@ -28,10 +39,18 @@ class Scope:
 
     written: set[Tensor]
     pointers: dict[Tensor, ll.Value]
-    widths: dict[Tensor, int] = field(default_factory=dict)  # lanes of the buffers that have one element for each lane
-    values: dict[Expr, ll.Value] = field(default_factory=dict)  # expressions that the current block can use
-    addresses: dict[Expr, ll.Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
-    stale: list[Expr] = field(default_factory=list)  # known expressions that the next statement may change
+    widths: dict[Tensor, int] = field(
+        default_factory=dict
+    )  # lanes of the buffers that have one element for each lane
+    values: dict[Expr, ll.Value] = field(
+        default_factory=dict
+    )  # expressions that the current block can use
+    addresses: dict[Expr, ll.Value] = field(
+        default_factory=dict
+    )  # the same for index arithmetic, at lane 0
+    stale: list[Expr] = field(
+        default_factory=list
+    )  # known expressions that the next statement may change
     lane: Index | None = None
     lanes: int = 1
     first: int = 1  # what the lane's index is a multiple of where a vector begins
@@ -46,7 +65,9 @@ class Scope:
     def changes(self, e: Expr) -> bool:
         """Test whether an expression reads an array that the kernel writes."""
         if (may_change := self._changing.get(e)) is None:
-            may_change = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
+            may_change = (isinstance(e, Read) and e.tensor in self.written) or any(
+                self.changes(c) for c in children(e)
+            )
             self._changing[e] = may_change
         return may_change
 
@@ -54,7 +75,9 @@ class Scope:
         """Test whether an expression may differ between lanes."""
         if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
             return True
-        return self.values[e].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
+        return (
+            self.values[e].lanes > 1 if isinstance(e, Var) else any(map(self.varies, children(e)))
+        )
 
 
 @dataclass
@@ -67,9 +90,15 @@ class Addresses:
     value: Callable[[Expr], ll.Value]
     lengths: dict[object, ll.Value] = field(default_factory=dict)  # sizes that were computed
     parts: dict[Expr, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions
-    accesses: dict[tuple[object, ...], tuple[Terms, int]] = field(default_factory=dict)  # of several
-    strides: dict[tuple[object, ...], int | None] = field(default_factory=dict)  # by access, lane and what varies
-    unknown: dict[tuple[Expr, ...], list[Expr]] = field(default_factory=dict)  # variables and reads of indices
+    accesses: dict[tuple[object, ...], tuple[Terms, int]] = field(
+        default_factory=dict
+    )  # of several
+    strides: dict[tuple[object, ...], int | None] = field(
+        default_factory=dict
+    )  # by access, lane and what varies
+    unknown: dict[tuple[Expr, ...], list[Expr]] = field(
+        default_factory=dict
+    )  # variables and reads of indices
 
     # pointers
 
@@ -82,7 +111,9 @@ class Addresses:
             ordered.sort()
         for _, group in groupby(ordered, itemgetter(0)):
             address = self.place(element, address, self.total([(t, f) for *_, t, f in group]))
-        return self.place(element, address, ll.index(offset.constant)) if offset.constant else address
+        return (
+            self.place(element, address, ll.index(offset.constant)) if offset.constant else address
+        )
 
     def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
         """The offset of the element at lane 0 from its array's first one, in elements."""
@@ -90,7 +121,9 @@ class Addresses:
             if (parts := self.accesses.get((tensor, at))) is None:
                 apart: Terms = []
                 steps = zip(reversed(at), reversed(strides(tensor.shape)), strict=True)
-                constant = sum(_taken_apart(e, step, apart) for e, step in steps if isinstance(step, int))
+                constant = sum(
+                    _taken_apart(e, step, apart) for e, step in steps if isinstance(step, int)
+                )
                 parts = self.accesses[tensor, at] = apart, constant
             return self.added(*parts)
         total: LinearForm[ll.Value] = LinearForm({})
@@ -107,7 +140,11 @@ class Addresses:
         value, factor = terms[-1]
         if len(terms) == 1 and factor == 1:
             return value
-        last = value if factor == 1 else self.b.earliest(ll.binary("mul", value, ll.index(factor), "nsw"))
+        last = (
+            value
+            if factor == 1
+            else self.b.earliest(ll.binary("mul", value, ll.index(factor), "nsw"))
+        )
         if len(terms) == 1:
             return last
         return self.b.earliest(ll.binary("add", self.total(terms[:-1]), last, "nsw"))
@@ -139,7 +176,13 @@ class Addresses:
         terms: dict[object, tuple[ll.Value, int]] = {}
         for value, times in sum.terms.values():
             ones = value.number == 1, size.number == 1
-            product = size if ones[0] else value if ones[1] else self.b.earliest(ll.binary("mul", value, size, "nsw"))
+            product = (
+                size
+                if ones[0]
+                else value
+                if ones[1]
+                else self.b.earliest(ll.binary("mul", value, size, "nsw"))
+            )
             add_term(terms, product, product, times)
         if sum.constant:
             add_term(terms, size, size, sum.constant)
@@ -165,7 +208,9 @@ class Addresses:
         if (lane := self.scope.lane) is None:
             return 0
         if (unknown := self.unknown.get(at)) is None:
-            unknown = self.unknown[at] = [x for e in at for x in walk(e) if isinstance(x, (Var, Read))]
+            unknown = self.unknown[at] = [
+                x for e in at for x in walk(e) if isinstance(x, (Var, Read))
+            ]
         key = tensor, at, lane, *map(self.scope.varies, unknown)
         if key not in self.strides:
             self.strides[key] = stride(tensor, at, lane, self.scope.varies)
@@ -193,7 +238,9 @@ class Addresses:
         match e:
             case Misalignment(tensor, line):
                 address = self.b.earliest(ll.cast("ptrtoint", self.scope.pointers[tensor], ll.WORD))
-                address = self.b.earliest(ll.binary("lshr", address, ll.index(tensor.element.bytes.bit_length() - 1)))
+                address = self.b.earliest(
+                    ll.binary("lshr", address, ll.index(tensor.element.bytes.bit_length() - 1))
+                )
                 return self.b.earliest(ll.binary("and", address, ll.index(line - 1)))
             case Apply("add" | "sub" | "mul", (a, b), _):
                 return self.b.linear(e.function, self.address(a), self.address(b))
@@ -201,10 +248,18 @@ class Addresses:
                 y := self.address(b).number
             ) is not None:
                 return ll.index((max if e.function == "max" else min)(x, y))
-            case Apply("floordiv" | "floormod" as function, (a, b), _) if at_least_zero(a) and at_least_zero(b):
-                return self.divided("udiv" if function == "floordiv" else "urem", self.address(a), self.address(b))
-            case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
-                return self.b.spell(INSTRUCTIONS[function, "int"], [self.address(o) for o in operands], ll.WORD)
+            case Apply("floordiv" | "floormod" as function, (a, b), _) if at_least_zero(
+                a
+            ) and at_least_zero(b):
+                return self.divided(
+                    "udiv" if function == "floordiv" else "urem", self.address(a), self.address(b)
+                )
+            case Apply(function, operands, type) if (
+                all(o.type is I64 for o in operands) and type is I64
+            ):
+                return self.b.spell(
+                    INSTRUCTIONS[function, "int"], [self.address(o) for o in operands], ll.WORD
+                )
         value = self.value(e)
         return self.b.add(ll.extract(value, 0)) if value.lanes > 1 else value
 
@@ -212,7 +267,9 @@ class Addresses:
         """A quotient or remainder. Of an open divisor it is found where both are known: there that may be 0, taken for 1."""
         if b.number:
             return self.b.add(ll.binary(operation, a, b))
-        divisor = self.b.earliest(ll.select(self.b.earliest(ll.compare("eq", b, ll.ZERO)), ll.ONE, b))
+        divisor = self.b.earliest(
+            ll.select(self.b.earliest(ll.compare("eq", b, ll.ZERO)), ll.ONE, b)
+        )
         return self.b.earliest(ll.binary(operation, a, divisor))
 
 
@@ -234,8 +291,14 @@ def _operation(b: ll.IRBuilder, operation: str, x: ll.Value, y: ll.Value) -> ll.
     if operation == "*":
         return b.add(ll.binary("mul", x, y, "nsw"))
     if operation in ("max", "min"):
-        return b.add(ll.select(b.add(ll.compare("sgt" if operation == "max" else "slt", x, y)), x, y))
-    divisor = y if y.number is not None else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ONE, y))
+        return b.add(
+            ll.select(b.add(ll.compare("sgt" if operation == "max" else "slt", x, y)), x, y)
+        )
+    divisor = (
+        y
+        if y.number is not None
+        else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ONE, y))
+    )
     quotient = b.spell(INSTRUCTIONS["floordiv", "int"], [x, divisor], ll.WORD, b.add)
     if y.number is not None:
         return quotient
@@ -248,7 +311,9 @@ def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:
         case Const(value, _):
             return factor * value
         case Apply("add" | "sub", (a, b), _):
-            return _taken_apart(a, factor, terms) + _taken_apart(b, factor if e.function == "add" else -factor, terms)
+            return _taken_apart(a, factor, terms) + _taken_apart(
+                b, factor if e.function == "add" else -factor, terms
+            )
         case Apply("mul", (a, Const(value)), _) | Apply("mul", (Const(value), a), _):
             return _taken_apart(a, factor * value, terms)
     terms.append((e, factor))

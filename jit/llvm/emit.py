@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, get_args
+
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, atoms_of, in_order, key_of
 from ...dialect.notation import expressions as ex, loops as ir
@@ -15,7 +16,17 @@ from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
 from . import ir_builder as ll
 from .addresses import size_value
-from .kernels import BEGIN, END, METADATA, STATUS_POINTER, STOPPED, Definition, KernelEmitter, parallel_loop, stop_if
+from .kernels import (
+    BEGIN,
+    END,
+    METADATA,
+    STATUS_POINTER,
+    STOPPED,
+    Definition,
+    KernelEmitter,
+    parallel_loop,
+    stop_if,
+)
 from .plan_loops import emit_loop
 
 INTERNAL = "internal "
@@ -39,7 +50,9 @@ def emit_plans(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
     emission = Emission(*plans, optimize=optimize)
     for kernel in (k for plan in plans for k in plan.all_kernels):
         emission.add(kernel)
-    return Text(emission.module(plans, linkage=linkage), emission.sizes, tuple(emission.requirements.listed))
+    return Text(
+        emission.module(plans, linkage=linkage), emission.sizes, tuple(emission.requirements.listed)
+    )
 
 
 class Emission:
@@ -52,8 +65,12 @@ class Emission:
         self.functions: list[Definition] = []
         self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls
         self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
-        self._alike: dict[object, tuple[int, list[ex.Tensor], dict[Any, int]]] = {}  # by their structures
-        self._calls: dict[ir.Kernel, tuple[int, list[ex.Tensor]]] = {}  # the function's number, and what it is given
+        self._alike: dict[
+            object, tuple[int, list[ex.Tensor], dict[Any, int]]
+        ] = {}  # by their structures
+        self._calls: dict[
+            ir.Kernel, tuple[int, list[ex.Tensor]]
+        ] = {}  # the function's number, and what it is given
 
     def add(self, kernel: ir.Kernel) -> None:
         """Emits a kernel's function, unless a kernel before was alike."""
@@ -73,44 +90,75 @@ class Emission:
     def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> ll.Module:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
         pieces: dict[int, list[ll.Value]] = {}
-        entries = [self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)]
-        declared = {function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])}
+        entries = [
+            self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)
+        ]
+        declared = {
+            function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])
+        }
         stops = bool(pieces) or any(isinstance(k, ir.Loop) for plan in plans for k in plan.kernels)
         declared.update([ll.PARALLEL] * stops)
-        return self.part(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
+        return self.part(
+            first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL
+        )
 
     def part(
-        self, first: int, declared: Collection[ll.Declaration] = (), further: Sequence[str] = (), linkage: str = ""
+        self,
+        first: int,
+        declared: Collection[ll.Declaration] = (),
+        further: Sequence[str] = (),
+        linkage: str = "",
     ) -> ll.Module:
         """A module of the functions from a number on, and further ones."""
         declared = set(declared).union(*self.declarations[first:])
-        functions = [f.text(f"kernel_{n}", linkage) for n, f in enumerate(self.functions[first:], first)]
-        return ll.Module(tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""]))
+        functions = [
+            f.text(f"kernel_{n}", linkage) for n, f in enumerate(self.functions[first:], first)
+        ]
+        return ll.Module(
+            tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""])
+        )
 
     def _entry(self, plan: Plan, name: str, pieces: dict[int, list[ll.Value]], linkage: str) -> str:
         """The function that calls every kernel with its arrays; `pieces` receives the operands of parallel kernels."""
         b = ll.IRBuilder()
-        arguments, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("arguments", "sizes", "workspace"))
+        arguments, given_sizes, workspace = (
+            ll.Value(f"%{n}", ll.POINTER) for n in ("arguments", "sizes", "workspace")
+        )
         tensors = (*plan.arguments, *plan.results, *plan.data)
         pointers = {t: b.load_at(ll.POINTER, arguments, n) for n, t in enumerate(tensors)}
-        sizes: dict[object, ll.Value] = {a: b.load_at(ll.WORD, given_sizes, n) for n, a in enumerate(self.sizes)}
+        sizes: dict[object, ll.Value] = {
+            a: b.load_at(ll.WORD, given_sizes, n) for n, a in enumerate(self.sizes)
+        }
         for tensor, offset in plan.offsets.items():
-            pointers[tensor] = b.add(ll.element_pointer(ll.BYTE, workspace, size_value(b, offset, sizes)))
+            pointers[tensor] = b.add(
+                ll.element_pointer(ll.BYTE, workspace, size_value(b, offset, sizes))
+            )
         b.define(STATUS_POINTER, ll.alloca(ll.STATUS))
         b.do(ll.store(ll.Constant("0", ll.STATUS), STATUS_POINTER))
         loops: list[str] = []
         for kernel in plan.kernels:
             if isinstance(kernel, ir.Loop):
-                step, arrays = f"{name}_loop{len(loops)}", (*kernel.parameters, *kernel.scratch, *kernel.plan.data)
-                emit_loop(b, kernel, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)
+                step, arrays = (
+                    f"{name}_loop{len(loops)}",
+                    (*kernel.parameters, *kernel.scratch, *kernel.plan.data),
+                )
+                emit_loop(
+                    b, kernel, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes
+                )
                 loops.append(self._entry(kernel.plan, step, pieces, INTERNAL))
                 continue
             n, wanted = self._calls[kernel]
-            operands = [*(pointers[plan.home.get(t, t)] for t in wanted), *sizes.values(), STATUS_POINTER]
+            operands = [
+                *(pointers[plan.home.get(t, t)] for t in wanted),
+                *sizes.values(),
+                STATUS_POINTER,
+            ]
             if (loop := parallel_loop(kernel)) is None:
                 b.do(_call_of(n, operands))
             else:
-                _call_in_parallel(b, n, operands, size_value(b, loop.index.extent, sizes), grain(loop))
+                _call_in_parallel(
+                    b, n, operands, size_value(b, loop.index.extent, sizes), grain(loop)
+                )
                 pieces[n] = operands
             if ll.PARALLEL in self.declarations[n]:
                 stop_if(b, "eq", b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED)
@@ -144,7 +192,12 @@ def structure(kernel: ir.Kernel) -> tuple[object, dict[Any, int]]:
 
 def _dims(plan: Plan) -> list[Dim]:
     """Every size that a plan's code may want."""
-    tensors = [*plan.arguments, *plan.results, *plan.offsets, *(p for k in plan.kernels for p in k.parameters)]
+    tensors = [
+        *plan.arguments,
+        *plan.results,
+        *plan.offsets,
+        *(p for k in plan.kernels for p in k.parameters),
+    ]
     within = [d for k in plan.kernels if isinstance(k, ir.Loop) for d in _dims(k.plan)]
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
@@ -153,12 +206,16 @@ def _call_of(n: int, operands: Sequence[ll.Value]) -> ll.Instruction:
     return ll.call(ll.Declaration(ll.VOID, f"kernel_{n}", ()), *operands)
 
 
-def _call_in_parallel(b: ll.IRBuilder, n: int, operands: list[ll.Value], count: ll.Value, grain: int) -> None:
+def _call_in_parallel(
+    b: ll.IRBuilder, n: int, operands: list[ll.Value], count: ll.Value, grain: int
+) -> None:
     """Hands the iterations of a kernel's loop to the pool; its number and operands go along in a context."""
     context = b.add(ll.alloca(ll.array_type(len(operands) + 1, ll.WORD)))
     for k, value in enumerate([ll.index(n), *operands]):
         b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
-    stopped = b.add(ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain)))
+    stopped = b.add(
+        ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain))
+    )
     stop_if(b, "ne", stopped, ll.Constant("0", ll.STATUS))
 
 
@@ -171,10 +228,24 @@ def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:
     b.do(ll.Instruction("switch", ll.VOID, (number, last, *cases)))
     for n, operands in pieces.items():
         b.start(blocks[n])
-        at = [b.add(ll.element_pointer(ll.WORD, context, ll.index(k))) for k in range(1, len(operands) + 1)]
-        b.do(_call_of(n, [*[b.add(ll.load(v.type, a)) for v, a in zip(operands, at, strict=True)], BEGIN, END]))
+        at = [
+            b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))
+            for k in range(1, len(operands) + 1)
+        ]
+        b.do(
+            _call_of(
+                n,
+                [
+                    *[b.add(ll.load(v.type, a)) for v, a in zip(operands, at, strict=True)],
+                    BEGIN,
+                    END,
+                ],
+            )
+        )
         b.do(ll.branch(last))
     b.start(last)
     b.do(ll.returned())
-    head = "define internal void @piece(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
+    head = (
+        "define internal void @piece(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
+    )
     return f"{head} {{\n{b.body()}\n}}\n"

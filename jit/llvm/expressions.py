@@ -3,13 +3,32 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+
 from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
-from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
+from ...dialect.notation.expressions import (
+    Apply,
+    Bitcast,
+    Cast,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Misalignment,
+    Read,
+    Tensor,
+)
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
 from . import ir_builder as ll
 from .addresses import Addresses, Scope
-from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM_ROWS, SATURATING, VECTOR_ROWS, WIDENING
+from .scalar_functions import (
+    ANY_DIVISOR,
+    INSTRUCTIONS,
+    QUADSUM_ROWS,
+    SATURATING,
+    VECTOR_ROWS,
+    WIDENING,
+)
 from .select_to_table import ENTRIES, look_up, table_of
 from .vector_accesses import VectorAccesses
 
@@ -49,14 +68,28 @@ class Expressions:
                 vector = None if self.scope.lane is None else self.by_lanes(e)
                 return self.apply(function, operands) if vector is None else vector
             case Read(tensor, at):
-                if id(e) in self.early and self.scope.lane is not None and self.addresses.stride(tensor, at) == 1:
-                    for n in range(0, self.scope.lanes, processor().line_bytes // tensor.element.bytes):
+                if (
+                    id(e) in self.early
+                    and self.scope.lane is not None
+                    and self.addresses.stride(tensor, at) == 1
+                ):
+                    for n in range(
+                        0, self.scope.lanes, processor().line_bytes // tensor.element.bytes
+                    ):
                         pointer = self.addresses.pointer(tensor, at)
                         self.vectors.prefetch(tensor, pointer, ll.index(self.early[id(e)] + n))
                 return self.load(tensor, at)
             case Cast(operand, element):
-                vector = None if self.scope.lane is None or element is not I32 else self.high_products(operand)
-                return vector if vector is not None else self.convert(self.value(operand), operand.type, element)
+                vector = (
+                    None
+                    if self.scope.lane is None or element is not I32
+                    else self.high_products(operand)
+                )
+                return (
+                    vector
+                    if vector is not None
+                    else self.convert(self.value(operand), operand.type, element)
+                )
             case Bitcast(operand, element):
                 return self.reinterpret(self.value(operand), element)
             case Index():
@@ -79,7 +112,10 @@ class Expressions:
         if function == "any":
             return values[0] if lanes == 1 else self.over_lanes("or", values[0])
         element, divisor = operands[-1].type, operands[-1]
-        row, safe = INSTRUCTIONS[function, element.kind], isinstance(divisor, Const) and divisor.value != -1
+        row, safe = (
+            INSTRUCTIONS[function, element.kind],
+            isinstance(divisor, Const) and divisor.value != -1,
+        )
         if function in ANY_DIVISOR and element.kind == "int" and not safe:
             row = ANY_DIVISOR[function]
         if lanes > 1:
@@ -107,8 +143,14 @@ class Expressions:
     def high_products(self, e: Expr) -> ll.Value | None:
         """The low words of i64(a) * i64(b) + c >> n: x86 multiplies every second lane of 32 bits, and results take turns, too."""
         match e:
-            case Apply("shr", (Apply("add", (Apply("mul", (Cast(a), Cast(b)), _), Const(more)), _), Const(n)), type):
-                if not (a.type is b.type is I32 and type is I64 and 0 < n <= 32 and processor().is_x86):
+            case Apply(
+                "shr",
+                (Apply("add", (Apply("mul", (Cast(a), Cast(b)), _), Const(more)), _), Const(n)),
+                type,
+            ):
+                if not (
+                    a.type is b.type is I32 and type is I64 and 0 < n <= 32 and processor().is_x86
+                ):
                     return None
             case _:
                 return None
@@ -116,11 +158,15 @@ class Expressions:
         if (lanes := max(v.lanes for v in factors)) < 4 or lanes % 2:
             return None
         once, wide = self.b.once, ll.value_type(I64, lanes // 2)
-        count, c, rest, word = (ll.splat_constant(ll.number(k, I64), lanes // 2) for k in (n, more, 32 - n, 32))
+        count, c, rest, word = (
+            ll.splat_constant(ll.number(k, I64), lanes // 2) for k in (n, more, 32 - n, 32)
+        )
         pairs = [once(ll.cast("bitcast", self.splat(v, lanes), wide)) for v in factors]
         odd = [once(ll.binary("ashr", p, word)) for p in pairs]
         even = [once(ll.binary("ashr", once(ll.binary("shl", p, word)), word)) for p in pairs]
-        low, high = (once(ll.binary("add", once(ll.binary("mul", x, y)), c)) for x, y in (even, odd))
+        low, high = (
+            once(ll.binary("add", once(ll.binary("mul", x, y)), c)) for x, y in (even, odd)
+        )
         halves = once(ll.binary("lshr", low, count)), once(ll.binary("shl", high, rest))
         first, second = (once(ll.cast("bitcast", v, ll.value_type(I32, lanes))) for v in halves)
         return once(ll.shuffle(first, [k + lanes * (k % 2) for k in range(lanes)], second))
@@ -163,23 +209,35 @@ class Expressions:
     def saturate(self, value: ll.Value, type: ll.Type) -> ll.Value:
         """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
         numbers = (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
-        least, most, beyond, zero = (ll.splat_constant(ll.number(x, F32), value.lanes) for x in numbers)
+        least, most, beyond, zero = (
+            ll.splat_constant(ll.number(x, F32), value.lanes) for x in numbers
+        )
         ordered = self.b.once(ll.select(self.b.once(ll.compare("ord", value, value)), value, zero))
-        above = self.b.once(ll.select(self.b.once(ll.compare("ogt", ordered, least)), ordered, least))
+        above = self.b.once(
+            ll.select(self.b.once(ll.compare("ogt", ordered, least)), ordered, least)
+        )
         inside = self.b.once(ll.select(self.b.once(ll.compare("olt", above, most)), above, most))
         integer = self.b.once(ll.cast("fptosi", inside, type))
         largest = ll.splat_constant(ll.number(I32.limits[1], I32), value.lanes)
-        return self.b.once(ll.select(self.b.once(ll.compare("oge", ordered, beyond)), largest, integer))
+        return self.b.once(
+            ll.select(self.b.once(ll.compare("oge", ordered, beyond)), largest, integer)
+        )
 
     def round_to_odd(self, value: ll.Value) -> ll.Value:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
         narrow = self.convert(value, F64, F32)
         back = self.convert(narrow, F32, F64)
-        size, wanted = (self.b.spell(INSTRUCTIONS["abs", "float"], [v], value.type) for v in (back, value))
+        size, wanted = (
+            self.b.spell(INSTRUCTIONS["abs", "float"], [v], value.type) for v in (back, value)
+        )
         beyond = self.b.spell(INSTRUCTIONS["gt", "float"], [size, wanted], value.type)
         inexact = self.b.spell(INSTRUCTIONS["ne", "float"], [back, value], value.type)
-        down = self.b.add(ll.binary("sub", self.reinterpret(narrow, I32), self.convert(beyond, I1, I32)))
-        return self.reinterpret(self.b.add(ll.binary("or", down, self.convert(inexact, I1, I32))), F32)
+        down = self.b.add(
+            ll.binary("sub", self.reinterpret(narrow, I32), self.convert(beyond, I1, I32))
+        )
+        return self.reinterpret(
+            self.b.add(ll.binary("or", down, self.convert(inexact, I1, I32))), F32
+        )
 
     def reinterpret(self, value: ll.Value, target: ElementType) -> ll.Value:
         type = ll.value_type(target, value.lanes)
@@ -191,7 +249,9 @@ class Expressions:
             return value
         if isinstance(value, ll.Constant):
             return ll.splat_constant(value, lanes)
-        return self.b.once(ll.broadcast(self.b.once(ll.insert(ll.poison(value.type.of(lanes)), value, 0))))
+        return self.b.once(
+            ll.broadcast(self.b.once(ll.insert(ll.poison(value.type.of(lanes)), value, 0)))
+        )
 
     # memory
 
@@ -202,7 +262,9 @@ class Expressions:
 
     def get(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
         place = self.b.add if tensor in self.scope.written else self.b.once
-        value = place(ll.load(ll.memory_type(tensor.element, lanes), pointer, f"align {tensor.element.bytes}"))
+        value = place(
+            ll.load(ll.memory_type(tensor.element, lanes), pointer, f"align {tensor.element.bytes}")
+        )
         return self.truth(value) if tensor.element is I1 else value
 
     def truth(self, byte: ll.Value) -> ll.Value:
@@ -210,7 +272,9 @@ class Expressions:
         zero = ll.Constant("0" if byte.lanes == 1 else "zeroinitializer", byte.type)
         return self.b.once(ll.compare("ne", byte, zero))
 
-    def put(self, value: ll.Value, tensor: Tensor, pointer: ll.Value, streaming: bool = False) -> None:
+    def put(
+        self, value: ll.Value, tensor: Tensor, pointer: ll.Value, streaming: bool = False
+    ) -> None:
         align = tensor.element.bytes
         if tensor.element is I1:
             value = self.b.add(ll.cast("zext", value, ll.memory_type(I1, value.lanes)))
@@ -219,11 +283,15 @@ class Expressions:
         else:
             self.b.do(ll.store(value, pointer, f"align {align}"))
 
-    def write(self, tensor: Tensor, at: tuple[Expr, ...], value: ll.Value, streaming: bool = False) -> None:
+    def write(
+        self, tensor: Tensor, at: tuple[Expr, ...], value: ll.Value, streaming: bool = False
+    ) -> None:
         """Stores a value: one element, or one for each lane."""
         if (lanes := self.scope.widths.get(tensor, 1)) > 1:
             self.put(self.splat(value, lanes), tensor, self.addresses.pointer(tensor, at, lanes))
-        elif (stride := 0 if self.scope.lane is None else self.addresses.stride(tensor, at)) == 0 and value.lanes == 1:
+        elif (
+            stride := 0 if self.scope.lane is None else self.addresses.stride(tensor, at)
+        ) == 0 and value.lanes == 1:
             self.put(value, tensor, self.addresses.pointer(tensor, at), streaming)
         else:
             wide = self.splat(value, self.scope.lanes)

@@ -1,6 +1,7 @@
 """Integer powers that emitted IR calls: a loop over the exponent's bits, for vectors as long as one of theirs has bits left."""
 
 from collections.abc import Collection
+
 from .ir_builder import BIT, Constant, Declaration, splat_constant, suffix
 
 NAME = "ipow"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
+
 from ...dialect.ir.types import BF16, I1, ElementType
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}
@@ -117,7 +118,9 @@ def number(value: Any, element: ElementType) -> Constant:
     if element.kind != "float":
         return Constant(str(int(value)), type, int(value))
     form, prefix = (">e", "0xH") if element.bits == 16 else (">d", "0x")
-    return Constant(prefix + struct.pack(form, float(element.dtype.type(value))).hex().upper(), type)
+    return Constant(
+        prefix + struct.pack(form, float(element.dtype.type(value))).hex().upper(), type
+    )
 
 
 def poison(type: Type) -> Constant:
@@ -125,7 +128,11 @@ def poison(type: Type) -> Constant:
 
 
 def splat_constant(value: Constant, lanes: int) -> Constant:
-    return value if lanes == 1 else Constant(f"splat ({value.type} {value.text})", value.type.of(lanes))
+    return (
+        value
+        if lanes == 1
+        else Constant(f"splat ({value.type} {value.text})", value.type.of(lanes))
+    )
 
 
 class Instruction(NamedTuple):
@@ -194,8 +201,12 @@ class Module(NamedTuple):
         return Module(tuple(declarations), f"{self.definitions}\n{other.definitions}")
 
 
-ENTRY = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))  # runs a plan: its arguments, sizes and workspace
-PARALLEL = Declaration(STATUS, "parallel", (POINTER, POINTER, WORD, WORD))  # runs a loop on the thread pool
+ENTRY = Declaration(
+    STATUS, "entry", (POINTER, POINTER, POINTER)
+)  # runs a plan: its arguments, sizes and workspace
+PARALLEL = Declaration(
+    STATUS, "parallel", (POINTER, POINTER, WORD, WORD)
+)  # runs a loop on the thread pool
 
 
 # Instructions
@@ -226,7 +237,9 @@ def store(value: Value, pointer: Value, metadata: str = "") -> Instruction:
     return Instruction("store", VOID, (value, pointer), "", None, metadata)
 
 
-def element_pointer(source: Type, base: Value, offset: Value, flags: str = "inbounds") -> Instruction:
+def element_pointer(
+    source: Type, base: Value, offset: Value, flags: str = "inbounds"
+) -> Instruction:
     """The pointer so many elements of a type further on."""
     return Instruction("getelementptr", POINTER, (base, offset), flags, source)
 
@@ -243,7 +256,9 @@ def shuffle(a: Value, lanes: Iterable[object], b: Value | None = None) -> Instru
     """The vector of these lanes of two."""
     picks = [f"i32 {n}" for n in lanes]
     mask = Constant(f"<{', '.join(picks)}>", STATUS.of(len(picks)))
-    return Instruction("shufflevector", a.type.of(len(picks)), (a, poison(a.type) if b is None else b, mask))
+    return Instruction(
+        "shufflevector", a.type.of(len(picks)), (a, poison(a.type) if b is None else b, mask)
+    )
 
 
 def broadcast(vector: Value) -> Instruction:
@@ -347,7 +362,11 @@ def _operand(o: Ref, type: Type) -> Value | int:
     if isinstance(o, int) or o in _PARAMETERS:
         return ~o if isinstance(o, int) else _PARAMETERS[o]
     assert type.scalar not in _FLOATS.values(), "constants of rows are integers"
-    text = str(o.number) if isinstance(o, Splat) else (_BOOLS if type.scalar == "i1" else _CONSTANTS)[o]
+    text = (
+        str(o.number)
+        if isinstance(o, Splat)
+        else (_BOOLS if type.scalar == "i1" else _CONSTANTS)[o]
+    )
     return splat_constant(Constant(text, type.of(1)), type.lanes)
 
 
@@ -395,7 +414,19 @@ def _switch_text(i: Instruction) -> str:
     return f"switch {value}, {default} [{' '.join([f'{n}, {block}' for n, block in pairs])}]"
 
 
-_CASTS = ("trunc", "zext", "sext", "fptrunc", "fpext", "fptoui", "fptosi", "uitofp", "sitofp", "ptrtoint", "bitcast")
+_CASTS = (
+    "trunc",
+    "zext",
+    "sext",
+    "fptrunc",
+    "fpext",
+    "fptoui",
+    "fptosi",
+    "uitofp",
+    "sitofp",
+    "ptrtoint",
+    "bitcast",
+)
 _TYPED = ("select", "store", "extractelement", "insertelement", "shufflevector", "br", "fneg")
 _FORMS: dict[str, Callable[[Instruction], str]] = {
     **dict.fromkeys(_CASTS, _cast_text),
@@ -442,8 +473,12 @@ class IRBuilder:
         self.block = Block("entry")
         self.blocks = [self.block]
         self.items = self.block.items  # where instructions go
-        self.frames: list[Frame] = []  # of the function, then two of each loop around the current point
-        self.pure: dict[Instruction, Value] = {}  # values that can be used here, by their instruction
+        self.frames: list[
+            Frame
+        ] = []  # of the function, then two of each loop around the current point
+        self.pure: dict[
+            Instruction, Value
+        ] = {}  # values that can be used here, by their instruction
         self.declarations: set[Declaration] = set()
         self.open_frame()
 
@@ -500,7 +535,11 @@ class IRBuilder:
         return self.once(call(function, *operands))
 
     def spell(
-        self, row: Row, operands: list[Value], type: Type, put: Callable[[Instruction], Value] | None = None
+        self,
+        row: Row,
+        operands: list[Value],
+        type: Type,
+        put: Callable[[Instruction], Value] | None = None,
     ) -> Value:
         """The instructions of a row; gives the last one's value."""
         place = self.once if put is None else put
@@ -508,7 +547,9 @@ class IRBuilder:
         for opcode, result, refs, flags, function in row.resolved.get(type) or row.resolve(type):
             if function is not None:
                 self.declarations.add(function)
-            values = [r if isinstance(r, Value) else operands[r] if r >= 0 else results[~r] for r in refs]
+            values = [
+                r if isinstance(r, Value) else operands[r] if r >= 0 else results[~r] for r in refs
+            ]
             type = result or values[opcode == "select"].type
             results.append(place(Instruction(opcode, type, tuple(values), flags)))
         return results[-1]

@@ -11,8 +11,10 @@ from ...lowering.analysis.accesses import reads, stride
 from ...lowering.loops.nontemporal_stores import is_large
 from .ir_builder import VOID, Instruction
 
-SINGLE_THREAD_ACQUIRE = Instruction(  # no machine instruction: the compiler must not move reads across it
-    "fence", VOID, (), 'syncscope("singlethread") acquire'
+SINGLE_THREAD_ACQUIRE = (
+    Instruction(  # no machine instruction: the compiler must not move reads across it
+        "fence", VOID, (), 'syncscope("singlethread") acquire'
+    )
 )
 
 
@@ -21,7 +23,12 @@ def reads_in_order(s: For) -> bool:
     match s.body:
         case (For(kind="vector", width=width) as lanes,):
             arrays = [r for r in reads(lanes.body) if r.tensor.space != "register"]
-            steps = ((stride(r.tensor, r.indices, s.index), stride(r.tensor, r.indices, lanes.index)) for r in arrays)
-            large = any(is_large(r.tensor) or not isinstance(product(r.tensor.shape), int) for r in arrays)
+            steps = (
+                (stride(r.tensor, r.indices, s.index), stride(r.tensor, r.indices, lanes.index))
+                for r in arrays
+            )
+            large = any(
+                is_large(r.tensor) or not isinstance(product(r.tensor.shape), int) for r in arrays
+            )
             return large and all(step == (width, 1) for step in steps)
     return False

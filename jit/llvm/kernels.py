@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
+
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I64
@@ -25,9 +26,17 @@ from .nontemporal_stores import NontemporalStores
 from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance
 from .vector_accesses import Square
 
-LARGEST_UNROLLED = 40  # lines of the body of a loop that reduces vectors: beyond that LLVM does not unroll it
-LARGEST_COPIED, LARGEST_WHOLE = 20, 128  # the same for another loop, and for all of its turns together
-MANY_TURNS, FEW_TURNS = 64, 4  # so many of them are not unrolled wholly; so few, of a number not known, not at all
+LARGEST_UNROLLED = (
+    40  # lines of the body of a loop that reduces vectors: beyond that LLVM does not unroll it
+)
+LARGEST_COPIED, LARGEST_WHOLE = (
+    20,
+    128,
+)  # the same for another loop, and for all of its turns together
+MANY_TURNS, FEW_TURNS = (
+    64,
+    4,
+)  # so many of them are not unrolled wholly; so few, of a number not known, not at all
 METADATA = """!0 = !{i32 1}
 !1 = distinct !{!1, !2}
 !2 = !{!"llvm.loop.unroll.disable"}
@@ -38,17 +47,25 @@ METADATA = """!0 = !{i32 1}
 RARELY, LESS_OFTEN = "!5", "!6"
 LONG = 1 << 21  # operations, some milliseconds: a loop of more looks for signals meanwhile
 LARGE = Sizes(default=LONG)  # sizes that are not known: any may be large
-VERY_LONG = 1 << 24  # the same of an iteration of a parallel loop, which looks for signals between iterations
+VERY_LONG = (
+    1 << 24
+)  # the same of an iteration of a parallel loop, which looks for signals between iterations
 STOPPED = ll.Constant("-2", ll.STATUS)  # what an entry gives then
 NO_WORK = ll.Constant("null", ll.POINTER), ll.Constant("null", ll.POINTER), ll.ZERO, ll.ZERO
-BEGIN, END, STATUS_POINTER = ll.Value("%begin", ll.WORD), ll.Value("%end", ll.WORD), ll.Value("%status", ll.POINTER)
+BEGIN, END, STATUS_POINTER = (
+    ll.Value("%begin", ll.WORD),
+    ll.Value("%end", ll.WORD),
+    ll.Value("%status", ll.POINTER),
+)
 LEAVE = ll.atomic_umax(STATUS_POINTER, STOPPED), ll.returned()  # the end of a kernel that stops
 
 
 def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
     """The loop whose iterations a kernel hands out: all of its body."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
-    return loop if isinstance(loop, ir.For) and loop.kind == "parallel" and loop.stop is None else None
+    return (
+        loop if isinstance(loop, ir.For) and loop.kind == "parallel" and loop.stop is None else None
+    )
 
 
 def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int]:
@@ -67,7 +84,9 @@ def long_loops(block: ir.Block, parallel: ir.For | None = None) -> dict[int, int
     return factors
 
 
-def stop_if(b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant, *leave: ll.Instruction) -> None:
+def stop_if(
+    b: ll.IRBuilder, test: str, status: ll.Value, value: ll.Constant, *leave: ll.Instruction
+) -> None:
     """Leaves an entry whose loop has stopped for a signal handler that raised, or a kernel by other instructions."""
     stop, go_on = b.new_block(), b.new_block()
     b.do(ll.branch_if(b.add(ll.compare(test, status, value)), stop, go_on))
@@ -81,7 +100,9 @@ def is_square(s: ir.For) -> bool:
     """Test whether every iteration of an unrolled loop has one vector and no branches, so that the first may load for all."""
     match s.body:
         case (ir.For(_, body, Const(0), _, "vector", width) as lanes,):
-            return lanes.index.extent == width and not any(isinstance(b, (ir.For, ir.If)) for b in ir.statements(body))
+            return lanes.index.extent == width and not any(
+                isinstance(b, (ir.For, ir.If)) for b in ir.statements(body)
+            )
     return False
 
 
@@ -90,7 +111,10 @@ def reduces_vectors(s: ir.For) -> bool:
     if {b.tensor for b in stores(s.body) if b.tensor.space == "register"} <= allocated(s.body):
         return False
     loops = [b for b in ir.statements(s.body) if isinstance(b, ir.For)]
-    inner = all(b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width)) for b in loops)
+    inner = all(
+        b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width))
+        for b in loops
+    )
     return inner and (s.kind == "vector" or bool(loops))
 
 
@@ -145,7 +169,11 @@ class KernelEmitter:
     """Emits one kernel's statements. `ask` numbers what it requires."""
 
     def __init__(
-        self, kernel: ir.Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int], optimize: bool = True
+        self,
+        kernel: ir.Kernel,
+        sizes: Sequence[object],
+        ask: Callable[[str, Span], int],
+        optimize: bool = True,
     ) -> None:
         self.kernel = kernel
         self.ask = ask
@@ -154,7 +182,9 @@ class KernelEmitter:
         self.picked = picked_later(kernel) if fed else {}
         self.few = few_each_time(kernel) if fed else {}
         self.arrays = _Pointers(arrays_of(kernel))
-        self.sizes: dict[object, ll.Value] = {atom: ll.Value(f"%s{n}", ll.WORD) for n, atom in enumerate(sizes)}
+        self.sizes: dict[object, ll.Value] = {
+            atom: ll.Value(f"%s{n}", ll.WORD) for n, atom in enumerate(sizes)
+        }
         self.b = ll.IRBuilder()
         self.scope = Scope(set(ir.written(kernel)), self.arrays)
         self.addresses = Addresses(self.b, self.scope, self.sizes, lambda e: self.values.value(e))
@@ -166,7 +196,9 @@ class KernelEmitter:
         self.parallel = parallel_loop(kernel)
         self.long = long_loops(kernel.body, self.parallel) if optimize else {}
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
-        self.checks = any(isinstance(s, ir.Guard) for s in ir.statements(kernel.body))  # also of alignment
+        self.checks = any(
+            isinstance(s, ir.Guard) for s in ir.statements(kernel.body)
+        )  # also of alignment
 
     @cached_property
     def invariants(self) -> Invariants:
@@ -182,7 +214,9 @@ class KernelEmitter:
         if self.long:
             self.b.declarations.add(ll.PARALLEL)
             if self.parallel is not None:  # another piece has stopped
-                stop_if(self.b, "eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED, *LEAVE)
+                stop_if(
+                    self.b, "eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED, *LEAVE
+                )
         if self.checks:
             self.check_entry()
         self.emit_block(self.kernel.body)
@@ -190,12 +224,22 @@ class KernelEmitter:
             self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
         self.b.do(ll.returned())
         wanted = [*self.arrays.used, *self.arrays.unused]
-        pointers = [f"ptr noalias{'' if t in self.scope.written else ' readonly'} %p{n}" for n, t in enumerate(wanted)]
-        parameters = [*pointers, *(f"i64 {s.text}" for s in self.sizes.values()), "ptr noalias %status"]
+        pointers = [
+            f"ptr noalias{'' if t in self.scope.written else ' readonly'} %p{n}"
+            for n, t in enumerate(wanted)
+        ]
+        parameters = [
+            *pointers,
+            *(f"i64 {s.text}" for s in self.sizes.values()),
+            "ptr noalias %status",
+        ]
         if self.parallel is not None:
             parameters += ["i64 %begin", "i64 %end"]
         definition = Definition(tuple(parameters), self.b.body()), wanted, self.b.declarations
-        for part in (self.values, self):  # in circles, which only Python's garbage collector would free
+        for part in (
+            self.values,
+            self,
+        ):  # in circles, which only Python's garbage collector would free
             vars(part).clear()
         return definition
 
@@ -218,7 +262,9 @@ class KernelEmitter:
             case ir.Alloc(tensor):
                 self.allocate(tensor)
             case ir.Assert(condition, message, span):
-                self.require(self.values.value(condition), self.ask(message, span), isinstance(s, ir.Guard))
+                self.require(
+                    self.values.value(condition), self.ask(message, span), isinstance(s, ir.Guard)
+                )
             case ir.Prefetch(tensor, at):
                 self.prefetch(tensor, at)
         self.scope.drop_stale()
@@ -266,7 +312,10 @@ class KernelEmitter:
         hint, weights = self.hints(s, step, reduces) if self.optimize and not constant else ("", "")
         if s.kind == "vector":
             self.by_vectors.add(s.index)
-        with self.counting(start, stop, step, hint, weights, reduces) as variable, self.inside(s, variable):
+        with (
+            self.counting(start, stop, step, hint, weights, reduces) as variable,
+            self.inside(s, variable),
+        ):
             for r in self.few.get(id(s), ()):
                 self.prefetch(r.tensor, r.indices, FURTHER // r.tensor.element.bytes)
             self.emit_block(s.body)
@@ -274,7 +323,11 @@ class KernelEmitter:
                 self.b.do(SINGLE_THREAD_ACQUIRE)
             if id(s) in self.long:
                 every = ll.index(self.long[id(s)] - 1)
-                self.look_if(self.b.add(ll.compare("eq", self.b.add(ll.binary("and", variable, every)), every)))
+                self.look_if(
+                    self.b.add(
+                        ll.compare("eq", self.b.add(ll.binary("and", variable, every)), every)
+                    )
+                )
 
     def stretches(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
         """A long vector loop in stretches, between which it looks for signals."""
@@ -296,7 +349,13 @@ class KernelEmitter:
         b.start(ask)
         stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS), *LEAVE)
         if self.parallel is not None:  # other threads write the status, though it is noalias
-            stop_if(b, "eq", b.add(ll.Instruction("load volatile", ll.STATUS, (STATUS_POINTER,))), STOPPED, *LEAVE)
+            stop_if(
+                b,
+                "eq",
+                b.add(ll.Instruction("load volatile", ll.STATUS, (STATUS_POINTER,))),
+                STOPPED,
+                *LEAVE,
+            )
         b.do(ll.branch(go_on))
         b.start(go_on)
         b.pure = outer
@@ -304,13 +363,22 @@ class KernelEmitter:
     def hints(self, s: ir.For, step: int, reduces: bool) -> tuple[str, str]:
         """The metadata of a loop of an unknown number of turns: of its unrolling, and of whether it has any turns."""
         if s.kind != "vector" and s.index in self.by_vectors:
-            return "1", LESS_OFTEN  # what vectors leave over: few turns, and registers are for the others
+            return (
+                "1",
+                LESS_OFTEN,
+            )  # what vectors leave over: few turns, and registers are for the others
         few = isinstance(s.index.extent, int) and s.index.extent <= FEW_TURNS * step
         return "1" if few else "3" if reduces else "", ""
 
     @contextmanager
     def counting(
-        self, start: ll.Value, stop: ll.Value, step: int, hint: str = "", weights: str = "", reduces: bool = False
+        self,
+        start: ll.Value,
+        stop: ll.Value,
+        step: int,
+        hint: str = "",
+        weights: str = "",
+        reduces: bool = False,
     ) -> Iterator[ll.Value]:
         """A loop with a variable around what is emitted meanwhile; `hint` and `weights` name METADATA."""
         b = self.b
@@ -374,7 +442,9 @@ class KernelEmitter:
         if self.optimize:
             self.compute_before(s)
         start, end = s.start, s.end
-        assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
+        assert isinstance(start, Const) and isinstance(end, Const), (
+            "an unrolled loop has constant bounds"
+        )
         stored = {t.tensor for t in ir.statements(s.body) if isinstance(t, ir.Store)}
         vectors = self.values.vectors
         outer = vectors.square
@@ -396,7 +466,11 @@ class KernelEmitter:
         for start, block in ((yes, s.then), (no, s.otherwise)):
             if start is yes or block:
                 outer = b.pure, scope.values, scope.addresses
-                b.pure, scope.values, scope.addresses = dict(b.pure), dict(scope.values), dict(scope.addresses)
+                b.pure, scope.values, scope.addresses = (
+                    dict(b.pure),
+                    dict(scope.values),
+                    dict(scope.addresses),
+                )
                 b.start(start)
                 self.emit_block(block)
                 b.do(ll.branch(after))
@@ -412,25 +486,36 @@ class KernelEmitter:
         self.scope.widths[tensor] = self.scope.lanes
         cell = ll.memory_type(tensor.element, self.scope.lanes)
         self.arrays[tensor] = pointer = self.b.fresh(ll.POINTER)
-        buffer = ll.alloca(ll.array_type(size, cell), f"align {ALIGNMENT}") if tensor.shape else ll.alloca(cell)
+        buffer = (
+            ll.alloca(ll.array_type(size, cell), f"align {ALIGNMENT}")
+            if tensor.shape
+            else ll.alloca(cell)
+        )
         self.b.entry.append((pointer, buffer))
 
     def check_entry(self) -> None:
         """Ends the kernel if a check of one before has failed, which is the one to report; checks the arrays' alignment."""
         status = self.b.add(ll.load(ll.STATUS, STATUS_POINTER))
-        self.require(self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True)
+        self.require(
+            self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True
+        )
         for tensor in arrays_of(self.kernel):
             self.require_alignment(tensor, self.arrays[tensor], tensor.element.bytes)
 
     def require_alignment(self, tensor: Tensor, pointer: ll.Value, size: int) -> None:
         """Checks that a pointer is a multiple of the bytes that an access assumes."""
         address = self.b.add(ll.cast("ptrtoint", pointer, ll.WORD))
-        aligned = self.b.add(ll.compare("eq", self.b.add(ll.binary("and", address, ll.index(size - 1))), ll.ZERO))
+        aligned = self.b.add(
+            ll.compare("eq", self.b.add(ll.binary("and", address, ll.index(size - 1))), ll.ZERO)
+        )
         message = f"sanitize: an access of %{tensor.name} is not aligned to {size} bytes (kernel @{self.kernel.name})"
         self.require(aligned, self.ask(message, self.kernel.span), ends=True)
 
     def require(self, condition: ll.Value, number: int, ends: bool) -> None:
-        b, test = self.b, condition if condition.lanes == 1 else self.values.over_lanes("and", condition)
+        b, test = (
+            self.b,
+            condition if condition.lanes == 1 else self.values.over_lanes("and", condition),
+        )
         good, bad = b.new_block(), b.new_block()
         b.do(ll.branch_if(test, good, bad))
         b.start(bad)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
+
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
+
 from ...dialect.ir.fork_safety import held_at_fork, no_fork
 from ...dialect.ir.process_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, freestanding, processor
@@ -28,7 +30,10 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
         target = llvm.Target.from_default_triple()
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     if described.cpu:
-        cpu, features = described.cpu, ",".join(f"+{f}" for f in described.features)  # those beyond the cpu's
+        cpu, features = (
+            described.cpu,
+            ",".join(f"+{f}" for f in described.features),
+        )  # those beyond the cpu's
     reloc = "static" if freestanding(described.triple) else "pic"
     how = {"opt": 3, "reloc": reloc, "codemodel": "default", "jit": jit}
     return target.create_target_machine(cpu=cpu, features=features, **how)
@@ -40,7 +45,9 @@ def _set_options(ours: bool, process: int) -> None:
             llvm.set_option("cvm", f"--{name}={value == ours}".lower())
 
 
-options_set = ScopedSetting(lambda: _set_options(True, os.getpid()), lambda: partial(_set_options, False, os.getpid()))
+options_set = ScopedSetting(
+    lambda: _set_options(True, os.getpid()), lambda: partial(_set_options, False, os.getpid())
+)
 """LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
 already. So is what NewGVN does to operations on phis, of which it may find no end, and aborts. There is but one switch for the
 process; what others compile at that moment is right, too."""
@@ -58,7 +65,9 @@ class Toolchain:
     def parsed(self, text: str) -> Any:
         """The module as it stands."""
         context = llvm.create_context()
-        error = ffi.OutputString()  # freed with the object: an interrupt inside of its `close` would free it twice
+        error = (
+            ffi.OutputString()
+        )  # freed with the object: an interrupt inside of its `close` would free it twice
         if not (parsed := _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)):
             raise RuntimeError(f"LLVM IR parsing error\n{error}")
         return llvm.ModuleRef(parsed, context)
@@ -70,7 +79,9 @@ class Toolchain:
         module = self.parsed(text)
         options = llvm.create_pipeline_tuning_options(3)
         options.loop_vectorization = options.loop_interleaving = False
-        builder = llvm.create_pass_builder(self.machine, options)  # one a run: a run leaves it callbacks into its stack
+        builder = llvm.create_pass_builder(
+            self.machine, options
+        )  # one a run: a run leaves it callbacks into its stack
         passes = builder.getModulePassManager() if slp else self._passes
         with options_set():
             _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
@@ -87,14 +98,20 @@ class Toolchain:
             if not buffer:
                 raise RuntimeError(str(error))
         try:
-            return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+            return ctypes.string_at(
+                ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+            )
         finally:
             ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-if (_lock := getattr(getattr(ffi.lib, "_lock", None), "_lock", None)) is not None:  # llvmlite's, around all it calls
+if (
+    _lock := getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
+) is not None:  # llvmlite's, around all it calls
     held_at_fork(_lock, inner=True)
-_spare: dict[tuple[object, ...], list[Toolchain]] = {}  # those that no thread uses, by LLVM's name of the processor
+_spare: dict[
+    tuple[object, ...], list[Toolchain]
+] = {}  # those that no thread uses, by LLVM's name of the processor
 
 
 @contextmanager

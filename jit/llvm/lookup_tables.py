@@ -4,6 +4,7 @@ Rows are loaded whole and turned in registers, so that functions of one index sh
 
 from collections.abc import Collection
 from functools import cache
+
 from ...dialect.notation.math_tables import ROWS, Rows
 from . import ir_builder as ll
 from .register_transpose import turn

@@ -3,6 +3,7 @@
 for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }"""
 
 from typing import NamedTuple
+
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
 from ...dialect.notation.traverse import children
@@ -12,7 +13,11 @@ _LEAVES = Const, Index, Var, Extent
 
 def runs(loop: For) -> bool:
     """Test whether a loop has at least one iteration."""
-    return isinstance(loop.start, Const) and isinstance(loop.end, Const) and loop.start.value < loop.end.value
+    return (
+        isinstance(loop.start, Const)
+        and isinstance(loop.end, Const)
+        and loop.start.value < loop.end.value
+    )
 
 
 class Dependences(NamedTuple):
@@ -62,7 +67,9 @@ class Invariants:
                     self.parts(condition, bound, False, invariants)
                     bound.update(v.var for v in (*s.then, *s.otherwise) if isinstance(v, Let))
 
-    def parts(self, e: Expr, bound: set[object], is_index: bool, invariants: list[tuple[Expr, bool]]) -> None:
+    def parts(
+        self, e: Expr, bound: set[object], is_index: bool, invariants: list[tuple[Expr, bool]]
+    ) -> None:
         """The dependences of one expression; shared nodes are visited once."""
         seen: set[tuple[Expr, bool]] = set()
         stack = [(e, is_index)]
@@ -83,7 +90,13 @@ class Invariants:
     def about(self, e: Expr) -> Dependences:
         if (about := self.dependences.get(e)) is None:
             parts = [self.about(c) for c in children(e)]
-            own: set[object] = {e} if isinstance(e, (Index, Var)) else {e.tensor} if isinstance(e, Read) else set()
-            reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))
-            about = self.dependences[e] = Dependences(frozenset(own.union(*(p.depends for p in parts))), reads)
+            own: set[object] = (
+                {e} if isinstance(e, (Index, Var)) else {e.tensor} if isinstance(e, Read) else set()
+            )
+            reads = isinstance(e, (Read, Cast)) or (
+                isinstance(e, Apply) and any(p.reads for p in parts)
+            )
+            about = self.dependences[e] = Dependences(
+                frozenset(own.union(*(p.depends for p in parts))), reads
+            )
         return about

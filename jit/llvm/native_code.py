@@ -5,7 +5,9 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
 import llvmlite.binding as llvm
+
 from ...dialect.ir.compilation_context import check_time
 from ...lowering.processor import LEVELS, processor
 from ..cache import disk_cache
@@ -63,7 +65,9 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
         if (define := DEFINITIONS.get(declared.stem)) is not None:
             if features is None:
                 own = processor()
-                features = {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
+                features = (
+                    {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
+                )
             line = define(declared, features, called)
         lines.append(line)
     return "\n".join([*lines, *sorted(called.difference(lines)), module.definitions])
@@ -83,7 +87,9 @@ def object_file(module: Module, passes: bool = True) -> bytes:
     """The machine code as an object file for other programs."""
     with options_set():
         machine = target_machine(jit=False, described=processor())
-        return bytes(machine.emit_object(optimise(_for_system(complete(module), machine), passes=passes)))
+        return bytes(
+            machine.emit_object(optimise(_for_system(complete(module), machine), passes=passes))
+        )
 
 
 def _for_system(text: str, machine: Any) -> str:
@@ -132,5 +138,6 @@ class Library:
         vars(self._tracker)["linker"] = linker  # freed after the library
         self.addresses: dict[str, int] = {name: self._tracker[name] for name in (*exports, *data)}
         self.functions: dict[str, Callable[..., int]] = {
-            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name]) for name, types in exports.items()
+            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name])
+            for name, types in exports.items()
         }

@@ -12,6 +12,7 @@ Where nothing would be won all is written by usual stores."""
 from dataclasses import replace
 from math import lcm
 from typing import TYPE_CHECKING
+
 from ...dialect.notation.expressions import Const, Tensor
 from ...dialect.notation.loops import For, Store
 from ...lowering.analysis.accesses import stores
@@ -34,7 +35,9 @@ class NontemporalStores:
         self.kernel, self.b = kernel, kernel.b
         self.aligned: dict[Tensor, ll.Value] = {}
         self.won: ll.Value | None = None  # in a loop that was shifted: whether its stores stream
-        self.whole: tuple[Tensor, ll.Value] | None = None  # whether they do so by whole vectors, into this array
+        self.whole: tuple[Tensor, ll.Value] | None = (
+            None  # whether they do so by whole vectors, into this array
+        )
 
     def shift(self, s: For, start: ll.Value, stop: ll.Value) -> bool:
         """Emit a vector loop that streams, as whole lines and the rest, or one that leaves some elements over."""
@@ -67,13 +70,20 @@ class NontemporalStores:
         by_lines, by_vectors = (add(ll.binary("srem", inner, ll.index(n))) for n in (line, s.width))
         rest = add(ll.select(won, by_lines, by_vectors))
         begin, end = linear("add", start, edge), linear("sub", stop, rest)
-        self.kernel.values.vectors.prefetch(tensor, pointer, linear("sub", length, ll.ONE), written=True)
+        self.kernel.values.vectors.prefetch(
+            tensor, pointer, linear("sub", length, ll.ONE), written=True
+        )
         self.whole = tensor, won
         turns(s, begin, end, s.width)
         self.whole = outer[1]
         with self.kernel.counting(ll.ZERO, ll.index(2), 1, ONCE) as part:
             is_first = add(ll.compare("eq", part, ll.ZERO))
-            turns(single, add(ll.select(is_first, start, end)), add(ll.select(is_first, begin, stop)), 1)
+            turns(
+                single,
+                add(ll.select(is_first, start, end)),
+                add(ll.select(is_first, begin, stop)),
+                1,
+            )
         self.won = outer[0]
         return True
 
@@ -93,9 +103,13 @@ class NontemporalStores:
     def only_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
         """Emits a loop that writes whole lines, if the array's elements lie at multiples of their size."""
         address = self.address_of(self.kernel.first_place(s, store, start))
-        self.by_vectors(s, store.tensor, self.is_multiple(address, processor().vector_bytes), start, stop)
+        self.by_vectors(
+            s, store.tensor, self.is_multiple(address, processor().vector_bytes), start, stop
+        )
 
-    def by_vectors(self, s: For, tensor: Tensor, good: ll.Value, start: ll.Value, stop: ll.Value) -> None:
+    def by_vectors(
+        self, s: For, tensor: Tensor, good: ll.Value, start: ll.Value, stop: ll.Value
+    ) -> None:
         """Emits a loop that streams whole vectors into an array, where that is good."""
         outer = self.won, self.whole
         self.won, self.whole = None, (tensor, good)
@@ -105,7 +119,10 @@ class NontemporalStores:
     def whole_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
         """Emit the whole lines of a loop, and the elements around them; misaligned arrays by usual stores."""
         add, linear, turns = self.b.add, self.b.linear, self.kernel.turns
-        size, address = store.tensor.element.bytes, self.address_of(self.kernel.first_place(s, store, start))
+        size, address = (
+            store.tensor.element.bytes,
+            self.address_of(self.kernel.first_place(s, store, start)),
+        )
         good = self.is_multiple(address, size)
         line, single = self.to_line(address, size), replace(s, kind="serial", width=1, overlap=0)
         if not s.overlap:
@@ -166,7 +183,9 @@ class NontemporalStores:
     def is_aligned(self, tensor: Tensor, pointer: ll.Value) -> ll.Value:
         """Test whether a vector may be streamed; in a loop that is not shifted, by a test of the array at the entry."""
         if self.won is not None:
-            return self.b.add(ll.binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
+            return self.b.add(
+                ll.binary("and", self.won, self.is_multiple(self.address_of(pointer), PART))
+            )
         if tensor not in self.aligned:
             value: ll.Value = self.kernel.scope.pointers[tensor]
             for instruction in (

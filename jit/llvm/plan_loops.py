@@ -1,6 +1,7 @@
 """Loops over plans to LLVM IR: a loop that calls the function of the plan with pointers to the arrays of each step."""
 
 from collections.abc import Mapping
+
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Loop
 from . import ir_builder as ll
@@ -11,7 +12,11 @@ LOOKS = 16  # steps between two looks for signals
 
 
 def emit_loop(
-    b: ll.IRBuilder, loop: Loop, step: str, pointers: Mapping[Tensor, ll.Value], sizes: Mapping[object, ll.Value]
+    b: ll.IRBuilder,
+    loop: Loop,
+    step: str,
+    pointers: Mapping[Tensor, ll.Value],
+    sizes: Mapping[object, ll.Value],
 ) -> None:
     """Calls `step`, the function of the loop's plan, in a loop; a step that fails is the last."""
     plan, trips = loop.plan, loop.steps.trips
@@ -21,7 +26,10 @@ def emit_loop(
     for slot, tensor in zip(slots[len(passed) - len(plan.data) :], plan.data, strict=True):
         b.do(ll.store(pointers[tensor], slot))
     inputs = [pointers[loop.parameters[n]] for n in loop.operands]
-    results, (*spares, workspace) = [pointers[t] for t in loop.outputs], [pointers[t] for t in loop.scratch]
+    results, (*spares, workspace) = (
+        [pointers[t] for t in loop.outputs],
+        [pointers[t] for t in loop.scratch],
+    )
     body, latch, failed, look, following, after = (b.new_block() for _ in range(6))
     counter = b.add(ll.alloca(ll.WORD))
     b.do(ll.store(ll.ZERO, counter))
@@ -34,7 +42,9 @@ def emit_loop(
         b.do(ll.branch(body))
         b.start(body)
         _point(b, loop, (inputs, results, spares), slots, b.add(ll.load(ll.WORD, counter)), sizes)
-    status = b.add(ll.call(ll.ENTRY._replace(name=step), table, ll.Value("%sizes", ll.POINTER), workspace))
+    status = b.add(
+        ll.call(ll.ENTRY._replace(name=step), table, ll.Value("%sizes", ll.POINTER), workspace)
+    )
     b.do(ll.branch_if(b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), latch, failed))
     b.start(failed)
     stop_if(b, "eq", status, STOPPED)
@@ -49,7 +59,11 @@ def emit_loop(
     stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS))
     b.do(ll.branch(following))
     b.start(following)
-    again = _holds(b, spares[0]) if trips is None else b.add(ll.compare("slt", done, size_value(b, trips, sizes)))
+    again = (
+        _holds(b, spares[0])
+        if trips is None
+        else b.add(ll.compare("slt", done, size_value(b, trips, sizes)))
+    )
     b.do(ll.branch_if(again, body, after))
     b.start(after)
 
@@ -66,7 +80,9 @@ def _point(
     steps, plan, (inputs, results, spares) = loop.steps, loop.plan, memory
     assert steps.trips is not None
     out = slots[len(plan.arguments) :]
-    left = b.add(ll.binary("sub", b.linear("add", size_value(b, steps.trips, sizes), ll.index(-1)), k, "nsw"))
+    left = b.add(
+        ll.binary("sub", b.linear("add", size_value(b, steps.trips, sizes), ll.index(-1)), k, "nsw")
+    )
     # as the last step does, this one leaves the results
     last = b.add(ll.compare("eq", b.add(ll.binary("and", left, ll.ONE)), ll.ZERO))
     begin = b.add(ll.compare("eq", k, ll.ZERO))
@@ -76,9 +92,18 @@ def _point(
         return b.add(ll.element_pointer(ll.BYTE, pointer, at))
 
     for n, (result, spare) in enumerate(zip(results, spares, strict=False)):
-        b.do(ll.store(b.add(ll.select(begin, inputs[n], b.add(ll.select(last, spare, result)))), slots[n]))
+        b.do(
+            ll.store(
+                b.add(ll.select(begin, inputs[n], b.add(ll.select(last, spare, result)))), slots[n]
+            )
+        )
         b.do(ll.store(b.add(ll.select(last, result, spare)), out[n]))
     for n in range(steps.carry, len(plan.arguments)):
-        b.do(ll.store(slice(inputs[n], plan.arguments[n]) if n < steps.carry + steps.scan else inputs[n], slots[n]))
+        b.do(
+            ll.store(
+                slice(inputs[n], plan.arguments[n]) if n < steps.carry + steps.scan else inputs[n],
+                slots[n],
+            )
+        )
     for n in range(steps.carry, len(results)):
         b.do(ll.store(slice(results[n], plan.results[n]), out[n]))

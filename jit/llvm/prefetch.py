@@ -11,6 +11,7 @@
   numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page."""
 
 from collections.abc import Iterator
+
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
@@ -20,8 +21,14 @@ from ...lowering.loops.nontemporal_stores import is_large
 from ...lowering.processor import processor
 
 SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
-FEWEST, FURTHER = 16, 1 << 11  # bytes that are read in a turn at least, and those between them and what is asked for
-LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
+FEWEST, FURTHER = (
+    16,
+    1 << 11,
+)  # bytes that are read in a turn at least, and those between them and what is asked for
+LATER, MOST = (
+    8,
+    8,
+)  # turns after which a row that is picked is read, and lines of it that are asked for
 
 
 def cache_bytes() -> int:
@@ -31,7 +38,9 @@ def cache_bytes() -> int:
 
 def is_fed_by_memory(kernel: Kernel) -> bool:
     """Test whether there is anything to prefetch: an array that may exceed the cache."""
-    return any(is_large(t) or leaves_cache(t) for t in (*kernel.parameters, *allocated(kernel.body)))
+    return any(
+        is_large(t) or leaves_cache(t) for t in (*kernel.parameters, *allocated(kernel.body))
+    )
 
 
 def leaves_cache(t: Tensor) -> bool:
@@ -63,7 +72,10 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
             assert isinstance(turn.start, Const) and isinstance(turn.end, Const)
             count = turn.end.value - turn.start.value
             for r, step in _apart(turn.body, turn.index):
-                in_cache = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= cache_bytes()
+                in_cache = (
+                    bool(length.terms)
+                    or length.constant * count * r.tensor.element.bytes <= cache_bytes()
+                )
                 if in_cache and stride(r.tensor, r.indices, s.index) == step * count:
                     yield id(r), step * count
 
@@ -71,7 +83,11 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
 def _pieces(s: For) -> Iterator[tuple[int, int]]:
     """Reads of short pieces of rows, one below the other, where this loop goes on from the last of them."""
     for rows in s.body:
-        if not isinstance(rows, For) or rows.kind != "serial" or not isinstance(rows.index.extent, int):
+        if (
+            not isinstance(rows, For)
+            or rows.kind != "serial"
+            or not isinstance(rows.index.extent, int)
+        ):
             continue
         match rows.body:
             case (For(_, _, Const(0), _, "vector") as lanes,) if rows.stop is None:
@@ -89,7 +105,11 @@ def _next_rows(s: For) -> Iterator[tuple[int, int]]:
     for inner in s.body:
         if isinstance(inner, For):
             turns = _turns(inner)
-            reads = {r.tensor: (r, step) for r, step in reversed([*_apart((inner,), s.index)]) if 2 * turns > step}
+            reads = {
+                r.tensor: (r, step)
+                for r, step in reversed([*_apart((inner,), s.index)])
+                if 2 * turns > step
+            }
             for tensor, (first, step) in reads.items():
                 if loops.get(tensor) == 1 and step * tensor.element.bytes <= cache_bytes():
                     yield id(first), step
@@ -124,7 +144,9 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
             if kinds[-2:] == ["unrolled", "vector"] and set(kinds[:-1]) == {"unrolled"}:
                 first: dict[Expr, Expr] = {loop.index: loop.start for loop in inner}
                 few = [r for r in reads(body) if _is_few(r, s.index, inner[-1].index)]
-                prefetched[id(s)] = [Read(r.tensor, tuple(substitute(e, first) for e in r.indices)) for r in few]
+                prefetched[id(s)] = [
+                    Read(r.tensor, tuple(substitute(e, first) for e in r.indices)) for r in few
+                ]
     return prefetched
 
 
@@ -144,9 +166,19 @@ def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
         if isinstance(s, For) and s.kind in ("serial", "parallel"):
             later: dict[Expr, Expr] = {s.index: minimum(s.index + LATER, s.end - 1)}
             for inner in s.body:
-                if isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.start, Const):
+                if (
+                    isinstance(inner, For)
+                    and inner.kind == "vector"
+                    and isinstance(inner.start, Const)
+                ):
                     prefetched[id(inner)] = [
-                        Read(r.tensor, tuple(substitute(e, {**later, inner.index: as_index(n)}) for e in r.indices))
+                        Read(
+                            r.tensor,
+                            tuple(
+                                substitute(e, {**later, inner.index: as_index(n)})
+                                for e in r.indices
+                            ),
+                        )
                         for r in reads(inner.body)
                         if _is_picked(r, s.index, inner, changed)
                         for n in _lines(r, inner)
@@ -159,7 +191,10 @@ def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
     parts = [x for e in r.indices for x in walk(e)]
     where = [x for x in parts if isinstance(x, Read)]
     by_index = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
-    if not (where and by_index and leaves_cache(r.tensor)) or changed & {r.tensor, *(x.tensor for x in where)}:
+    if not (where and by_index and leaves_cache(r.tensor)) or changed & {
+        r.tensor,
+        *(x.tensor for x in where),
+    }:
         return False
     picks = all(depends(x, {outer}) and not depends(x, {inner.index}) for x in where)
     return picks and stride(r.tensor, r.indices, inner.index) == 1

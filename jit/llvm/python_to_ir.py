@@ -32,7 +32,12 @@ def ir_text(source: str) -> str:
     """The IR of functions and of the strings between them, in their order."""
     parts: list[Any] = ast.parse(source).body
     functions = {f.name: f for f in parts if isinstance(f, ast.FunctionDef)}
-    return "\n".join([_Function(p, functions).text if isinstance(p, ast.FunctionDef) else p.value.value for p in parts])
+    return "\n".join(
+        [
+            _Function(p, functions).text if isinstance(p, ast.FunctionDef) else p.value.value
+            for p in parts
+        ]
+    )
 
 
 class _Function:
@@ -57,7 +62,9 @@ class _Function:
         self.block(f.body)
         self.end("ret void" if self.result == "void" else "unreachable")
         marks = [d.id for d in f.decorator_list]
-        linkage, attributes = ("", "") if "export" in marks else ("internal ", "".join(f"{m} " for m in marks))
+        linkage, attributes = (
+            ("", "") if "export" in marks else ("internal ", "".join(f"{m} " for m in marks))
+        )
         body = "\n  ".join(["entry:", *self.entry, *self.lines])
         self.text = f"define {linkage}{head} {attributes}nounwind {{\n{body}\n}}\n"
 
@@ -95,7 +102,9 @@ class _Function:
             case ast.BoolOp(operator, [*values, last]):
                 for value in values:
                     (further,) = self.labels(1)
-                    self.branch(value, *((further, no) if isinstance(operator, ast.And) else (yes, further)))
+                    self.branch(
+                        value, *((further, no) if isinstance(operator, ast.And) else (yes, further))
+                    )
                     self.start(further)
                 self.branch(last, yes, no)
             case ast.UnaryOp(ast.Not(), value):
@@ -130,10 +139,16 @@ class _Function:
                 self.loop(test, body, ())
             case ast.For(ast.Name(k), ast.Call(_, [count]), body):
                 self.assign(k, _Value("0", "i64"))
-                later = ast.Assign([ast.Name(k)], ast.BinOp(ast.Name(k), ast.Add(), ast.Constant(1)))
+                later = ast.Assign(
+                    [ast.Name(k)], ast.BinOp(ast.Name(k), ast.Add(), ast.Constant(1))
+                )
                 self.loop(ast.Compare(ast.Name(k), [ast.Lt()], [count]), body, (later,))
             case ast.Return(value):
-                self.end("ret void" if value is None else f"ret {self.result} {self.value(value, self.result).text}")
+                self.end(
+                    "ret void"
+                    if value is None
+                    else f"ret {self.result} {self.value(value, self.result).text}"
+                )
             case ast.Continue() | ast.Break():
                 self.go(self.loops[-1][isinstance(s, ast.Break)])
             case ast.Expr(ast.Constant(str(text))):
@@ -172,7 +187,9 @@ class _Function:
             case ast.UnaryOp(ast.USub(), ast.Constant(int(n))):
                 return _Value(str(-n), wanted)
             case ast.Name(name) if name in self.variables:
-                return self.add(self.variables[name], f"load {self.variables[name]}, ptr %{name}.at")
+                return self.add(
+                    self.variables[name], f"load {self.variables[name]}, ptr %{name}.at"
+                )
             case ast.Name(name):
                 return _Value(f"@{name}", "ptr")
             case ast.Subscript(ast.Name(type), place):
@@ -183,15 +200,23 @@ class _Function:
                 if a.type == "ptr" and isinstance(operator, ast.Add):
                     return self.add("ptr", f"getelementptr i8, ptr {a.text}, i64 {b.text}")
                 result = "i1" if isinstance(e, ast.Compare) else a.type
-                return self.add(result, f"{_BINARY[operator.__class__]} {a.type} {a.text}, {b.text}")
+                return self.add(
+                    result, f"{_BINARY[operator.__class__]} {a.type} {a.text}, {b.text}"
+                )
             case ast.IfExp(test, then, otherwise):
                 condition, a, b = self.value(test).text, self.value(then), self.value(otherwise)
-                return self.add(a.type, f"select i1 {condition}, {a.type} {a.text}, {a.type} {b.text}")
+                return self.add(
+                    a.type, f"select i1 {condition}, {a.type} {a.text}, {a.type} {b.text}"
+                )
             case ast.Call(ast.Name("ir"), [ast.Name(type), ast.Constant(str(text)), *operands]):
                 return self.add(type, text.format(*(self.value(o).text for o in operands)))
             case ast.Call(ast.Name(name), operands):
                 function = self.functions[name]
-                pairs = [(a.annotation.id, o) for a, o in zip(function.args.args, operands, strict=True)]
+                pairs = [
+                    (a.annotation.id, o) for a, o in zip(function.args.args, operands, strict=True)
+                ]
                 arguments = ", ".join([f"{type} {self.value(o, type).text}" for type, o in pairs])
-                return self.add(function.returns.id, f"call {function.returns.id} @{name}({arguments})")
+                return self.add(
+                    function.returns.id, f"call {function.returns.id} @{name}({arguments})"
+                )
         raise SyntaxError(ast.unparse(e))

@@ -5,6 +5,7 @@
 Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range."""
 
 from collections.abc import Hashable, Mapping, Sequence
+
 from ...dialect.ir.types import BF16, F32, UI16, ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor
@@ -14,26 +15,42 @@ TOGETHER = 4  # vectors of a turn, none of which waits for another
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 
-def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> ll.Module:
+def checked_text(
+    ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]
+) -> ll.Module:
     """`i32 @checked(pointers, sizes, workspace)`: the entry, or status BEYOND where an argument leaves its range."""
     from .addresses import size_value  # and with it analyses, which recalled functions do without
 
     alone = processor().tuning.parallel_checked_bytes
-    few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= alone}
+    few = {
+        k
+        for k, (t, _) in ranges.items()
+        if isinstance(t.size, int) and t.size * t.element.bytes <= alone
+    }
     many = ranges.keys() - few
     b, beyond = ll.IRBuilder(), ll.Block("beyond")
-    pointers, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("pointers", "sizes", "workspace"))
-    sizes: dict[object, ll.Value] = {a: b.load_at(ll.WORD, given_sizes, n, "") for n, a in enumerate(atoms)}
+    pointers, given_sizes, workspace = (
+        ll.Value(f"%{n}", ll.POINTER) for n in ("pointers", "sizes", "workspace")
+    )
+    sizes: dict[object, ll.Value] = {
+        a: b.load_at(ll.WORD, given_sizes, n, "") for n, a in enumerate(atoms)
+    }
     for k, (type, _) in ranges.items():
         array, size = b.load_at(ll.POINTER, pointers, k, ""), size_value(b, type.size, sizes)
         following = b.new_block()
         within = ll.Declaration(ll.BIT, f"{'all_' * (k in many)}within_{k}", (ll.POINTER, ll.WORD))
         b.do(ll.branch_if(b.add(ll.call(within, array, size)), following, beyond))
         b.start(following)
-    b.do(ll.returned(b.add(ll.call(ll.ENTRY, pointers, given_sizes, workspace)._replace(opcode="tail call"))))
+    b.do(
+        ll.returned(
+            b.add(ll.call(ll.ENTRY, pointers, given_sizes, workspace)._replace(opcode="tail call"))
+        )
+    )
     b.start(beyond)
     b.do(ll.returned(ll.Constant(str(BEYOND), ll.STATUS)))
-    functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]
+    functions = [
+        within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()
+    ]
     functions += [_by_threads(k, ranges[k][0].element) for k in sorted(many)]
     parameters = "ptr %pointers, ptr %sizes, ptr %workspace"
     functions.append(f"define i32 @checked({parameters}) nounwind {{\nentry:\n{b.body()}\n}}\n")
@@ -86,7 +103,11 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
 
 def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
     """The arguments that have a declared range, by position: their types, and the ranges."""
-    return {k: (a.known_type, r) for k, a in enumerate(function.arguments) if (r := a.attributes.get("range"))}
+    return {
+        k: (a.known_type, r)
+        for k, a in enumerate(function.arguments)
+        if (r := a.attributes.get("range"))
+    }
 
 
 def within_text(name: str, element: ElementType, bounds: tuple[float, float]) -> str:
@@ -111,9 +132,15 @@ class _Look:
         self.element, self.word = element, ll.ir_type(f"i{element.bits}")
         self.low, self.high = low, high
 
-    def turns(self, start: ll.Value, lanes: int, before: Sequence[ll.Value]) -> tuple[ll.Value, list[ll.Value]]:
+    def turns(
+        self, start: ll.Value, lanes: int, before: Sequence[ll.Value]
+    ) -> tuple[ll.Value, list[ll.Value]]:
         """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
-        b, kind, stored = self.b, self.word.of(lanes), ll.value_type(UI16 if self.element is BF16 else self.element)
+        b, kind, stored = (
+            self.b,
+            self.word.of(lanes),
+            ll.value_type(UI16 if self.element is BF16 else self.element),
+        )
         entry, head, body, after = b.block, b.new_block(), b.new_block(), b.new_block()
         phis = [(b.fresh(kind), b.fresh(kind)) for _ in before]
         i, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
@@ -123,7 +150,11 @@ class _Look:
         for (now, later), first in zip(phis, before, strict=True):
             b.define(now, ll.phi((first, entry), (later, body)))
         b.define(following, ll.binary("add", i, ll.index(lanes * len(before))))
-        b.do(ll.branch_if(b.add(ll.compare("sle", following, ll.Value("%count", ll.WORD))), body, after))
+        b.do(
+            ll.branch_if(
+                b.add(ll.compare("sle", following, ll.Value("%count", ll.WORD))), body, after
+            )
+        )
         b.start(body)
         for n, (now, later) in enumerate(phis):
             at = b.add(ll.binary("add", i, ll.index(n * lanes)))
@@ -135,19 +166,29 @@ class _Look:
         return i, [now for now, _ in phis]
 
     def nothing(self, lanes: int) -> ll.Value:
-        return ll.splat_constant(ll.Constant("0" if self.element.is_integer else "-1", self.word), lanes)
+        return ll.splat_constant(
+            ll.Constant("0" if self.element.is_integer else "-1", self.word), lanes
+        )
 
     def judged(self, x: ll.Value) -> ll.Value:
         """The check of a vector."""
         if (element := self.element) is BF16:  # in f32, of which it has the upper half
             x = self.b.add(ll.cast("zext", x, ll.STATUS.of(x.lanes)))
-            x = self.b.add(ll.binary("shl", x, ll.splat_constant(ll.Constant("16", ll.STATUS), x.lanes)))
+            x = self.b.add(
+                ll.binary("shl", x, ll.splat_constant(ll.Constant("16", ll.STATUS), x.lanes))
+            )
             x, element = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes))), F32
-        low, high = (ll.splat_constant(ll.number(v, element), x.lanes) for v in (self.low, self.high))
+        low, high = (
+            ll.splat_constant(ll.number(v, element), x.lanes) for v in (self.low, self.high)
+        )
         if self.element.is_integer:
             return self.b.add(ll.binary("sub", x, low))
-        above, below = (self.b.add(ll.compare(test, x, end)) for test, end in (("oge", low), ("ole", high)))
-        return self.b.add(ll.cast("sext", self.b.add(ll.binary("and", above, below)), self.word.of(x.lanes)))
+        above, below = (
+            self.b.add(ll.compare(test, x, end)) for test, end in (("oge", low), ("ole", high))
+        )
+        return self.b.add(
+            ll.cast("sext", self.b.add(ll.binary("and", above, below)), self.word.of(x.lanes))
+        )
 
     def reduced(self, x: ll.Value, y: ll.Value) -> ll.Instruction:
         """The check of two vectors."""
@@ -167,6 +208,10 @@ class _Look:
     def inside(self, check: ll.Value) -> ll.Value:
         """Test whether all elements are inside the range."""
         test, end = ("ule", self.high - self.low) if self.element.is_integer else ("slt", 0)
-        good = self.b.add(ll.compare(test, check, ll.splat_constant(ll.Constant(str(end), self.word), check.lanes)))
+        good = self.b.add(
+            ll.compare(
+                test, check, ll.splat_constant(ll.Constant(str(end), self.word), check.lanes)
+            )
+        )
         bits = self.b.add(ll.cast("bitcast", good, ll.ir_type(f"i{check.lanes}")))
         return self.b.add(ll.compare("eq", bits, ll.Constant("-1", bits.type)))

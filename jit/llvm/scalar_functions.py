@@ -1,6 +1,7 @@
 """Scalar functions in LLVM IR: a row of instructions for each function and kind of element."""
 
 from typing import Any
+
 from ...dialect.notation.math_tables import ROWS
 from .ir_builder import FALSE, Ref, Row, Splat, Step
 
@@ -23,14 +24,24 @@ def _extreme(comparison: str) -> Row:
 
 def _floor_fix(*correction: tuple[Any, ...]) -> Row:
     """Instructions after a truncated remainder 0: the signs of remainder and divisor differ in 4."""
-    differ = ("srem", "a", "b"), ("icmp ne", 0, "z"), ("xor", 0, "b"), ("icmp slt", 2, "z"), ("and", 1, 3)
+    differ = (
+        ("srem", "a", "b"),
+        ("icmp ne", 0, "z"),
+        ("xor", 0, "b"),
+        ("icmp slt", 2, "z"),
+        ("and", 1, 3),
+    )
     return _row(*differ, *correction)
 
 
 def _by_minus_one(row: Row, result: str) -> Row:
     """A division that the machine cannot do for the least integer by -1: it divides by 1 there, and fixes the result."""
     moved = [
-        step._replace(operands=tuple([o + 2 if isinstance(o, int) else 1 if o == "b" else o for o in step.operands]))
+        step._replace(
+            operands=tuple(
+                [o + 2 if isinstance(o, int) else 1 if o == "b" else o for o in step.operands]
+            )
+        )
         for step in row.steps
     ]
     steps = [Step("icmp eq", ("b", "x")), Step("select", (0, "o", "b")), *moved]
@@ -111,7 +122,11 @@ INSTRUCTIONS["pairdot", "int"] = _row(
     ("ashr", "a", Splat(16)), ("ashr", "b", Splat(16)), ("mul", 5, 6), ("add", 4, 7),
 )  # fmt: skip
 INSTRUCTIONS["bytepairs", "int"] = _row(
-    *_byte_pair(0, 0), *_byte_pair(16, 15), ("and", 14, Splat(65535)), ("shl", 29, Splat(16)), ("or", 30, 31)
+    *_byte_pair(0, 0),
+    *_byte_pair(16, 15),
+    ("and", 14, Splat(65535)),
+    ("shl", 29, Splat(16)),
+    ("or", 30, 31),
 )
 for _name, _signed in (("quaddot_us", False), ("quaddot", True)):
     INSTRUCTIONS[_name, "int"] = _row(
@@ -130,7 +145,10 @@ WORDS: dict[str, tuple[str, Row]] = {
     "quadsum": ("abc", Row(*INSTRUCTIONS["quaddot_us", "int"].steps, Step("add", (22, "c")))),
     "quadsum_ss": ("abc", Row(*INSTRUCTIONS["quaddot", "int"].steps, Step("add", (22, "c")))),
 }
-QUADSUMS = {"quaddot_us": "quadsum", "quaddot": "quadsum_ss"}  # products of four bytes, added to a sum
+QUADSUMS = {
+    "quaddot_us": "quadsum",
+    "quaddot": "quadsum_ss",
+}  # products of four bytes, added to a sum
 QUADSUM_ROWS: dict[str, Row] = {f: _call(added, "abc") for f, added in QUADSUMS.items()}
 VECTOR_ROWS: dict[str, Row] = {
     **{f: _call(f, operands) for f, (operands, _) in WORDS.items() if f not in QUADSUMS.values()},

@@ -6,6 +6,7 @@
 
 from collections.abc import Collection
 from typing import NamedTuple
+
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr
 from . import ir_builder as ll
@@ -26,7 +27,9 @@ class Table(NamedTuple):
 
 def table_of(e: Expr) -> Table | None:
     """The table that a tree of selects is, if it fills a register."""
-    table = _tree(e) if isinstance(e, Apply) and e.function == "select" and e.type in ENTRIES else None
+    table = (
+        _tree(e) if isinstance(e, Apply) and e.function == "select" and e.type in ENTRIES else None
+    )
     return table if table is not None and len(table.entries) == ENTRIES[e.type] else None
 
 
@@ -43,17 +46,25 @@ def _tree(e: Expr) -> Table | None:
     return None
 
 
-def look_up(b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], type: ElementType) -> ll.Value:
+def look_up(
+    b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], type: ElementType
+) -> ll.Value:
     """One entry for each lane; `place` has the conditions' values, as `Table.conditions`."""
     parts, lanes = type.bytes // 4, place[0].lanes
-    wide, words, table_words = ll.ir_type(f"i{type.bits}", lanes), ll.STATUS.of(lanes * parts), ll.STATUS.of(8)
+    wide, words, table_words = (
+        ll.ir_type(f"i{type.bits}", lanes),
+        ll.STATUS.of(lanes * parts),
+        ll.STATUS.of(8),
+    )
 
     def constant(n: int) -> ll.Constant:
         return ll.splat_constant(ll.Constant(str(n), wide.of(1)), lanes)
 
     bits: ll.Value | None = None
     for n, condition in enumerate(reversed(place)):
-        part = b.once(ll.select(condition, constant(parts << n), ll.Constant("zeroinitializer", wide)))
+        part = b.once(
+            ll.select(condition, constant(parts << n), ll.Constant("zeroinitializer", wide))
+        )
         bits = part if bits is None else b.once(ll.binary("or", bits, part))
     assert bits is not None
     if parts == 2:
@@ -62,8 +73,13 @@ def look_up(b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], 
     scalar = ll.value_type(type)
     numbers = ", ".join(f"{scalar} {ll.number(c.value, type).text}" for c in entries)
     table = ll.Constant(f"<{numbers}>", scalar.of(len(entries)))
-    places, values = b.once(ll.cast("bitcast", bits, words)), b.once(ll.cast("bitcast", table, table_words))
-    chosen = b.call_once(ll.Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, values)
+    places, values = (
+        b.once(ll.cast("bitcast", bits, words)),
+        b.once(ll.cast("bitcast", table, table_words)),
+    )
+    chosen = b.call_once(
+        ll.Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, values
+    )
     return b.once(ll.cast("bitcast", chosen, scalar.of(lanes)))
 
 
@@ -71,16 +87,22 @@ def define(declared: ll.Declaration, features: Collection[str], called: set[str]
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
     words, count, b = declared.result, declared.result.lanes, ll.IRBuilder()
     place, table = ll.Value("%place", words), ll.Value("%table", ll.STATUS.of(8))
-    if width := next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0):
+    if width := next(
+        (n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0
+    ):
         floats, narrow = ll.ir_type("float", width), ll.STATUS.of(width)
         permute = ll.Declaration(floats, _PERMUTED[width][1], (floats, narrow))
         called.add(str(permute))
-        entries = b.add(ll.cast("bitcast", b.add(ll.shuffle(table, [k % 8 for k in range(width)])), floats))
+        entries = b.add(
+            ll.cast("bitcast", b.add(ll.shuffle(table, [k % 8 for k in range(width)])), floats)
+        )
         parts = (ll.shuffle(place, range(n, n + width)) for n in range(0, count, width))
         result = joined(b, [b.add(ll.call(permute, entries, b.add(part))) for part in parts])
         b.do(ll.returned(b.add(ll.cast("bitcast", result, words))))
     else:  # one entry after the other
-        low, *numbers = (ll.splat_constant(ll.Constant(str(n), ll.STATUS), count) for n in (7, *range(8)))
+        low, *numbers = (
+            ll.splat_constant(ll.Constant(str(n), ll.STATUS), count) for n in (7, *range(8))
+        )
         last = b.add(ll.binary("and", place, low))
         result = b.add(ll.shuffle(table, [0] * count))
         for n in range(1, 8):

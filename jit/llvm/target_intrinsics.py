@@ -3,12 +3,15 @@
 `complete` puts a definition in place of each declaration, by processor features, in plain IR where it has none."""
 
 from collections.abc import Collection, Mapping
+
 from ...lowering.processor import DOT_PRODUCTS, DotProduct
 from . import ir_builder as ll
 from .scalar_functions import HALVES, WORDS
 
 NAMES = tuple(WORDS)
-_WAYS = {"quadsum": ("quadsum", "quadsum_ss")}  # instructions that define a function, where there is more than one
+_WAYS = {
+    "quadsum": ("quadsum", "quadsum_ss")
+}  # instructions that define a function, where there is more than one
 
 
 def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
@@ -17,7 +20,13 @@ def define(declared: ll.Declaration, features: Collection[str], called: set[str]
     return _define(declared.stem, declared.result.lanes, has, called)
 
 
-def _define(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], calls: set[str], prefix: str = "") -> str:
+def _define(
+    name: str,
+    lanes: int,
+    has: Mapping[tuple[str, int], DotProduct],
+    calls: set[str],
+    prefix: str = "",
+) -> str:
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     before: list[str] = []
     b, wide, (operands, row) = ll.IRBuilder(), ll.STATUS.of(lanes), WORDS[name]
@@ -32,18 +41,36 @@ def _define(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], ca
         return ll.splat_constant(ll.Constant(str(n), ll.STATUS), lanes)
 
     if product is not None:
-        parts, result = (ll.ir_type(f"i{n}", 32 // n * lanes) for n in (product.operand_bits, product.result_bits))
+        parts, result = (
+            ll.ir_type(f"i{n}", 32 // n * lanes)
+            for n in (product.operand_bits, product.result_bits)
+        )
         types = {"a": parts, "b": parts, "c": result}
-        intrinsic = ll.Declaration(result, product.llvm, tuple([types[o] for o in product.operands]))
+        intrinsic = ll.Declaration(
+            result, product.llvm, tuple([types[o] for o in product.operands])
+        )
         calls.add(str(intrinsic))
-        seen = {o: b.add(ll.cast("bitcast", v, types[o])) for o, v in zip(operands, parameters, strict=True)}
-        sums = b.add(ll.cast("bitcast", b.add(ll.call(intrinsic, *(seen[o] for o in product.operands))), wide))
-    elif name == "quadsum" and ("quadsum_ss", lanes) in has:  # 128 of an unsigned byte is less -128 of a signed one
+        seen = {
+            o: b.add(ll.cast("bitcast", v, types[o]))
+            for o, v in zip(operands, parameters, strict=True)
+        }
+        sums = b.add(
+            ll.cast(
+                "bitcast", b.add(ll.call(intrinsic, *(seen[o] for o in product.operands))), wide
+            )
+        )
+    elif (
+        name == "quadsum" and ("quadsum_ss", lanes) in has
+    ):  # 128 of an unsigned byte is less -128 of a signed one
         function, (x, y, z) = declaration("quadsum_ss", lanes, "of_signed"), parameters
         low, high = (b.add(ll.binary("and", x, number(n))) for n in (0x7F7F7F7F, -0x7F7F7F80))
         sum, less = (b.add(ll.call(function, v, y, c)) for v, c in ((low, z), (high, number(0))))
         sums = b.add(ll.binary("sub", sum, less))
-    elif any((f, lanes >> n) in has for f in _WAYS.get(name, (name,)) for n in range(1, lanes.bit_length())):
+    elif any(
+        (f, lanes >> n) in has
+        for f in _WAYS.get(name, (name,))
+        for n in range(1, lanes.bit_length())
+    ):
         half = lanes // 2
         function, parts = declaration(name, half, "half"), (range(half), range(half, lanes))
         halves = [[b.add(ll.shuffle(v, part)) for part in parts] for v in parameters]

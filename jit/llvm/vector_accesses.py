@@ -3,6 +3,7 @@
 The distance of neighbouring lanes decides between vector load, scalar load, shuffled vectors, and a load per lane."""
 
 from typing import TYPE_CHECKING, NamedTuple
+
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor
@@ -15,9 +16,14 @@ from .register_transpose import joined, turn
 if TYPE_CHECKING:
     from .expressions import Expressions
 
-PREFETCH = ll.Declaration(ll.VOID, "llvm.prefetch.p0", (ll.POINTER, ll.STATUS, ll.STATUS, ll.STATUS))
+PREFETCH = ll.Declaration(
+    ll.VOID, "llvm.prefetch.p0", (ll.POINTER, ll.STATUS, ll.STATUS, ll.STATUS)
+)
 ROW = 16  # bytes of a row of a square that is turned in registers
-AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13  # bytes further on that squares ask for, of long rows and of short ones
+AHEAD, AHEAD_OF_SHORT = (
+    1 << 8,
+    1 << 13,
+)  # bytes further on that squares ask for, of long rows and of short ones
 SHORT = 1 << 9  # bytes of a row
 
 
@@ -37,7 +43,9 @@ def elements_of_word(e: Expr, at: int = 0) -> list[tuple[Expr, int]]:
             return elements_of_word(a, at) + elements_of_word(b, at)
         case Apply("shl", (a, Const(by)), _):
             return elements_of_word(a, at + by)
-        case Apply("and", (Cast(Read() as read), Const(mask)), _) if mask == (1 << read.type.bits) - 1:
+        case Apply("and", (Cast(Read() as read), Const(mask)), _) if (
+            mask == (1 << read.type.bits) - 1
+        ):
             return [(read, at)]
         case Cast(Read() as read) if at + read.type.bits == e.type.bits:
             return [(read, at)]
@@ -72,7 +80,11 @@ class VectorAccesses:
         """Words made of elements that lie side by side in memory, in its order, which is little-endian everywhere: one vector."""
         elements = elements_of_word(e)
         first = elements[0][0]
-        if not isinstance(first, Read) or not first.type.is_integer or len(elements) * first.type.bits != e.type.bits:
+        if (
+            not isinstance(first, Read)
+            or not first.type.is_integer
+            or len(elements) * first.type.bits != e.type.bits
+        ):
             return None
         tensor, start = first.tensor, linear_index(first.indices, first.tensor.shape)
         for n, (read, at) in enumerate(elements):
@@ -84,7 +96,9 @@ class VectorAccesses:
         if self.addresses.stride(tensor, first.indices) != len(elements):
             return None
         pointer = self.addresses.pointer(tensor, first.indices)
-        return self.b.add(ll.load(ll.memory_type(e.type, self.scope.lanes), pointer, f"align {first.type.bytes}"))
+        return self.b.add(
+            ll.load(ll.memory_type(e.type, self.scope.lanes), pointer, f"align {first.type.bytes}")
+        )
 
     def scatter(self, tensor: Tensor, at: tuple[Expr, ...], vector: ll.Value) -> None:
         """Stores the lanes of a vector one by one."""
@@ -94,7 +108,15 @@ class VectorAccesses:
     def turned(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements first + (lane + turn) mod lanes: one vector, turned; None where the access is another one."""
         match at:
-            case (Apply("add", (Apply("floormod", (Apply("add", (lane, Const(turn))), Const(n))), Const(first))),):
+            case (
+                Apply(
+                    "add",
+                    (
+                        Apply("floormod", (Apply("add", (lane, Const(turn))), Const(n))),
+                        Const(first),
+                    ),
+                ),
+            ):
                 if lane is not self.scope.lane or n != self.scope.lanes:
                     return None
             case _:
@@ -133,9 +155,13 @@ class VectorAccesses:
         for pointer in self.lane_pointers(tensor, at):
             self.prefetch(tensor, pointer, ll.index(further))
 
-    def prefetch(self, tensor: Tensor, pointer: ll.Value, further: ll.Value = ll.ZERO, written: bool = False) -> None:
+    def prefetch(
+        self, tensor: Tensor, pointer: ll.Value, further: ll.Value = ll.ZERO, written: bool = False
+    ) -> None:
         """Prefetches the cache line so many elements further on, to be read or written."""
-        later = self.b.add(ll.element_pointer(ll.memory_type(tensor.element), pointer, further, flags=""))
+        later = self.b.add(
+            ll.element_pointer(ll.memory_type(tensor.element), pointer, further, flags="")
+        )
         hints = (ll.Constant(str(n), ll.STATUS) for n in (int(written), 3 if written else 2, 1))
         self.b.call(PREFETCH, later, *hints)
 
@@ -143,7 +169,9 @@ class VectorAccesses:
         """Elements near each other: the vectors that hold them, shuffled."""
         scope = self.scope
         assert scope.lane is not None
-        apart = offsets(tensor, at, Lanes(scope.lane, scope.first, scope.lanes, lambda e: not scope.varies(e)))
+        apart = offsets(
+            tensor, at, Lanes(scope.lane, scope.first, scope.lanes, lambda e: not scope.varies(e))
+        )
         starts = None if apart is None else windows(apart)
         if apart is None or starts is None:
             return None
@@ -151,26 +179,43 @@ class VectorAccesses:
         length = min(scope.lanes, max(apart) - min(apart) + 1)
         vectors = []
         for start in starts:
-            place = self.b.add(ll.element_pointer(element, pointer, ll.index(start))) if start else pointer
+            place = (
+                self.b.add(ll.element_pointer(element, pointer, ll.index(start)))
+                if start
+                else pointer
+            )
             vectors.append(self.by_rows(tensor, place, length))
         if length == 1:
             return vectors[0]
         lanes = vectors[0]
-        where = {lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length}  # found so far
+        where = {
+            lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length
+        }  # found so far
         for start, vector in zip(starts[1:] or [0], vectors[1:] or [None], strict=True):
             new = {lane: length + n - start for lane, n in enumerate(apart) if n - start < length}
             now = {**new, **where}
-            lanes = self.b.add(ll.shuffle(lanes, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
+            lanes = self.b.add(
+                ll.shuffle(lanes, [now.get(lane, "poison") for lane in range(scope.lanes)], vector)
+            )
             where = {lane: lane for lane in now}
         return lanes
 
     def by_rows(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
         """Elements side by side, of a buffer row by row: loads that span several stores would wait for them."""
         length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
-        if tensor.space != "stack" or not isinstance(length, int) or length < 2 or lanes % length or lanes == length:
+        if (
+            tensor.space != "stack"
+            or not isinstance(length, int)
+            or length < 2
+            or lanes % length
+            or lanes == length
+        ):
             return get(tensor, pointer, lanes)
         element = ll.memory_type(tensor.element)
-        places = [self.b.add(ll.element_pointer(element, pointer, ll.index(n))) for n in range(0, lanes, length)]
+        places = [
+            self.b.add(ll.element_pointer(element, pointer, ll.index(n)))
+            for n in range(0, lanes, length)
+        ]
         return joined(self.b, [get(tensor, place, length) for place in places])
 
     def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[ll.Value]:
@@ -179,7 +224,10 @@ class VectorAccesses:
         element = ll.memory_type(tensor.element)
         if stride is not None:
             base = self.addresses.pointer(tensor, at)
-            further = (self.b.add(ll.element_pointer(element, base, ll.index(stride * n))) for n in range(1, lanes))
+            further = (
+                self.b.add(ll.element_pointer(element, base, ll.index(stride * n)))
+                for n in range(1, lanes)
+            )
             return [base, *further]
         factors = [self.addresses.factor(e) for e in at]
         if None not in factors:
@@ -193,9 +241,14 @@ class VectorAccesses:
             return pointers
         offset: ll.Value = ll.ZERO
         for e, step in zip(at, self.addresses.steps(tensor), strict=True):
-            offset = self.arithmetic("add", offset, self.arithmetic("mul", self.values.value(e), step))
+            offset = self.arithmetic(
+                "add", offset, self.arithmetic("mul", self.values.value(e), step)
+            )
         wide, array = self.values.splat(offset, lanes), self.scope.pointers[tensor]
-        return [self.b.add(ll.element_pointer(element, array, self.b.add(ll.extract(wide, n)))) for n in range(lanes)]
+        return [
+            self.b.add(ll.element_pointer(element, array, self.b.add(ll.extract(wide, n))))
+            for n in range(lanes)
+        ]
 
     def arithmetic(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
         if (lanes := max(a.lanes, b.lanes)) == 1:

@@ -52,11 +52,15 @@ def set_default(register: ControlRegister | None) -> str:
     """Instructions for the entry block of a function whose thread is to stay in the default environment."""
     if register is None:
         return ""
-    default = f"  %fp = alloca {register.type}\n  store {register.type} {register.default}, ptr %fp\n"
+    default = (
+        f"  %fp = alloca {register.type}\n  store {register.type} {register.default}, ptr %fp\n"
+    )
     return default + register.write.format(p="%fp")
 
 
-def in_default_environment(head: str, callee: str, arguments: Sequence[str], register: ControlRegister | None) -> str:
+def in_default_environment(
+    head: str, callee: str, arguments: Sequence[str], register: ControlRegister | None
+) -> str:
     """The definition of a function, with this head, that calls an i32 function in the default environment."""
     call = f"call i32 {callee}({', '.join(arguments)})"
     if register is None:

@@ -5,6 +5,7 @@ calls of LLVM take."""
 
 import sys
 from functools import partial
+
 from ...dialect.ir.process_setting import ScopedSetting
 
 SHORT = 1e-4  # seconds

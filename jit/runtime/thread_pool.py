@@ -23,12 +23,16 @@ import sys
 import threading
 from operator import index
 from typing import Any, SupportsIndex
+
 from ...dialect.ir.diagnostics import Error
 from ...dialect.ir.fork_safety import held_at_fork
 from .fp_environment import declarations, register_of, set_default
 
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
-PAUSES = {"x86_64": ("llvm.x86.sse2.pause()", "()"), "aarch64": ("llvm.aarch64.hint(i32 1)", "(i32)")}
+PAUSES = {
+    "x86_64": ("llvm.x86.sse2.pause()", "()"),
+    "aarch64": ("llvm.aarch64.hint(i32 1)", "(i32)"),
+}
 PAUSE, PAUSE_TYPE = PAUSES.get(platform.machine(), PAUSES["x86_64"])
 REGISTER = register_of()
 MOST = 256
@@ -274,7 +278,10 @@ class Pool:
         if FUTEX is None:
             self.library = Library(Source(SERIAL), {"parallel": ()})
         else:
-            python = {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in PYTHON}
+            python = {
+                n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0
+                for n in PYTHON
+            }
             self.library = Library(Source(SOURCE), functions, words, python)
             self.word("main", ctypes.c_uint64).value = threading.main_thread().ident or 0
             ctypes.CDLL(None).pthread_key_create(ctypes.byref(self.word("place")), None)
@@ -343,7 +350,12 @@ def set_num_threads(n: int) -> None:
 def _resize() -> None:
     """Give the pool as many workers as are wanted. A call inside another one, as in a signal handler, leaves that to it."""
     global _resizing
-    while _pool is not None and FUTEX is not None and not _resizing and len(_pool.threads) != get_num_threads() - 1:
+    while (
+        _pool is not None
+        and FUTEX is not None
+        and not _resizing
+        and len(_pool.threads) != get_num_threads() - 1
+    ):
         with _lock:
             _resizing = True
             try:
@@ -360,12 +372,17 @@ def _default() -> int:
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
         return 1
-    return min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return min(
+        MOST,
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )
 
 
 def imports(stops: bool = True) -> dict[str, int]:
     """The addresses that a module with parallel loops asks for; not all of its code can stop for a signal handler that raises."""
-    return {"parallel": _running().library.addresses["parallel" if stops or FUTEX is None else "steady"]}
+    return {
+        "parallel": _running().library.addresses["parallel" if stops or FUTEX is None else "steady"]
+    }
 
 
 def _running() -> Pool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd
+
 from ...dialect.ir.sizes import strides
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
@@ -61,13 +62,21 @@ def is_straight(block: ir.Block) -> bool:
 
 def accumulators(block: Iterable[ir.Statement]) -> set[Tensor]:
     """The scalars that statements allocate."""
-    return {s.tensor for s in block if isinstance(s, ir.Alloc) and s.tensor.space == "register" and not s.tensor.rank}
+    return {
+        s.tensor
+        for s in block
+        if isinstance(s, ir.Alloc) and s.tensor.space == "register" and not s.tensor.rank
+    }
 
 
 def reduces_floats(kernel: ir.Kernel) -> bool:
     """Test whether a loop updates a scalar of floats, so that the order of its iterations may matter."""
     scalars = {t for t in accumulators(ir.statements(kernel.body)) if t.element.kind == "float"}
-    return any(not scalars.isdisjoint(accesses(s.body)[1]) for s in ir.statements(kernel.body) if isinstance(s, ir.For))
+    return any(
+        not scalars.isdisjoint(accesses(s.body)[1])
+        for s in ir.statements(kernel.body)
+        if isinstance(s, ir.For)
+    )
 
 
 def depends(e: Expr, indices: set[Expr]) -> bool:
@@ -90,11 +99,15 @@ def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
     return found
 
 
-def stride(tensor: Tensor, at: Indices, index: Index, varies: Callable[[Expr], bool] | None = None) -> int | None:
+def stride(
+    tensor: Tensor, at: Indices, index: Index, varies: Callable[[Expr], bool] | None = None
+) -> int | None:
     """The number of elements by which an access moves when the index grows by 1; None if it is not a constant."""
     total = 0
     for e, step in zip(at, strides(tensor.shape), strict=True):
-        if (factor := index_factor(e, index, varies)) is None or (factor and not isinstance(step, int)):
+        if (factor := index_factor(e, index, varies)) is None or (
+            factor and not isinstance(step, int)
+        ):
             return None
         total += factor * step if isinstance(step, int) else 0
     return total
@@ -106,7 +119,11 @@ def index_factor(e: Expr, index: Index, varies: Callable[[Expr], bool] | None = 
     if not varies(e):
         return 0
     form = affine(e)
-    return None if any(varies(a) for a, _ in form.without(index).terms.values()) else form.factor(index)
+    return (
+        None
+        if any(varies(a) for a, _ in form.without(index).terms.values())
+        else form.factor(index)
+    )
 
 
 def varying_values(block: ir.Block, index: Index) -> set[object]:

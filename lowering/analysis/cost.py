@@ -3,9 +3,21 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Apply, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import Alloc, Block, For, If, Let, Loop, Store, expressions, is_rare, usual
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Let,
+    Loop,
+    Store,
+    expressions,
+    is_rare,
+    usual,
+)
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, walk
 
@@ -47,7 +59,9 @@ def block_operations(block: Block, sizes: Mapping[Any, int], moved: int = 0) -> 
             case If() if is_rare(s):
                 count += sum(map(operations, expressions(s)))
             case If(_, then, otherwise):
-                count += max(block_operations(then, sizes, moved), block_operations(otherwise, sizes, moved))
+                count += max(
+                    block_operations(then, sizes, moved), block_operations(otherwise, sizes, moved)
+                )
             case Alloc():
                 pass
             case Store(tensor, _, value):
@@ -73,7 +87,9 @@ def chain(block: Block) -> int:
                 case Read(tensor, _):
                     return before.get(tensor, 0)
                 case Apply(function, operands, type):
-                    done[id(e)] = max(map(depth, operands)) + (function in FLOAT_OPERATIONS and type.kind == "float")
+                    done[id(e)] = max(map(depth, operands)) + (
+                        function in FLOAT_OPERATIONS and type.kind == "float"
+                    )
                 case _:
                     done[id(e)] = max(map(depth, children(e)), default=0)
         return done[id(e)]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
+
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex
@@ -68,7 +69,17 @@ def sum_of(parts: Iterable[Cost], name: str = "", workspace: int = 0, memory: in
     functions = sum((Counter(p.functions) for p in parts), Counter[str]())
     read, written = sum(p.bytes_read for p in parts), sum(p.bytes_written for p in parts)
     operations = sum(p.operations for p in parts)
-    return Cost(operations, read, written, workspace, memory, name, functions, all(p.is_exact for p in parts), parts)
+    return Cost(
+        operations,
+        read,
+        written,
+        workspace,
+        memory,
+        name,
+        functions,
+        all(p.is_exact for p in parts),
+        parts,
+    )
 
 
 def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
@@ -78,7 +89,12 @@ def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
         n = 1 if trips is None else evaluate(trips, sizes)
         functions = {f: n * m for f, m in step.functions.items()}
         moved = n * step.operations, n * step.bytes_read, n * step.bytes_written
-        return Cost(*moved, name=kernel.name, functions=functions, is_exact=step.is_exact and trips is not None)
+        return Cost(
+            *moved,
+            name=kernel.name,
+            functions=functions,
+            is_exact=step.is_exact and trips is not None,
+        )
     counting = _Counting(sizes)
     counting.block(kernel.body, (), ())
     read, written = (
@@ -87,7 +103,9 @@ def kernel_cost(kernel: Kernel, sizes: Mapping[Any, int]) -> Cost:
     )
     functions = {f: n for f, n in counting.functions.most_common() if n}
     operations = sum(n * SEVERAL.get(function, 1) for function, n in functions.items())
-    return Cost(operations, read, written, name=kernel.name, functions=functions, is_exact=counting.is_exact)
+    return Cost(
+        operations, read, written, name=kernel.name, functions=functions, is_exact=counting.is_exact
+    )
 
 
 class _Counting:
@@ -135,7 +153,9 @@ class _Counting:
     def add(self, e: ex.Expr, times: int) -> None:
         """The functions and loads of an expression."""
         every = walk(e)
-        indices = {id(x) for r in every if isinstance(r, ex.Read) for i in r.indices for x in walk(i)}
+        indices = {
+            id(x) for r in every if isinstance(r, ex.Read) for i in r.indices for x in walk(i)
+        }
         for x in every:
             if isinstance(x, ex.Read):
                 self.loads[x.tensor] += times
@@ -166,7 +186,9 @@ class _Counting:
         for indices, part in conditions_by_index(rewrite(t, shifted.get) for t in conditions):
             order = tuple(i for i in ranges if i in indices)
             extents = [ranges.pop(i) for i in order]
-            if prod(extents) > MAX_POINTS or any(isinstance(n, ex.Misalignment) for t in part for n in walk(t)):
+            if prod(extents) > MAX_POINTS or any(
+                isinstance(n, ex.Misalignment) for t in part for n in walk(t)
+            ):
                 self.is_exact = False
                 count *= prod(extents)
             else:

@@ -4,7 +4,9 @@ for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7"""
 
 from collections.abc import Iterable, Mapping
 from math import prod
+
 import numpy as np
+
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, conjunction
 from ...dialect.notation.traverse import walk
 from .evaluate_expressions import Evaluation
@@ -14,7 +16,10 @@ MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
 
 def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
     """Test whether, for all values of other indices, a condition holds for some of `over`; False if undecided."""
-    return all(_part_holds(indices, tests, over) for indices, tests in conditions_by_index(conjunction(condition)))
+    return all(
+        _part_holds(indices, tests, over)
+        for indices, tests in conditions_by_index(conjunction(condition))
+    )
 
 
 def conditions_by_index(tests: Iterable[Expr]) -> list[tuple[set[Index], list[Expr]]]:
@@ -32,9 +37,16 @@ def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...])
     order = [*(i for i in indices if i not in over), *(i for i in over if i in indices)]
     extents = {i: i.extent for i in order if isinstance(i.extent, int)}
     plain = all(isinstance(n, (Index, Const, Apply)) for t in tests for n in walk(t))
-    if not plain or len(extents) < len(order) or prod(extents.values()) > MAX_POINTS or 0 in extents.values():
+    if (
+        not plain
+        or len(extents) < len(order)
+        or prod(extents.values()) > MAX_POINTS
+        or 0 in extents.values()
+    ):
         return False
-    return bool(points_where(tests, extents).any(tuple(n for n, i in enumerate(order) if i in over)).all())
+    return bool(
+        points_where(tests, extents).any(tuple(n for n, i in enumerate(order) if i in over)).all()
+    )
 
 
 def points_where(tests: Iterable[Expr], extents: Mapping[Index, int]) -> np.ndarray:

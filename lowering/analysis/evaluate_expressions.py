@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.cast_arrays import converted
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
@@ -44,14 +46,21 @@ class Evaluation:
                     return np.int64(evaluate(size, self.sizes))
                 case ex.Read(tensor, indices):
                     array = self.arrays[tensor]
-                    at = tuple(np.clip(of(i, where), 0, n - 1) for i, n in zip(indices, array.shape, strict=True))
+                    at = tuple(
+                        np.clip(of(i, where), 0, n - 1)
+                        for i, n in zip(indices, array.shape, strict=True)
+                    )
                     return np.zeros((), array.dtype) if 0 in array.shape else array[at]
                 case ex.Apply(function, operands, _):
                     return SCALARS[function].numpy(*(of(o, where) for o in operands))
                 case ex.Cast(operand, type):
                     return converted(of(operand, where), type)
                 case ex.Bitcast(operand, type):
-                    return np.ascontiguousarray(of(operand, where)).view(type.dtype).reshape(of(operand, where).shape)
+                    return (
+                        np.ascontiguousarray(of(operand, where))
+                        .view(type.dtype)
+                        .reshape(of(operand, where).shape)
+                    )
                 case ex.When(condition, then, otherwise):
                     holds = of(condition, where)
                     sides = where & holds, where & ~holds

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, prod
 from types import MappingProxyType
+
 import numpy as np
+
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I16, I64, ElementType
 from ...dialect.notation import expressions as ex
@@ -22,7 +24,16 @@ from ...dialect.program.function import Value
 from ..pass_context import Context
 from ..passes import formula_pass
 from .enumerate_points import window_reaches_input
-from .interval_arithmetic import ELEMENTWISE, REDUCTIONS, SCALAR, Bounds, greatest, hull, least, scalar
+from .interval_arithmetic import (
+    ELEMENTWISE,
+    REDUCTIONS,
+    SCALAR,
+    Bounds,
+    greatest,
+    hull,
+    least,
+    scalar,
+)
 
 Ranges = Mapping[ex.Tensor, Interval]
 Arrays = Mapping[ex.Tensor, np.ndarray]
@@ -58,7 +69,9 @@ def intervals(ranges: Ranges, constants: Arrays) -> Callable[[ex.Expr], Interval
     return find
 
 
-def overflows(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:
+def overflows(
+    expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})
+) -> list[Overflow]:
     """The nodes of an expression whose values may leave their types, operands first; index arithmetic left out."""
     evaluation = _Evaluation(ranges, constants)
     stack, seen = [expr], set[int]()
@@ -67,18 +80,30 @@ def overflows(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyTyp
         if id(e) not in seen and evaluation.of(e) is None and not isinstance(e, ex.Read):
             seen.add(id(e))
             stack += children(e)
-    return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, ex.Read) for n in walk(o.expr))]
+    return [
+        o
+        for o in evaluation.beyond
+        if o.expr.type is not I64 or any(isinstance(n, ex.Read) for n in walk(o.expr))
+    ]
 
 
 @formula_pass
 def integer_ranges(program: Formulas, context: Context) -> Formulas:
     """The program with the ranges of its tensors, from those that the function declares of its arguments."""
-    values = context.function.arguments if context.function is not None else ()  # of a loop's body, none is declared
-    declared = ((t, declared_range(value)) for t, value in zip(program.arguments, values, strict=False))
-    return replace(program, ranges=ranges_of(program, {t: found for t, found in declared if found is not None}))
+    values = (
+        context.function.arguments if context.function is not None else ()
+    )  # of a loop's body, none is declared
+    declared = (
+        (t, declared_range(value)) for t, value in zip(program.arguments, values, strict=False)
+    )
+    return replace(
+        program, ranges=ranges_of(program, {t: found for t, found in declared if found is not None})
+    )
 
 
-def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dict[ex.Tensor, Interval]:
+def ranges_of(
+    program: Formulas, declared: Ranges = MappingProxyType({})
+) -> dict[ex.Tensor, Interval]:
     """The range of every integer or boolean tensor, from the declared ranges of arguments; results of nests have none."""
     ranges = dict(declared)
     ranges.update({t: range_of(a) for t, a in program.constants.items() if t.element.is_discrete})
@@ -92,7 +117,9 @@ def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dic
 def declared_range(argument: Value) -> Interval | None:
     """The declared range of an argument."""
     bounds = argument.attributes.get("range")
-    return None if bounds is None or not argument.known_type.element.is_discrete else Interval(*bounds)
+    return (
+        None if bounds is None or not argument.known_type.element.is_discrete else Interval(*bounds)
+    )
 
 
 def range_of(array: np.ndarray) -> Interval:
@@ -103,7 +130,9 @@ def range_of(array: np.ndarray) -> Interval:
 def clamped(e: ex.Expr) -> tuple[ex.Expr, float, float]:
     """The operand of minima and maxima with constants, and the bounds of their result."""
     match e:
-        case ex.Apply("min" | "max" | "minimum" | "maximum" as function, (x, ex.Const(n)), _) if n == n:
+        case ex.Apply("min" | "max" | "minimum" | "maximum" as function, (x, ex.Const(n)), _) if (
+            n == n
+        ):
             x, low, high = clamped(x)
             limit = min if function.startswith("min") else max
             return x, limit(low, n), limit(high, n)
@@ -115,7 +144,9 @@ class _Evaluation:
 
     def __init__(self, ranges: Ranges, constants: Arrays) -> None:
         self.ranges, self.constants = ranges, constants
-        self.axes: dict[ex.Index, int] = {}  # the axis of each index in arrays of bounds, counted from the end
+        self.axes: dict[
+            ex.Index, int
+        ] = {}  # the axis of each index in arrays of bounds, counted from the end
         self.known: dict[int, Bounds | None] = {}
         self.assumed: dict[int, Bounds] = {}
         self.seen: dict[int, int] = {}
@@ -144,7 +175,9 @@ class _Evaluation:
                 return 0, e.type.limits[1]
             case ex.Read(tensor, at):
                 return self.read(tensor, at)
-            case ex.Apply("select" | "rarely", (condition, then, otherwise), _) | ex.When(condition, then, otherwise):
+            case ex.Apply("select" | "rarely", (condition, then, otherwise), _) | ex.When(
+                condition, then, otherwise
+            ):
                 return self.chosen(condition, then, otherwise)
             case ex.Apply():
                 return self.applied(e)
@@ -180,7 +213,10 @@ class _Evaluation:
         if array is not None and 0 < array.size <= MAX_ELEMENTS and array.dtype.itemsize <= 4:
             indices = [i for i in at if isinstance(i, ex.Index)]
             plain = all(
-                isinstance(n, int) and (isinstance(i, ex.Const) or (isinstance(i, ex.Index) and same_size(i.extent, n)))
+                isinstance(n, int)
+                and (
+                    isinstance(i, ex.Const) or (isinstance(i, ex.Index) and same_size(i.extent, n))
+                )
                 for i, n in zip(at, tensor.shape, strict=True)
             )
             if plain and len(set(indices)) == len(indices) > 0:
@@ -209,11 +245,18 @@ class _Evaluation:
             top = -1 if e.type.signed else e.type.limits[1]
             found = top - high, top - low
         elif e.function == "clz":
-            found = e.type.bits - high.bit_length() if low >= 0 else 0, e.type.bits - max(low, 0).bit_length()
+            found = (
+                e.type.bits - high.bit_length() if low >= 0 else 0,
+                e.type.bits - max(low, 0).bit_length(),
+            )
             found = found if high >= 0 else (0, 0)
         elif e.function in ELEMENTWISE:
             found = ELEMENTWISE[e.function](*_safe(operands))
-            if found and e.function == "mul" and self.looks(e.operands[0]) == self.looks(e.operands[1]):
+            if (
+                found
+                and e.function == "mul"
+                and self.looks(e.operands[0]) == self.looks(e.operands[1])
+            ):
                 found = greatest(found[0], 0), found[1]  # a square
         elif e.function in SCALAR:
             found = SCALAR[e.function](*map(scalar, operands))
@@ -221,7 +264,9 @@ class _Evaluation:
 
     def converted(self, e: ex.Expr, operand: ex.Expr, type: ElementType) -> Bounds:
         if (found := self.of(operand)) is None:
-            low, high = (int(min(max(n, type.limits[0]), type.limits[1])) for n in clamped(operand)[1:])
+            low, high = (
+                int(min(max(n, type.limits[0]), type.limits[1])) for n in clamped(operand)[1:]
+            )
             return min(low, 0), max(high, 0 if type.is_integer else 1)  # NaN becomes 0
         if type.kind == "bool":
             low, high = scalar(found)
@@ -244,14 +289,20 @@ class _Evaluation:
         test = scalar(bounds)
         sides: list[Bounds] = []
         for truth, side in ((True, then), (False, otherwise)):
-            if (narrowed := self.implied(condition, truth) if test[0] <= truth <= test[1] else None) is not None:
+            if (
+                narrowed := self.implied(condition, truth) if test[0] <= truth <= test[1] else None
+            ) is not None:
                 found = self.under(narrowed, side)
                 sides.append(side.type.limits if found is None else found)
         return hull(*_safe(sides)) if sides else then.type.limits
 
     def under(self, narrowed: dict[int, Bounds], side: ex.Expr) -> Bounds | None:
         """The bounds of one side of a select under the facts of its condition."""
-        if self.depth >= MAX_NESTED_CHOICES or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
+        if (
+            self.depth >= MAX_NESTED_CHOICES
+            or not narrowed
+            or not any(self.looks(n) in narrowed for n in walk(side))
+        ):
             return self.of(side)
         outer = self.known, self.assumed, self.depth
         self.known, self.assumed, self.depth = {}, {**self.assumed, **narrowed}, self.depth + 1
@@ -264,7 +315,9 @@ class _Evaluation:
         match condition:
             case ex.Apply("not", (operand,), type) if type.kind == "bool":
                 return self.implied(operand, not truth)
-            case ex.Apply("and" | "or" as which, (a, b), type) if type.kind == "bool" and (which == "and") == truth:
+            case ex.Apply("and" | "or" as which, (a, b), type) if (
+                type.kind == "bool" and (which == "and") == truth
+            ):
                 one, other = self.implied(a, truth), self.implied(b, truth)
                 return None if one is None or other is None else _met(one, other)
             case ex.Apply(function, (a, b), _) if function in _COMPARISONS and a.type.is_discrete:
@@ -288,7 +341,9 @@ class _Evaluation:
                 low, high = max(low, least_y), min(high, greatest_y)
             case _ if least_y == greatest_y:
                 low, high = low + (low == least_y), high - (high == least_y)
-        return None if low > high else {} if isinstance(a, ex.Const) else {self.looks(a): (low, high)}
+        return (
+            None if low > high else {} if isinstance(a, ex.Const) else {self.looks(a): (low, high)}
+        )
 
     # reductions
 
@@ -299,14 +354,19 @@ class _Evaluation:
             return none
         reduced = e.body
         match e.body:
-            case ex.When(condition, then, ex.Const(value)) if value == start.value and e.function in ("max", "min"):
+            case ex.When(condition, then, ex.Const(value)) if (
+                value == start.value and e.function in ("max", "min")
+            ):
                 reduced = then if window_reaches_input(condition, e.indices) else e.body
         body = self.of(reduced)
         assert body is not None
         counts = [UNBOUNDED if isinstance(i.extent, Size) else i.extent for i in e.indices]
         if prod(counts) * max(map(abs, scalar(body))) >= EXACT:
             body = scalar(body)
-        over = [(-1 - self.axes[i] if i in self.axes else None, n) for i, n in zip(e.indices, counts, strict=True)]
+        over = [
+            (-1 - self.axes[i] if i in self.axes else None, n)
+            for i, n in zip(e.indices, counts, strict=True)
+        ]
         found = REDUCTIONS[e.function](body, over) if e.function in REDUCTIONS else e.type.limits
         if any(isinstance(i.extent, Size) for i in e.indices):  # an unknown extent may be zero
             found = hull(*_safe([found, none]))

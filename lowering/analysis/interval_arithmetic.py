@@ -8,7 +8,9 @@ from functools import reduce
 from math import prod
 from operator import floordiv, lshift, rshift
 from typing import Any, TypeAlias
+
 import numpy as np
+
 from ...dialect.notation.interval import UNBOUNDED
 
 Bound: TypeAlias = Any  # an int, or an array of integers
@@ -34,12 +36,16 @@ def hull(*bounds: Bounds) -> Bounds:
 def scalar(bounds: Bounds) -> tuple[int, int]:
     """One pair of bounds for all elements."""
     low, high = bounds
-    return low if isinstance(low, int) else int(low.min()), high if isinstance(high, int) else int(high.max())
+    return low if isinstance(low, int) else int(low.min()), high if isinstance(high, int) else int(
+        high.max()
+    )
 
 
 def _mul(a: Bounds, b: Bounds) -> Bounds:
     first, second = (a, b) if a[0] is a[1] or b[0] is not b[1] else (b, a)
-    corners = [x * y for x in (first[:1] if first[0] is first[1] else first) for y in second]  # of one value, one
+    corners = [
+        x * y for x in (first[:1] if first[0] is first[1] else first) for y in second
+    ]  # of one value, one
     return least(*corners), greatest(*corners)
 
 
@@ -83,7 +89,9 @@ def _abs(a: Bounds) -> Bounds:
 
 
 def _bits(a: Bounds, b: Bounds) -> tuple[int, bool]:
-    return max(v.bit_length() if v >= 0 else (~v).bit_length() for v in (*a, *b)), min(a[0], b[0]) >= 0
+    return max(v.bit_length() if v >= 0 else (~v).bit_length() for v in (*a, *b)), min(
+        a[0], b[0]
+    ) >= 0
 
 
 def _and(a: Bounds, b: Bounds) -> Bounds:
@@ -153,7 +161,9 @@ Over: TypeAlias = list[tuple["int | None", int]]
 _Reduction: TypeAlias = Callable[[Bounds, Over], Bounds]
 
 
-def _along(b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> Bound:
+def _along(
+    b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]
+) -> Bound:
     for axis, count in over:
         if isinstance(b, np.ndarray) and axis is not None and b.ndim >= -axis and b.shape[axis] > 1:
             b = reduce(b, axis=axis, keepdims=True)
@@ -163,7 +173,10 @@ def _along(b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[B
 
 
 def _each(reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> _Reduction:
-    return lambda body, over: (_along(body[0], over, reduce, repeat), _along(body[1], over, reduce, repeat))
+    return lambda body, over: (
+        _along(body[0], over, reduce, repeat),
+        _along(body[1], over, reduce, repeat),
+    )
 
 
 def _product(body: Bounds, over: Over) -> Bounds:
@@ -182,7 +195,9 @@ def _bitwise(function: str) -> _Reduction:
 
 
 REDUCTIONS: dict[str, _Reduction] = {
-    "add": _each(np.sum, lambda b, count: b * count if isinstance(b, int) else b.astype(np.int64) * count),
+    "add": _each(
+        np.sum, lambda b, count: b * count if isinstance(b, int) else b.astype(np.int64) * count
+    ),
     "mul": _product,
     "max": _each(np.max, lambda b, _: b),
     "min": _each(np.min, lambda b, _: b),

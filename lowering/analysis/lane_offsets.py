@@ -8,6 +8,7 @@ loaded as whole vectors and shuffled."""
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
+
 from ...dialect.ir.sizes import strides
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor
@@ -64,9 +65,13 @@ def _atom_differences(e: Expr, lanes: Lanes) -> Sequence[int] | None:
     if lanes.same(e):
         return [0] * lanes.count
     match e:
-        case Apply("floordiv" | "floormod", (a, Const(divisor)), _) if divisor > 0 and _is_multiple(a, divisor, lanes):
+        case Apply("floordiv" | "floormod", (a, Const(divisor)), _) if divisor > 0 and _is_multiple(
+            a, divisor, lanes
+        ):
             inner = _differences(a, lanes)
-            return inner and [n // divisor if e.function == "floordiv" else n % divisor for n in inner]
+            return inner and [
+                n // divisor if e.function == "floordiv" else n % divisor for n in inner
+            ]
     return None
 
 
@@ -80,7 +85,9 @@ def begins(start: Expr, end: Expr, width: int) -> int:
     """The gcd of the indices at which vectors of a loop begin; 0 if the only one is 0."""
     form = affine(start)
     length = affine(end) - form
-    return form.divisor if not length.terms and length.constant == width else gcd(form.divisor, width)
+    return (
+        form.divisor if not length.terms and length.constant == width else gcd(form.divisor, width)
+    )
 
 
 def windows(offsets: list[int]) -> list[int] | None:

@@ -6,13 +6,20 @@ from ...dialect.notation.loops import Block, For, Kernel, outer_loops
 from ..processor import processor
 from .accesses import accesses, allocated
 
-THREADS, LEAST = 256, 32  # threads of a block: the default, and the minimum (a warp) for little work
+THREADS, LEAST = (
+    256,
+    32,
+)  # threads of a block: the default, and the minimum (a warp) for little work
 
 
 def block_size(work: Dim) -> int:
     """The threads of a block: THREADS, halved while blocks would not reach every multiprocessor."""
     threads = THREADS
-    while threads > LEAST and isinstance(work, int) and work < threads * processor().gpu.multiprocessors:
+    while (
+        threads > LEAST
+        and isinstance(work, int)
+        and work < threads * processor().gpu.multiprocessors
+    ):
         threads //= 2
     return threads
 
@@ -33,7 +40,9 @@ def independent(loop: For) -> bool:
 def independent_loops(kernel: Kernel) -> tuple[list[Index], Block]:
     """The indices of the parallel outer loops, and the block inside them; none of a kernel that is mapped."""
     mapped = is_mapped(kernel)
-    return outer_loops(kernel.body, lambda s: not mapped and s.start is ZERO and s.stop is None and independent(s))
+    return outer_loops(
+        kernel.body, lambda s: not mapped and s.start is ZERO and s.stop is None and independent(s)
+    )
 
 
 def is_mapped(kernel: Kernel) -> bool:

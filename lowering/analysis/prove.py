@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from math import gcd
+
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I64
@@ -28,7 +29,9 @@ class _Proof:
         self.failed: set[tuple[object, int]] = set()
 
     def holds(self, goal: Affine, facts: tuple[Affine, ...]) -> bool:
-        if goal.constant >= 0 and all(f > 0 and isinstance(a, (Extent, Index)) for a, f in goal.terms.values()):
+        if goal.constant >= 0 and all(
+            f > 0 and isinstance(a, (Extent, Index)) for a, f in goal.terms.values()
+        ):
             return True
         self.steps += 1
         seen = (frozenset((k, f) for k, (_, f) in goal.terms.items()), goal.constant), len(facts)
@@ -38,25 +41,37 @@ class _Proof:
         known = (*facts, *map(_plain, _definition(atom)))
         found = any(self.replaced(goal, atom, factor, fact, facts) for fact in known)
         if not found and (cases := _cases(atom)) is not None:
-            goals = ((_plain(goal.without(atom) + affine(value) * factor), given) for value, given in cases)
+            goals = (
+                (_plain(goal.without(atom) + affine(value) * factor), given)
+                for value, given in cases
+            )
             found = all(self.holds(case, (*facts, *map(_plain, given))) for case, given in goals)
         if not found:
             self.failed.add(seen)
         return found
 
-    def replaced(self, goal: Affine, atom: Expr, factor: int, fact: Affine, facts: tuple[Affine, ...]) -> bool:
+    def replaced(
+        self, goal: Affine, atom: Expr, factor: int, fact: Affine, facts: tuple[Affine, ...]
+    ) -> bool:
         mine = fact.factor(atom)
-        if mine * factor <= 0 or any(self.rank(a) > self.rank(atom) for a, _ in fact.terms.values()):
+        if mine * factor <= 0 or any(
+            self.rank(a) > self.rank(atom) for a, _ in fact.terms.values()
+        ):
             return False
         common = gcd(mine, factor)
         times = abs(mine) // common  # integers: goal >= 0 if times * goal > -times
-        return self.holds(_plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts)
+        return self.holds(
+            _plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts
+        )
 
     def rank(self, atom: Expr) -> tuple[int, int]:
         """The order of elimination: an atom ranks above its operands, indices by binding, sizes last."""
         match atom:
             case Apply(_, operands, _):
-                inner = max((self.rank(a) for o in operands for a, _ in affine(o).terms.values()), default=(0, 0))
+                inner = max(
+                    (self.rank(a) for o in operands for a, _ in affine(o).terms.values()),
+                    default=(0, 0),
+                )
                 return inner[0], inner[1] + 1
             case Extent(size):
                 return -1, max((len(repr(a)) for a, _ in size.terms), default=0)
@@ -69,7 +84,9 @@ def _plain(sum: Affine) -> Affine:
         match atom:
             case Apply("floormod", (a, Const(c) as divisor), _) if c > 0:
                 quotient = apply("floordiv", a, divisor)
-                return _plain(sum.without(atom) + affine(a) * factor - affine(quotient) * (factor * c))
+                return _plain(
+                    sum.without(atom) + affine(a) * factor - affine(quotient) * (factor * c)
+                )
     return sum
 
 
@@ -89,7 +106,9 @@ def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
 def _definition(atom: Expr) -> Iterator[Affine]:
     """The facts that always hold of an atom."""
     match atom:
-        case Apply("floordiv", (a, Const(c))) | Extent(Size(terms=((("//", a, int(c)), 1),), constant=0)) if c > 0:
+        case Apply("floordiv", (a, Const(c))) | Extent(
+            Size(terms=((("//", a, int(c)), 1),), constant=0)
+        ) if c > 0:
             rest = affine(as_index(a)) - affine(atom) * c
             yield rest
             yield (rest * -1).plus(c - 1)

@@ -14,7 +14,9 @@ def along_memory(s: For) -> tuple[Store, str, Expr] | None:
     """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
-            if (found := reduction_update(store)) is not None and _contiguous(s.body, store.tensor, s.index):
+            if (found := reduction_update(store)) is not None and _contiguous(
+                s.body, store.tensor, s.index
+            ):
                 return store, *found
     return None
 
@@ -29,16 +31,27 @@ def has_lanes(s: For) -> bool:
 def _is_straight(block: Block) -> bool:
     """Test whether statements only define variables, with rare branches, in accumulators of their own."""
     own = accumulators(block)
-    plain = all(isinstance(s, (Let, Store)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block)
+    plain = all(
+        isinstance(s, (Let, Store)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own)
+        for s in block
+    )
     return plain and all(s.tensor in own for s in stores(block))
 
 
 def reduction_update(store: Store) -> tuple[str, Expr] | None:
     """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
     match store:
-        case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
+        case Store(
+            Tensor(space="register", shape=()) as acc,
+            (),
+            Apply(function, (Read(again, ()), value), _),
+        ):
             used = any(isinstance(n, Read) and n.tensor is acc for n in walk(value))
-            return (function, value) if again is acc and SCALARS[function].identity and not used else None
+            return (
+                (function, value)
+                if again is acc and SCALARS[function].identity and not used
+                else None
+            )
     return None
 
 

@@ -17,7 +17,9 @@ def overlaps(s: For) -> bool:
 
 def can_shift(s: For) -> bool:
     """Test whether the vectors of a long loop may begin anywhere, elements being computed twice, to one value."""
-    if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body):
+    if s.kind != "vector" or not all(
+        isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body
+    ):
         return False
     length = s.length
     if not length.terms and length.constant < least_length(s):
@@ -37,7 +39,11 @@ def begins_lines(s: For, store: Store) -> bool:
     places = (s.start, *store.indices)
     if s.kind != "vector":
         return False
-    return any(isinstance(e, Misalignment) and e.tensor is store.tensor for place in places for e in walk(place))
+    return any(
+        isinstance(e, Misalignment) and e.tensor is store.tensor
+        for place in places
+        for e in walk(place)
+    )
 
 
 def left_over(s: For) -> int:

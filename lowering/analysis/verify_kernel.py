@@ -8,6 +8,7 @@ constant extents. Accesses are proved in bounds by linear reasoning. An access t
 are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other."""
 
 from dataclasses import dataclass, field, replace as copy
+
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex, loops as ir
@@ -26,7 +27,10 @@ class LoweringError(AssertionError):
     """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault, if it is in the body."""
 
     def __init__(self, message: str, statement: ir.Statement | None = None) -> None:
-        super().__init__(message + ("" if statement is None else "\n" + statement_text(statement).partition("\n")[0]))
+        super().__init__(
+            message
+            + ("" if statement is None else "\n" + statement_text(statement).partition("\n")[0])
+        )
         self.message = message
         self.statement = statement
 
@@ -42,7 +46,9 @@ class Scope:
     order: dict[Key, int] = field(default_factory=dict)
     lane: ex.Index | None = None
     varying: frozenset[object] = frozenset()  # variables and buffers that have one value per lane
-    inner: frozenset[ex.Tensor] = frozenset()  # buffers private to an iteration of the vector or parallel loop
+    inner: frozenset[ex.Tensor] = (
+        frozenset()
+    )  # buffers private to an iteration of the vector or parallel loop
 
 
 def check_kernel(kernel: ir.Kernel) -> list[str]:
@@ -83,11 +89,15 @@ class _Checker:
                 self.loop(s, scope)
             case ir.If(condition, then, otherwise):
                 self.hold(condition.type is I1, f"a branch on {condition.type}")
-                self.hold(not self.varies(condition, scope), "a branch on what differs between lanes")
+                self.hold(
+                    not self.varies(condition, scope), "a branch on what differs between lanes"
+                )
                 self.block(then, self.given(scope, affine_conditions(condition)))
                 self.block(otherwise, self.given(scope, negated_conditions(condition)))
             case ir.Let(var, value):
-                self.hold(var.type is value.type, f"%{var.name} is {var.type}, its value {value.type}")
+                self.hold(
+                    var.type is value.type, f"%{var.name} is {var.type}, its value {value.type}"
+                )
                 self.hold(var not in scope.variables, f"%{var.name} is named twice")
                 scope = copy(scope, variables=scope.variables | {var})
                 if self.varies(value, scope):
@@ -105,7 +115,9 @@ class _Checker:
                 self.hold(all(e.type is I64 for e in at), "indices are i64")
         return scope
 
-    def given(self, scope: Scope, facts: list[Affine] | None, bound: ex.Expr | None = None) -> Scope:
+    def given(
+        self, scope: Scope, facts: list[Affine] | None, bound: ex.Expr | None = None
+    ) -> Scope:
         order = scope.order if bound is None else {**scope.order, key(bound): len(scope.order) + 1}
         return copy(scope, facts=(*scope.facts, *(facts or ())), order=order)
 
@@ -113,13 +125,21 @@ class _Checker:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
         if tensor.space in ("register", "stack", "shared", "pack"):
             if not isinstance(size := tensor.bytes, int):
-                raise LoweringError(f"kernel @{self.kernel.name}: %{tensor.name} has an unknown size", self.at)
+                raise LoweringError(
+                    f"kernel @{self.kernel.name}: %{tensor.name} has an unknown size", self.at
+                )
             self.stack += size
-            self.hold(self.stack <= MAX_STACK, f"{self.stack} bytes on the stack, but the limit is {MAX_STACK}")
+            self.hold(
+                self.stack <= MAX_STACK,
+                f"{self.stack} bytes on the stack, but the limit is {MAX_STACK}",
+            )
             if scope.lane is not None:
                 scope = copy(scope, varying=scope.varying | {tensor})
         else:
-            self.hold(tensor.space == "heap" and scope.lane is None, f"%{tensor.name} cannot be allocated here")
+            self.hold(
+                tensor.space == "heap" and scope.lane is None,
+                f"%{tensor.name} cannot be allocated here",
+            )
         return copy(scope, tensors=scope.tensors | {tensor}, inner=scope.inner | {tensor})
 
     # loops
@@ -127,7 +147,10 @@ class _Checker:
     def loop(self, s: ir.For, scope: Scope) -> None:
         self.hold(s.index not in scope.indices, f"%{s.index.name} is bound twice")
         self.hold(s.start.type is I64 and s.end.type is I64, "loop bounds are i64")
-        self.hold(not (self.varies(s.start, scope) or self.varies(s.end, scope)), "bounds that differ between lanes")
+        self.hold(
+            not (self.varies(s.start, scope) or self.varies(s.end, scope)),
+            "bounds that differ between lanes",
+        )
         scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
         if s.kind == "unrolled":
             constant = isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const)
@@ -139,7 +162,9 @@ class _Checker:
         self.hold(s.overlap == 0 or s.kind == "vector", f"a {s.kind} loop that overlaps others")
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
-            shifts = can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))
+            shifts = can_shift(s) and (
+                left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body))
+            )
             whole = not s.length.divisor % s.width or shifts
             self.hold(whole, f"the extent is not known to be a multiple of {s.width}")
             scope = copy(scope, lane=s.index)
@@ -157,11 +182,19 @@ class _Checker:
                     self.hold(apart, f"%{e.tensor.name} is carried from one iteration to another")
 
     def store(self, s: ir.Store, scope: Scope) -> None:
-        self.hold(s.value.type is s.tensor.element, f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}")
-        self.hold(s.tensor in self.results or s.tensor not in self.kernel.parameters, f"%{s.tensor.name} is no result")
+        self.hold(
+            s.value.type is s.tensor.element,
+            f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}",
+        )
+        self.hold(
+            s.tensor in self.results or s.tensor not in self.kernel.parameters,
+            f"%{s.tensor.name} is no result",
+        )
         self.access(s.tensor, s.indices, scope)
         if scope.lane is not None and s.tensor not in scope.inner:
-            one_value = any(self.varies(i, scope) for i in s.indices) or not self.varies(s.value, scope)
+            one_value = any(self.varies(i, scope) for i in s.indices) or not self.varies(
+                s.value, scope
+            )
             self.hold(one_value, f"lanes write different values to one element of %{s.tensor.name}")
 
     # expressions
@@ -186,12 +219,19 @@ class _Checker:
 
     def access(self, tensor: ex.Tensor, at: tuple[ex.Expr, ...], scope: Scope) -> None:
         self.hold(tensor in scope.tensors, f"%{tensor.name} is not allocated")
-        self.hold(len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices")
+        self.hold(
+            len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices"
+        )
         for i, d in zip(at, tensor.shape, strict=True):
             self.hold(i.type is I64, f"an index of %{tensor.name} is {i.type}")
             uniform = tensor not in scope.varying or not self.varies(i, scope)
-            self.hold(uniform, f"%{tensor.name} has a value for each lane, and an index that differs")
-            for goal, what in ((affine(i), "below 0"), ((affine(ex.as_index(d)) - affine(i)).plus(-1), f"beyond {d}")):
+            self.hold(
+                uniform, f"%{tensor.name} has a value for each lane, and an index that differs"
+            )
+            for goal, what in (
+                (affine(i), "below 0"),
+                ((affine(ex.as_index(d)) - affine(i)).plus(-1), f"beyond {d}"),
+            ):
                 if not prove(goal, scope.facts, scope.order):
                     place = f"an index of %{tensor.name} may be {what}"
                     self.hold(_open(goal, scope), place)
@@ -202,11 +242,15 @@ def _open(goal: Affine, scope: Scope) -> bool:
     """Test whether a goal depends on data or on sizes that are checked when the program is called."""
     mine = _atoms(goal)
     reached: set[ex.Expr] = set()
-    for fact in reversed(scope.facts):  # innermost first: facts about the goal's atoms may mention further atoms
+    for fact in reversed(
+        scope.facts
+    ):  # innermost first: facts about the goal's atoms may mention further atoms
         parts = _atoms(fact)
         if parts & (mine | reached):
             reached |= parts
-    partner = any(isinstance(n, ex.Apply) and n.function == "xor" for n in mine)  # another thread of the block
+    partner = any(
+        isinstance(n, ex.Apply) and n.function == "xor" for n in mine
+    )  # another thread of the block
     return partner or any(isinstance(n, (ex.Read, ex.Var, ex.Extent)) for n in mine | reached)
 
 
@@ -230,11 +274,20 @@ def _apart(read: tuple[ex.Expr, ...], write: tuple[ex.Expr, ...], s: ir.For) -> 
     if any(a is s.index is b or _disjoint(a, b) for a, b in zip(read, write, strict=True)):
         return True
     extent = s.length
-    differences = [affine(rewrite(a, _quotient)) - affine(rewrite(b, _quotient)) for a, b in zip(read, write, strict=True)]
-    if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
+    differences = [
+        affine(rewrite(a, _quotient)) - affine(rewrite(b, _quotient))
+        for a, b in zip(read, write, strict=True)
+    ]
+    if any(
+        not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences
+    ):
         return True
     inner = {s.index, *(i.index for i in ir.statements(s.body) if isinstance(i, ir.For))}
-    fixed = (d for d in differences if not any(n in inner or isinstance(n, (ex.Var, ex.Read)) for n in _atoms(d)))
+    fixed = (
+        d
+        for d in differences
+        if not any(n in inner or isinstance(n, (ex.Var, ex.Read)) for n in _atoms(d))
+    )
     return any(map(_never_zero, fixed))
 
 
@@ -258,4 +311,7 @@ def _atoms(sum: Affine) -> set[ex.Expr]:
 
 def _disjoint(a: ex.Expr, b: ex.Expr) -> bool:
     (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
-    return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))
+    return any(
+        high is not None and low is not None and high < low
+        for high, low in ((a_high, b_low), (b_high, a_low))
+    )

@@ -17,6 +17,7 @@ NaN is beyond all numbers: one instruction in place of several."""
 
 from dataclasses import dataclass, replace
 from math import prod
+
 from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import affine
@@ -27,7 +28,14 @@ from ..analysis.reduction_order import reduction_update
 from ..loops.collapse import flatten
 from ..math.primitives import SIGNED, as_float, bits
 from ..processor import processor
-from .direct_convolution import MOST_PIXELS, DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
+from .direct_convolution import (
+    MOST_PIXELS,
+    DirectConvolution,
+    PackedWeights,
+    Pixels,
+    Tile,
+    lanes_of,
+)
 from .match import Contraction, Reduction, factors_of_update, match_reduction, stores_columns
 from .pack_panels import SQUARE
 from .problem import Constants, matched_strategy
@@ -88,11 +96,21 @@ def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
     if [len(axes) for axes in places] != [1, 1, 1] or not all(is_edge(g, read) for g in nest.guard):
         return None
     row, line, axes = rows[-1], last.loops[-1], (places[0][0], places[1][0], places[2][0])
-    sizes = [*(i.extent for i in (*indices, *nest.reduction_axes)), *(read.tensor.shape[n] for n in axes)]
-    forward = all(_moves(read.indices[n], i, nest) for n, i in zip(axes[1:], indices[1:], strict=True))
+    sizes = [
+        *(i.extent for i in (*indices, *nest.reduction_axes)),
+        *(read.tensor.shape[n] for n in axes),
+    ]
+    forward = all(
+        _moves(read.indices[n], i, nest) for n, i in zip(axes[1:], indices[1:], strict=True)
+    )
     moving: set[ex.Expr] = {window, column, *nest.reduction_axes}
     elsewhere = any(depends(e, moving) for n, e in enumerate(read.indices) if n not in axes[1:])
-    if elsewhere or not forward or depends(weights, {window, column}) or not all(isinstance(d, int) for d in sizes):
+    if (
+        elsewhere
+        or not forward
+        or depends(weights, {window, column})
+        or not all(isinstance(d, int) for d in sizes)
+    ):
         return None
     if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, line):
         return None
@@ -118,7 +136,10 @@ def _terms(nest: Reduction) -> tuple[str, ex.Expr, ex.Expr] | None:
 
 def _moves(e: ex.Expr, index: ex.Index, nest: Reduction) -> bool:
     """Test whether an index expression moves forward with a place, and with nothing but a window beside it."""
-    return all(atom in (index, *nest.reduction_axes) and factor > 0 for atom, factor in affine(e).terms.values())
+    return all(
+        atom in (index, *nest.reduction_axes) and factor > 0
+        for atom, factor in affine(e).terms.values()
+    )
 
 
 def why_not_channel_lanes(windows: ChannelLanes | None) -> str:
@@ -129,7 +150,11 @@ def why_not_channel_lanes(windows: ChannelLanes | None) -> str:
         return "too few channels or pixels for a vector"
     if _cost_along_lines(windows) < channel_lanes_cost(windows):
         return "vectors along lines take less time"
-    return "lines are too long" if _ChannelLanes(windows, {}).image_bytes > processor().l2_bytes // 2 else ""
+    return (
+        "lines are too long"
+        if _ChannelLanes(windows, {}).image_bytes > processor().l2_bytes // 2
+        else ""
+    )
 
 
 def _vectors(windows: ChannelLanes, pixels: int) -> float:
@@ -141,7 +166,13 @@ def channel_lanes_cost(windows: ChannelLanes) -> float:
     """The estimated time, in vector instructions."""
     c = windows.pixels.c
     results = extent_of(c.window) * extent_of(c.column)
-    each = TERM * processor().fma_cycles * 64 / processor().tile_vector_bytes * prod(map(extent_of, c.reduction_axes))
+    each = (
+        TERM
+        * processor().fma_cycles
+        * 64
+        / processor().tile_vector_bytes
+        * prod(map(extent_of, c.reduction_axes))
+    )
     moved = TRANSPOSE_IN * _vectors(windows, windows.lines * windows.columns)
     return moved + (TRANSPOSE_OUT + each) * _vectors(windows, results)
 
@@ -153,7 +184,11 @@ def _cost_along_lines(windows: ChannelLanes) -> float:
     edges = (2 if stride == 1 else 1) * bool(c.guard)
     each = ALONG_LINES + STRIDED * (stride > 1) + COMPARED * (windows.function in ORDERS)
     computed = -(-length // lanes) * lanes + EDGE * edges
-    return each * prod(map(extent_of, c.reduction_axes)) * _vectors(windows, extent_of(c.window) * computed)
+    return (
+        each
+        * prod(map(extent_of, c.reduction_axes))
+        * _vectors(windows, extent_of(c.window) * computed)
+    )
 
 
 class _ChannelLanes(DirectConvolution):
@@ -170,7 +205,9 @@ class _ChannelLanes(DirectConvolution):
             self.element = SIGNED[element]
         self.start, self.row = self.ordered(windows.start), ex.Var("row", I64)
         first, step = affine(windows.read.indices[windows.axes[1]]), windows.stride(1, c.window)
-        self.base = affine(self.first * step + first.constant)  # the line where the windows of a strip begin
+        self.base = affine(
+            self.first * step + first.constant
+        )  # the line where the windows of a strip begin
         reach = sum((extent_of(i) - 1) * windows.stride(1, i) for i in c.reduction_axes)
         shape = ((self.high - 1) * step + reach + 1, windows.columns, self.lanes)
         self.image = ex.Tensor("image", shape, self.element, "stack")
@@ -188,9 +225,13 @@ class _ChannelLanes(DirectConvolution):
         h, block, u = (ex.Index(name, size) for name, size in sizes)
         q, base, at = ex.Var("w", I64), self.base.expression(), [*read.indices]
         at[channel], at[line], at[column] = self.row + self.lane, base + h, q + u
-        store = ir.Store(self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at)))
+        store = ir.Store(
+            self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at))
+        )
         begin = ir.Let(q, ex.minimum(block * side, ex.as_index(self.windows.columns - side)))
-        body = ir.For(block, (begin, ir.For(u, (ir.vector_loop(self.lane, store),), kind="unrolled")))
+        body = ir.For(
+            block, (begin, ir.For(u, (ir.vector_loop(self.lane, store),), kind="unrolled"))
+        )
         start, stop = ex.maximum(0 - base, 0), ex.minimum(self.windows.lines - base, h.extent)
         return (
             ir.Let(self.row, ex.minimum(self.panel * self.wide, self.rows - self.lanes)),

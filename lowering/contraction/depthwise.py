@@ -16,7 +16,9 @@ Where channels come last, vectors go along these, and words are made for some li
 
 from dataclasses import replace
 from math import prod
+
 import numpy as np
+
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I8, I16, I32, I64, UI8
 from ...dialect.notation import loops as ir
@@ -67,7 +69,9 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     image = vp.image_of(values, guard, words, inside, "stack")
     if image is None or product(image.words.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
-    packed = vp.packed_words(taps, words.reduction_axes.index(words.part) - len(words.reduction_axes), many)
+    packed = vp.packed_words(
+        taps, words.reduction_axes.index(words.part) - len(words.reduction_axes), many
+    )
     weights, sum = Tensor("weights", packed.shape, I32, "constant"), nest.accumulator
 
     def windows(u: int) -> ir.Block:
@@ -78,7 +82,9 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
         return ir.nested((column,), (ir.Alloc(sum), ir.assign(sum, 0), *terms, *nest.epilogue))
 
     def of_rows(h: Expr, count: int) -> ir.Block:
-        return tuple(s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}"))
+        return tuple(
+            s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}")
+        )
 
     if rows > 1:
         whole, left = divmod(vp.extent_of(first), rows)
@@ -87,7 +93,9 @@ def lower_depthwise(problem: Problem) -> LoweredContraction | None:
     else:
         body = ir.nested((first,), windows(0))
     body = ir.nested(outer, (ir.Alloc(image.words), *image.body, *body))
-    return LoweredContraction((kernel_from_body(kernel, "windows", body, kernel.outputs),), {}, {weights: packed})
+    return LoweredContraction(
+        (kernel_from_body(kernel, "windows", body, kernel.outputs),), {}, {weights: packed}
+    )
 
 
 def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContraction | None:
@@ -99,35 +107,62 @@ def _lower_channels_last(problem: Problem, nest: SumOfProducts) -> LoweredContra
     taps = vp.known_terms(nest.a, problem.constants, (*nest.reduction_axes, lane))
     read, many = vp.only_read(nest.b), _terms_of_a_word(nest, problem)
     channels, lanes = vp.extent_of(lane), processor().line_bytes // I32.bytes
-    if nest.guard or read is None or taps is None or many is None or read.indices[-1] is not lane or channels < lanes:
+    if (
+        nest.guard
+        or read is None
+        or taps is None
+        or many is None
+        or read.indices[-1] is not lane
+        or channels < lanes
+    ):
         return None
     moving: set[Expr] = {column, *inner}
     across, *rest = [n for n, e in enumerate(read.indices) if depends(e, moving)]
     place = affine(read.indices[across])
     low = place.constant
-    if rest or not isinstance(low, int) or any(i not in moving or f < 1 for i, f in place.terms.values()):
+    if (
+        rest
+        or not isinstance(low, int)
+        or any(i not in moving or f < 1 for i, f in place.terms.values())
+    ):
         return None
-    width = 1 + sum(f * (vp.extent_of(i) - 1) for i, f in place.terms.values() if isinstance(i, Index))
-    if many < INT8_DOT_PRODUCT.terms and width >= 2 * vp.extent_of(column):  # words are read too rarely
+    width = 1 + sum(
+        f * (vp.extent_of(i) - 1) for i, f in place.terms.values() if isinstance(i, Index)
+    )
+    if many < INT8_DOT_PRODUCT.terms and width >= 2 * vp.extent_of(
+        column
+    ):  # words are read too rarely
         return None
     rows, lines, acc = _rows_of_a_word(nest, first, many), vp.extent_of(first), nest.accumulator
     packed = vp.packed_words(taps[None] if rows == 1 else _in_places(taps, 0, rows, many), 1, many)
     start = taps.reshape(-1, channels).sum(0, dtype=np.int32) * np.int32(sign)
-    weights, more = (Tensor(n, e.shape, I32, "constant") for n, e in (("weights", packed), ("more", start)))
-    h, panel, part, w = map(
-        Index, ("h", "panel", "part", "w"), (-(-lines // rows), -(-channels // lanes), packed.shape[1], width)
+    weights, more = (
+        Tensor(n, e.shape, I32, "constant") for n, e in (("weights", packed), ("more", start))
     )
-    image, c, d = Tensor("image", (packed.shape[1], width, lanes), I32, "stack"), Var("c", I64), Index("d", lanes)
+    h, panel, part, w = map(
+        Index,
+        ("h", "panel", "part", "w"),
+        (-(-lines // rows), -(-channels // lanes), packed.shape[1], width),
+    )
+    image, c, d = (
+        Tensor("image", (packed.shape[1], width, lanes), I32, "stack"),
+        Var("c", I64),
+        Index("d", lanes),
+    )
     if product(image.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
-    value = vp.read_at(nest.b, read, [w + low if n == across else e for n, e in enumerate(read.indices)])
+    value = vp.read_at(
+        nest.b, read, [w + low if n == across else e for n, e in enumerate(read.indices)]
+    )
 
     def lines_of(h: Expr, count: int) -> ir.Block:
         """Make the words of the lines that are read, then for each place the sums of so many lines of results."""
         inputs = range(vp.extent_of(k) + count - 1)
         terms = [substitute(value, {first: h * rows, k: as_index(n), lane: c + d}) for n in inputs]
         words = [vp.word(terms[n : n + many], many) for n in range(0, len(terms), many)]
-        fill = ir.vector_loop(d, *(ir.Store(image, (as_index(n), w, d), e) for n, e in enumerate(words)))
+        fill = ir.vector_loop(
+            d, *(ir.Store(image, (as_index(n), w, d), e) for n, e in enumerate(words))
+        )
         sums: ir.Block = ()
         for u in range(count):
             at = image[part, place.plus(-low).expression(), d]
@@ -159,14 +194,20 @@ def _rows_of_a_word(nest: SumOfProducts, first: Index, many: int) -> int:
 def _in_places(weights: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray:
     """The weights of so many rows of results, along an axis before that of the terms of a vp.word, with zeros around them."""
     spare = many - weights.shape[axis]
-    sides = [[(u, spare - u) if n == axis else (0, 0) for n in range(weights.ndim)] for u in range(rows)]
+    sides = [
+        [(u, spare - u) if n == axis else (0, 0) for n in range(weights.ndim)] for u in range(rows)
+    ]
     return np.stack([np.pad(weights, side) for side in sides], axis)
 
 
 def _terms_of_a_word(nest: SumOfProducts, problem: Problem) -> int | None:
     """The number of terms of these ranges that fit a word; None if none do."""
     weights, values = (interval(e, problem.ranges, problem.constants) for e in (nest.a, nest.b))
-    if values.within(UI8) and weights.within(I8) and (processor().has_int8_dot_product or fit(values.high, weights)):
+    if (
+        values.within(UI8)
+        and weights.within(I8)
+        and (processor().has_int8_dot_product or fit(values.high, weights))
+    ):
         return INT8_DOT_PRODUCT.terms
     return 2 if values.within(I16) and weights.within(I16) else None
 

@@ -21,7 +21,9 @@ from functools import cached_property, reduce
 from itertools import groupby, product as combinations
 from math import inf, prod
 from operator import and_
+
 import numpy as np
+
 from ...dialect.ir.types import F32, F64, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
@@ -55,7 +57,10 @@ class Tile:
     def time(self) -> float:
         """The estimated cycles of a step; a pixel's value is a load whatever the width of vectors."""
         cycles = processor().fma_cycles
-        return max(self.pixels * self.vectors * cycles, LATENCY) + (self.pixels + self.vectors * cycles) / LOADS
+        return (
+            max(self.pixels * self.vectors * cycles, LATENCY)
+            + (self.pixels + self.vectors * cycles) / LOADS
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,9 @@ def pixels_of(problem: Problem) -> Pixels:
 def direct_cost(problem: Problem) -> float:
     """The estimated cycles of vectors of 32-bit lanes, those of other strategies having their loads in them."""
     c = pixels_of(problem).c
-    terms = prod(map(extent_of, c.reduction_axes)) * (1 if len(c.reduction_axes) > 1 else SINGLE_TAP)
+    terms = prod(map(extent_of, c.reduction_axes)) * (
+        1 if len(c.reduction_axes) > 1 else SINGLE_TAP
+    )
     return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
 
 
@@ -96,9 +103,16 @@ def why_not_direct(problem: Problem) -> str:
     if extent_of(c.row) < lanes_of(c):
         return "too few rows for a vector"
     terms = prod(map(extent_of, c.reduction_axes))
-    if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
+    if (
+        terms < MIN_K
+        or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products
+    ):
         return "too few terms or products for packing to pay"
-    return "edges are no loop's" if _edge(c) is None and any(depends(g, {c.column}) for g in c.guard) else ""
+    return (
+        "edges are no loop's"
+        if _edge(c) is None and any(depends(g, {c.column}) for g in c.guard)
+        else ""
+    )
 
 
 def lanes_of(c: Contraction) -> int:
@@ -129,20 +143,29 @@ class _Edge:
     def inside(self, place: int, count: int) -> range:
         """Those of so many pixels for which a column is inside whose place is this for the first one."""
         places = enumerate(range(place, place + self.stride * count, self.stride))
-        some = [r for r, at in places if all(sign * at + constant >= 0 for sign, constant in self.sums)]
+        some = [
+            r for r, at in places if all(sign * at + constant >= 0 for sign, constant in self.sums)
+        ]
         return range(some[0], some[-1] + 1) if some else range(0)
 
 
 def _edge(c: Contraction) -> _Edge | None:
     """The edges that the guard of columns states; None if there are none, or they are others."""
-    sums = [s for g in c.guard if depends(g, {c.column}) for s in affine_conditions(g) or [Affine({})]]
+    sums = [
+        s for g in c.guard if depends(g, {c.column}) for s in affine_conditions(g) or [Affine({})]
+    ]
     signs = [1 if s.factor(c.column) > 0 else -1 for s in sums]
     forms = {frozenset((s * sign).terms.values()) for s, sign in zip(sums, signs, strict=True)}
     factors = dict(forms.pop()) if len(forms) == 1 else {}
     stride, axes = factors.pop(c.column, 0), [i for i in c.reduction_axes if i in factors]
     if not stride or len(axes) != 1 or len(factors) != 1:
         return None
-    return _Edge(axes[0], factors[axes[0]], stride, {(sign, s.constant) for s, sign in zip(sums, signs, strict=True)})
+    return _Edge(
+        axes[0],
+        factors[axes[0]],
+        stride,
+        {(sign, s.constant) for s, sign in zip(sums, signs, strict=True)},
+    )
 
 
 def _by_runs(place: ex.Expr, parts: Sequence[tuple[int, ir.Block]]) -> ir.Block:
@@ -150,13 +173,20 @@ def _by_runs(place: ex.Expr, parts: Sequence[tuple[int, ir.Block]]) -> ir.Block:
     if len(parts) <= 1:
         return parts[0][1] if parts else ()
     half = len(parts) // 2
-    return (ir.If(place < parts[half][0], *(_by_runs(place, some) for some in (parts[:half], parts[half:]))),)
+    return (
+        ir.If(
+            place < parts[half][0],
+            *(_by_runs(place, some) for some in (parts[:half], parts[half:])),
+        ),
+    )
 
 
 class DirectConvolution:
     """The kernels of one convolution, by tiles of this shape and strips of so many pixels."""
 
-    def __init__(self, pixels: Pixels, constants: Constants, tile: Tile | None = None, most: int = 0) -> None:
+    def __init__(
+        self, pixels: Pixels, constants: Constants, tile: Tile | None = None, most: int = 0
+    ) -> None:
         self.pixels, self.known = pixels, constants
         self.c, self.last = c, _ = pixels.c, pixels.last
         tile = tile or _choose(c)[1]
@@ -164,12 +194,21 @@ class DirectConvolution:
         self.start: ex.Expr = ex.constant(0, self.element)
         self.lanes = lanes_of(c)
         self.tall, self.vectors, self.wide = tile.pixels, tile.vectors, tile.vectors * self.lanes
-        self.rows, self.length, self.count = extent_of(c.row), extent_of(c.column), extent_of(c.window)
+        self.rows, self.length, self.count = (
+            extent_of(c.row),
+            extent_of(c.column),
+            extent_of(c.window),
+        )
         self.panels = -(-self.rows // self.wide)
         most = most or max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))
         if c.window is None:
-            tiles, most = -(-self.length // self.tall), max(-(-self.lanes // self.tall), most // self.tall)
-            each = -(-tiles // -(-tiles // most))  # of a strip, so that the last one moves back by less than a tile
+            tiles, most = (
+                -(-self.length // self.tall),
+                max(-(-self.lanes // self.tall), most // self.tall),
+            )
+            each = -(
+                -tiles // -(-tiles // most)
+            )  # of a strip, so that the last one moves back by less than a tile
             self.line, self.high = min(self.length, each * self.tall), 1
             self.strips = -(-self.length // self.line)
         else:
@@ -181,10 +220,19 @@ class DirectConvolution:
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         weight_bytes = self.rows * prod(map(extent_of, c.reduction_axes)) * self.element.bytes
         self.weights_stay = weight_bytes <= processor().l2_bytes // 2  # near
-        self.lane, self.v, self.r = ex.Index("l", self.lanes), ex.Index("v", tile.vectors), ex.Index("r", self.tall)
+        self.lane, self.v, self.r = (
+            ex.Index("l", self.lanes),
+            ex.Index("v", tile.vectors),
+            ex.Index("r", self.tall),
+        )
         self.place = self.v * self.lanes + self.lane
-        self.line_index, self.tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
-        self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
+        self.line_index, self.tile = (
+            ex.Index("line", self.high),
+            ex.Index("tile", -(-self.line // self.tall)),
+        )
+        self.panel, self.strip, self.first, self.q = (
+            ex.Var(name, I64) for name in ("panel", "strip", "first", "q")
+        )
 
     def lowered(self) -> LoweredContraction:
         self.packed, packing = self.weights()
@@ -197,26 +245,39 @@ class DirectConvolution:
 
     def tiled_rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
         """The rows along an axis of constant weights, so many side by side. Blocks that would go beyond the end move back."""
-        elements = tile_elements(self.rows, self.panels * self.vectors, self.lanes).reshape(self.panels, self.wide)
+        elements = tile_elements(self.rows, self.panels * self.vectors, self.lanes).reshape(
+            self.panels, self.wide
+        )
         return rows.take(elements, axis)
 
     def weights(self) -> PackedWeights:
         """The weights, so many rows' side by side."""
         c = self.c
-        shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.reduction_axes), self.wide)
-        if (constants := known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))) is not None:
+        shape = (
+            *(i.extent for i in self.around),
+            self.panels,
+            *(i.extent for i in c.reduction_axes),
+            self.wide,
+        )
+        if (
+            constants := known_terms(c.a, self.known, (*self.around, c.row, *c.reduction_axes))
+        ) is not None:
             count = len(self.around)
             panels = np.moveaxis(self.tiled_rows(constants, count), count + 1, -1)
             packed = ex.Tensor("weights", shape, self.element, "constant")
             return packed, LoweredContraction((), {}, {packed: np.ascontiguousarray(panels)})
         packed = ex.Tensor("weights", shape, self.element, "heap")
         row, panel = ex.Var("row", I64), ex.Index("panel", self.panels)
-        begin = ir.Let(row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes))
+        begin = ir.Let(
+            row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes)
+        )
         value = substitute(c.a, {c.row: row + self.lane})
         store = ir.Store(packed, (*self.around, panel, *c.reduction_axes, self.place), value)
         block = (begin, *ir.nested((*c.reduction_axes, self.lane), (store,)))
         body = ir.nested((*self.around, panel, self.v), block)
-        return packed, LoweredContraction((kernel_from_body(self.pixels.kernel, "weights", body, (packed,)),))
+        return packed, LoweredContraction(
+            (kernel_from_body(self.pixels.kernel, "weights", body, (packed,)),)
+        )
 
     def no_weights(self) -> PackedWeights:
         return ex.Tensor("weights", (), self.element, "constant"), LoweredContraction(())
@@ -228,7 +289,9 @@ class DirectConvolution:
         c = self.c
         outer = [(ex.Var(i.name, I64), i.extent) for i in c.outer]
         panel, strip = (self.panel, self.panels), (self.strip, self.strips)
-        places = [*outer, strip, panel] if self.weights_stay else [panel, *outer, strip]  # the other passes once
+        places = (
+            [*outer, strip, panel] if self.weights_stay else [panel, *outer, strip]
+        )  # the other passes once
         sums = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
         if c.window is None:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.line, self.length - self.line))
@@ -236,7 +299,13 @@ class DirectConvolution:
         else:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.high, self.count - self.high))
             start = self.first * self.length
-        body: ir.Block = (begin, ir.Alloc(sums), *self.before(), *self.products(sums), self.ended(sums, start))
+        body: ir.Block = (
+            begin,
+            ir.Alloc(sums),
+            *self.before(),
+            *self.products(sums),
+            self.ended(sums, start),
+        )
         names: dict[ex.Expr, ex.Expr] = dict(zip(c.outer, (var for var, _ in outer), strict=True))
         return (parallel_loop("n", places, ir.substitute_block(body, names)),)
 
@@ -254,17 +323,31 @@ class DirectConvolution:
     def prefetches(self, axes: Sequence[ex.Index]) -> ir.Block:
         """A tile's share of the next panel of weights, in a step of the first of their axes: while sums are computed,
         these come from memory."""
-        tiles, size = self.strips * self.high * self.tile.extent, prod(self.packed.shape) * self.element.bytes
+        tiles, size = (
+            self.strips * self.high * self.tile.extent,
+            prod(self.packed.shape) * self.element.bytes,
+        )
         if tiles == 1 or self.packed.space != "constant" or size <= processor().l2_bytes // 2:
             return ()
-        lines = -(-self.wide * self.element.bytes * prod(map(extent_of, axes[1:])) // processor().line_bytes)
+        lines = -(
+            -self.wide
+            * self.element.bytes
+            * prod(map(extent_of, axes[1:]))
+            // processor().line_bytes
+        )
         share = ex.Index("u", -(-lines // tiles))
         number = (self.strip * self.high + self.line_index) * self.tile.extent + self.tile
-        line = ex.minimum(number * share.extent + share, lines) * (processor().line_bytes // self.element.bytes)
+        line = ex.minimum(number * share.extent + share, lines) * (
+            processor().line_bytes // self.element.bytes
+        )
         begin = dict.fromkeys((*axes[1:], self.v, self.lane), ex.ZERO)
         first = substitute(self.weight, {self.panel: self.panel + 1, **begin})
         assert isinstance(first, ex.Read), "an element of the packed weights"
-        return (ir.For(share, (ir.Prefetch(self.packed, (*first.indices[:-1], line)),), kind="unrolled"),)
+        return (
+            ir.For(
+                share, (ir.Prefetch(self.packed, (*first.indices[:-1], line)),), kind="unrolled"
+            ),
+        )
 
     @property
     def weight(self) -> ex.Expr:
@@ -287,8 +370,14 @@ class DirectConvolution:
             ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
             ir.Alloc(sums),
             self.each(ir.Store(sums, (r, self.place), self.start)),
-            *self.by_place(ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at)), at),
-            self.each(ir.Store(waiting, (line * self.line + q - begin + r, self.place), sums[r, self.place])),
+            *self.by_place(
+                ir.Store(sums, (r, self.place), self.updated(sums[r, self.place], at)), at
+            ),
+            self.each(
+                ir.Store(
+                    waiting, (line * self.line + q - begin + r, self.place), sums[r, self.place]
+                )
+            ),
         )
         return (ir.For(line, (ir.For(tile, body),)),)
 
@@ -296,13 +385,17 @@ class DirectConvolution:
         """A store of vectors of all pixels of a tile, or of some."""
         some = range(self.tall) if some is None else some
         vectors = ir.For(self.v, (ir.vector_loop(self.lane, store),), kind="unrolled")
-        return ir.For(self.r, (vectors,), ex.as_index(some.start), ex.as_index(some.stop), kind="unrolled")
+        return ir.For(
+            self.r, (vectors,), ex.as_index(some.start), ex.as_index(some.stop), kind="unrolled"
+        )
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The steps of a tile, by its place: at the left or right edge, or between."""
         edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
         between, runs = self.places
-        inside, at_edge = (narrowed(self.steps(self.c.reduction_axes, add, edges, some)) for some in ([], runs))
+        inside, at_edge = (
+            narrowed(self.steps(self.c.reduction_axes, add, edges, some)) for some in ([], runs)
+        )
         if not runs or not between:
             return at_edge if runs else inside
         return (ir.If((self.q >= between[0]) & (self.q <= between[-1]), inside, at_edge),)
@@ -321,13 +414,24 @@ class DirectConvolution:
         axis, *inner = reduction_axes
         if runs and self.edge is not None and axis is self.edge.axis:
             place = axis * self.edge.step + self.q * self.edge.stride
-            parts = [(first, self.steps(inner, add, edges, (), some)) for first, some in runs if some]
-            inside = *(place >= first for first, _ in parts[:1]), *(place < end for end, some in runs[-1:] if not some)
-            return (ir.For(axis, (ir.If(reduce(and_, inside), _by_runs(place, parts)),)),) if parts else ()
+            parts = [
+                (first, self.steps(inner, add, edges, (), some)) for first, some in runs if some
+            ]
+            inside = (
+                *(place >= first for first, _ in parts[:1]),
+                *(place < end for end, some in runs[-1:] if not some),
+            )
+            return (
+                (ir.For(axis, (ir.If(reduce(and_, inside), _by_runs(place, parts)),)),)
+                if parts
+                else ()
+            )
         of_axis = [e for e in edges if depends(e, {axis})]
         body = self.steps(inner, add, [e for e in edges if e not in of_axis], runs, some)
         guard = ex.both(*of_axis)
-        body = (*self.prefetches(reduction_axes), *body) if axis is self.c.reduction_axes[0] else body
+        body = (
+            (*self.prefetches(reduction_axes), *body) if axis is self.c.reduction_axes[0] else body
+        )
         return (ir.For(axis, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
     @cached_property
@@ -336,21 +440,30 @@ class DirectConvolution:
         on it is inside for these pixels."""
         strips = range(self.strips if self.c.window is None else 1)
         first = [min(n * self.line, self.length - self.line) for n in strips]
-        begins = {f + min(n, self.line - self.tall) for f in first for n in range(0, self.line, self.tall)}
+        begins = {
+            f + min(n, self.line - self.tall) for f in first for n in range(0, self.line, self.tall)
+        }
         if (edge := self.edge) is None:
             return [], []
-        places = {q: [edge.step * k + edge.stride * q for k in range(extent_of(edge.axis))] for q in begins}
+        places = {
+            q: [edge.step * k + edge.stride * q for k in range(extent_of(edge.axis))]
+            for q in begins
+        }
         some = {p: edge.inside(p, self.tall) for row in places.values() for p in row}
         between = [q for q in sorted(begins) if all(len(some[p]) == self.tall for p in places[q])]
         others = sorted({p for q in begins.difference(between) for p in places[q]})
-        return between, [(next(run), pixels) for pixels, run in groupby(others, key=some.__getitem__)]
+        return between, [
+            (next(run), pixels) for pixels, run in groupby(others, key=some.__getitem__)
+        ]
 
     # results
 
     def ended(self, sums: ex.Tensor, start: ex.Expr) -> ir.For:
         """The epilogue by vectors of pixels, transposed from the sums; of few pixels, by vectors of rows."""
         count, block, row = self.high * self.line, self.v, ex.Var("row", I64)
-        begin = ir.Let(row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
+        begin = ir.Let(
+            row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes)
+        )
         if count < self.lanes:
             pixel = ex.Index("at", count)
             lanes = self.epilogue(sums[pixel, self.place], row + self.lane, start + pixel)
@@ -359,7 +472,9 @@ class DirectConvolution:
         part, u = ex.Index("t", self.lanes // side), ex.Index("u", side)
         v, q = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64)
         sum = sums[q + self.lane, block * self.lanes + part * side + u]
-        square = ir.For(u, (self.epilogue(sum, row + part * side + u, start + q + self.lane),), kind="unrolled")
+        square = ir.For(
+            u, (self.epilogue(sum, row + part * side + u, start + q + self.lane),), kind="unrolled"
+        )
         at = ir.Let(q, ex.minimum(v * self.lanes, count - self.lanes))
         return ir.For(block, (begin, ir.For(v, (at, ir.For(part, (square,))))))
 
@@ -370,5 +485,8 @@ class DirectConvolution:
 
 
 DIRECT = Strategy(
-    "direct", why_not_direct, direct_cost, lambda p: DirectConvolution(pixels_of(p), p.constants).lowered()
+    "direct",
+    why_not_direct,
+    direct_cost,
+    lambda p: DirectConvolution(pixels_of(p), p.constants).lowered(),
 )

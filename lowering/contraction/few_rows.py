@@ -13,11 +13,22 @@ at once into a buffer. Each sum goes in the order of its terms. The last vectors
 
 from dataclasses import dataclass, replace
 from math import prod
+
 import numpy as np
+
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Alloc, Block, For, Let, Store, nested, substitute_block, vector_loop
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Let,
+    Store,
+    nested,
+    substitute_block,
+    vector_loop,
+)
 from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
@@ -29,7 +40,9 @@ from .problem import Problem, matched_strategy
 from .vnni_packing import extent_of, known_terms, only_read
 
 MOST_ROWS = 5  # from one more on, panels of columns and tiles of rows pay
-MOST_ROWS_OF_GIVEN = 16  # the same for weights that a call gives, whose panels would be packed by it
+MOST_ROWS_OF_GIVEN = (
+    16  # the same for weights that a call gives, whose panels would be packed by it
+)
 TERMS_OF_SUMS = 16  # whose products take as long as clearing and storing the sums of such columns
 MIN_WEIGHTS = 1 << 10
 MOST_VECTORS = 8  # of columns, of a row
@@ -40,7 +53,9 @@ class FewRows:
     """A nest that multiplies some rows by the weights of each column: `a` has the rows, and `b` the weights."""
 
     nest: SumOfProducts
-    weights: np.ndarray | None  # constant weights: an axis for the columns, and one for each reduction axis
+    weights: (
+        np.ndarray | None
+    )  # constant weights: an axis for the columns, and one for each reduction axis
 
     @property
     def rows(self) -> tuple[ex.Index, ...]:
@@ -64,10 +79,16 @@ class FewRows:
     def along(self) -> ex.Index | None:
         """The index of neighbours in memory, of weights that are the same for all rows: columns or terms."""
         weights, axes = self.nest.b, self.nest.reduction_axes
-        if (read := only_read(weights)) is None or self.nest.guard or depends(weights, {*self.rows}):
+        if (
+            (read := only_read(weights)) is None
+            or self.nest.guard
+            or depends(weights, {*self.rows})
+        ):
             return None
         beside = [i for i in (self.column, *axes) if stride(read.tensor, read.indices, i) == 1]
-        terms = len(axes) == 1 and extent_of(axes[0]) >= SQUARE // self.nest.accumulator.element.bytes
+        terms = (
+            len(axes) == 1 and extent_of(axes[0]) >= SQUARE // self.nest.accumulator.element.bytes
+        )
         return beside[0] if beside and (beside[0] is self.column or terms) else None
 
     @property
@@ -77,10 +98,16 @@ class FewRows:
 
 def match_few_rows(problem: Problem) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
-    if (nest := sum_of_products(problem.kernel, 1)) is None or nest.accumulator.element.kind != "float":
+    if (
+        nest := sum_of_products(problem.kernel, 1)
+    ) is None or nest.accumulator.element.kind != "float":
         return None
     column, axes = nest.loops[-1], nest.reduction_axes
-    if any(isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in axes) for g in nest.guard for n in walk(g)):
+    if any(
+        isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in axes)
+        for g in nest.guard
+        for n in walk(g)
+    ):
         return None
     nest = nest.with_b_along({column})
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *axes)):
@@ -93,7 +120,11 @@ def match_few_rows(problem: Problem) -> FewRows | None:
 def why_not_few_rows(few: FewRows | None) -> str:
     if few is None:
         return "no rows are multiplied by weights of floats"
-    most = MOST_ROWS if few.weights is not None else min(MOST_ROWS_OF_GIVEN, processor().vector_registers - 3)
+    most = (
+        MOST_ROWS
+        if few.weights is not None
+        else min(MOST_ROWS_OF_GIVEN, processor().vector_registers - 3)
+    )
     if few.count is None or not 0 < few.count <= most:
         return "too many rows"
     if few.weights is None and few.along is None:
@@ -124,18 +155,24 @@ def lower_few_rows(problem: Problem, few: FewRows) -> LoweredContraction:
     nest, count = few.nest, few.count or 1
     together = few.rows if few.count else ()
     row = ex.Index("r", count)
-    at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(row, tuple(map(extent_of, together))), strict=True))
+    at: dict[ex.Expr, ex.Expr] = dict(
+        zip(together, ex.unflatten(row, tuple(map(extent_of, together))), strict=True)
+    )
     values, epilogue = substitute(nest.a, at), substitute_block(nest.epilogue, at)
     loops = (*few.rows[len(together) :], few.column, row)
     sums = replace(nest, loops=loops, a=nest.b, b=values, epilogue=epilogue)
     c = Contraction(**vars(sums), row=few.column, window=None, column=row)
     all_vectors = -(-extent_of(few.column) // lanes_of(c))
-    vectors = max(1, min(all_vectors, MOST_VECTORS, (processor().vector_registers - 2) // count - 1))
+    vectors = max(
+        1, min(all_vectors, MOST_VECTORS, (processor().vector_registers - 2) // count - 1)
+    )
     form = DirectConvolution if few.weights is not None else _ByRows if few.in_place else _ByBlocks
     if few.in_place:
         near = processor().l1_bytes // 2 // (count * processor().tile_vector_bytes)
         most = max(1, min(near, max(MOST_VECTORS, -(-all_vectors // MIN_BLOCKS))))
-        vectors = -(-all_vectors // -(-all_vectors // most)) | 1  # odd: rows of sums fall into different sets of the cache
+        vectors = (
+            -(-all_vectors // -(-all_vectors // most)) | 1
+        )  # odd: rows of sums fall into different sets of the cache
     tile = Tile(count, vectors)
     return form(Pixels(problem.kernel, c, problem.kernel, c), problem.constants, tile).lowered()
 
@@ -160,8 +197,12 @@ class _ByRows(_InPlace):
         terms, (v, lane, r) = extent_of(axis), (self.v, self.lane, self.r)
         sums = ex.Tensor("sums", (self.tall, self.lanes), self.element, "register")
         near = ex.Tensor("near", (ROWS_AT_ONCE, self.tall), self.element, "stack")
-        load = For(r, (vector_loop(lane, Store(sums, (r, lane), waiting[r, self.place])),), kind="unrolled")
-        save = For(r, (vector_loop(lane, Store(waiting, (r, self.place), sums[r, lane])),), kind="unrolled")
+        load = For(
+            r, (vector_loop(lane, Store(sums, (r, lane), waiting[r, self.place])),), kind="unrolled"
+        )
+        save = For(
+            r, (vector_loop(lane, Store(waiting, (r, self.place), sums[r, lane])),), kind="unrolled"
+        )
 
         def some(first: ex.Expr, count: int) -> Block:
             u = ex.Index("u", count)
@@ -169,7 +210,9 @@ class _ByRows(_InPlace):
             weight = substitute(self.weight, {axis: first + u})
             add = Store(sums, (r, lane), ex.apply("fma", near[u, r], weight, sums[r, lane]))
             steps = For(u, (For(r, (vector_loop(lane, add),), kind="unrolled"),), kind="unrolled")
-            return For(u, (For(r, (Store(near, (u, r), value),)),)), For(v, (Alloc(sums), load, steps, save))
+            return For(u, (For(r, (Store(near, (u, r), value),)),)), For(
+                v, (Alloc(sums), load, steps, save)
+            )
 
         block, rest = ex.Index("k", terms // ROWS_AT_ONCE), terms % ROWS_AT_ONCE
         whole = (For(block, some(block * ROWS_AT_ONCE, ROWS_AT_ONCE)),) if block.extent else ()
@@ -190,14 +233,20 @@ class _ByBlocks(_InPlace):
         b, t, u, k = (ex.Index(name, size) for name, size in sizes)
         first, begin = ex.Var("first", I64), ex.Var("at", I64)
         count = ex.minimum(terms - first, deep)
-        packed = Store(block, (begin + u - first + side, self.place), substitute(weight, {axis: begin + u}))
+        packed = Store(
+            block, (begin + u - first + side, self.place), substitute(weight, {axis: begin + u})
+        )
         moved = Let(begin, ex.minimum(first + t * side, terms - side))
         square = For(u, (vector_loop(self.lane, packed),), kind="unrolled")
         fill = For(t, (moved, square), stop=(count + (side - 1)) // side)
         sum = add.tensor[add.indices]
-        product = ex.apply("fma", substitute(self.value(at), {axis: first + k}), block[k + side, self.place], sum)
+        product = ex.apply(
+            "fma", substitute(self.value(at), {axis: first + k}), block[k + side, self.place], sum
+        )
         steps = For(k, (self.each(Store(add.tensor, add.indices, product)),), stop=count)
         return (Alloc(block), For(b, (Let(first, b * deep), For(self.v, (fill,)), steps)))
 
 
-FEW_ROWS = matched_strategy("few_rows", match_few_rows, why_not_few_rows, few_rows_cost, lower_few_rows)
+FEW_ROWS = matched_strategy(
+    "few_rows", match_few_rows, why_not_few_rows, few_rows_cost, lower_few_rows
+)

@@ -7,6 +7,7 @@ Legal where the nest is a contraction (`match`). Pays from `processor().packing_
 
 from dataclasses import replace
 from functools import partial
+
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.plan import Kernels
 from ..loops.collapse import collapsed
@@ -25,5 +26,7 @@ def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     if (lowered := strategies.lower_by_strategy(plain, constants, ranges)) is None:
         return None
     own = partial(replace, condition=kernel.condition, sum_order="terms")
-    kernels = tuple(own(k, scheduled=k in lowered.ready).only(lowered.where.get(k)) for k in lowered.kernels)
+    kernels = tuple(
+        own(k, scheduled=k in lowered.ready).only(lowered.where.get(k)) for k in lowered.kernels
+    )
     return Kernels(kernels, {**views, **lowered.views}, lowered.constants)

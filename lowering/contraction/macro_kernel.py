@@ -6,6 +6,7 @@ go by groups, each with a buffer of its own that is as deep as it turns out to b
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex, loops as ir
@@ -18,10 +19,14 @@ from .vnni_packing import divided, is_multiple, size_of, tile_start
 MAX_STACK_K = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
 
-Row = Callable[[ex.Expr, ex.Expr, ex.Expr], ex.Expr]  # a row's term, of the tile, the row, and its number in the tile
+Row = Callable[
+    [ex.Expr, ex.Expr, ex.Expr], ex.Expr
+]  # a row's term, of the tile, the row, and its number in the tile
 # a sum with a step's products, of the sum before and the same
 Sum = Callable[[ex.Expr, ex.Expr, ex.Expr, ex.Expr], ex.Expr]
-Rest = Callable[[ex.Expr, ex.Expr], ex.Expr]  # what is left to add to a sum, which is given with its row
+Rest = Callable[
+    [ex.Expr, ex.Expr], ex.Expr
+]  # what is left to add to a sum, which is given with its row
 
 
 class PanelTiling:
@@ -35,7 +40,9 @@ class PanelTiling:
         self.k: ex.Expr = ex.flat_index(c.reduction_axes, tuple(i.extent for i in c.reduction_axes))
         self.across = divided(c.column.extent, self.lanes)
         self.blocks = self.across * size_of(c.window)
-        self.together = min(micro.vectors, self.blocks) if isinstance(self.blocks, int) else micro.vectors
+        self.together = (
+            min(micro.vectors, self.blocks) if isinstance(self.blocks, int) else micro.vectors
+        )
         self.width = self.together * self.lanes
         self.height = min(micro.rows, c.row.extent) if isinstance(c.row.extent, int) else micro.rows
         self.panels = divided(self.blocks, self.together)
@@ -46,7 +53,9 @@ class PanelTiling:
         self.by_groups(1)
         self.group = ex.Index("g", GROUPS)
         shallow = isinstance(self.terms, int) and self.terms <= MAX_STACK_K
-        self.own: tuple[ex.Expr, ...] = () if shallow else (self.group,)  # where a panel's buffer begins
+        self.own: tuple[ex.Expr, ...] = (
+            () if shallow else (self.group,)
+        )  # where a panel's buffer begins
         self.rest: Rest = lambda sum, row: sum
 
     # panels
@@ -78,11 +87,19 @@ class PanelTiling:
             places = zip(names, ex.unflatten(self.flat, self.shape), strict=True)
             named = [ir.Let(v, e) for v, e in places if isinstance(v, ex.Var)]
             body = (*named, *ir.substitute_block(body, dict(zip(c.outer, self.outer, strict=True))))
-        work = divided(self.flat.extent, self.shares) * self.several * self.width * c.row.extent * self.terms
+        work = (
+            divided(self.flat.extent, self.shares)
+            * self.several
+            * self.width
+            * c.row.extent
+            * self.terms
+        )
         count, loop = self.flat.extent, ir.For(self.flat, body)
         if any(isinstance(s, ir.Alloc) and s.tensor.space == "heap" for s in ir.statements(body)):
             per = divided(count, GROUPS)
-            loop = replace(loop, start=self.group * per, stop=ex.minimum(self.group * per + per, count))
+            loop = replace(
+                loop, start=self.group * per, stop=ex.minimum(self.group * per + per, count)
+            )
             loop = ir.For(self.group, (loop,))
         serial = isinstance(work, int) and work < processor().parallel_products
         loop = replace(loop, kind="serial" if serial else "parallel")
@@ -128,7 +145,9 @@ class PanelTiling:
             steps = ir.substitute_block(loop.body, {axis: block * unrolled + u})
             loop = ir.For(block, (ir.For(u, steps, kind="unrolled"),))
         if inner or parts == 1:
-            return self.each_tile(tile, (start, ir.Alloc(sums), zero, loop, *self.finished(sums, start.var, r)))
+            return self.each_tile(
+                tile, (start, ir.Alloc(sums), zero, loop, *self.finished(sums, start.var, r))
+            )
         assert self.shares == 1, "sums of all rows wait"
         part, count = ex.Index("part", parts), loop.index.extent
         each = divided(count, parts)
@@ -152,7 +171,9 @@ class PanelTiling:
         if self.shares == 1:
             return (ir.For(tile, body),)
         per = divided(tile.extent, self.shares)
-        return (ir.For(tile, body, self.share * per, ex.minimum(self.share * per + per, tile.extent)),)
+        return (
+            ir.For(tile, body, self.share * per, ex.minimum(self.share * per + per, tile.extent)),
+        )
 
     def parts(self, steps: Dim) -> int:
         """The parts of a panel's steps, such that one stays in near cache while the sums of all rows wait in memory."""
@@ -179,5 +200,7 @@ class PanelTiling:
         sum = self.rest(sums[line, self.place], start + r)
         block = self.c.finish(sum, {**self.column(self.lane), self.c.row: start + r})
         if sums.space == "register":
-            return self.placed((ir.vector_loop(self.lane, ir.For(r, block, kind="unrolled")),), unrolled=True)
+            return self.placed(
+                (ir.vector_loop(self.lane, ir.For(r, block, kind="unrolled")),), unrolled=True
+            )
         return ir.For(r, (self.placed((ir.vector_loop(self.lane, *block),), unrolled=True),))

@@ -12,10 +12,22 @@ b's: a is read whether it holds or not. Dense layers and convolutions are such n
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+
 import numpy as np
+
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, Var, conjunction, unflatten
+from ...dialect.notation.expressions import (
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    conjunction,
+    unflatten,
+)
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
@@ -55,7 +67,9 @@ class SumOfProducts(ReductionNest):
     def guards_b(self, indices: set[Expr]) -> bool:
         """Test whether the guard protects the read of b alone: it depends on these indices of b, or is an edge of its array."""
         reads_of_b = [r for r in walk(self.b) if isinstance(r, Read)]
-        return all(depends(g, indices) or any(is_edge(g, r) for r in reads_of_b) for g in self.guard)
+        return all(
+            depends(g, indices) or any(is_edge(g, r) for r in reads_of_b) for g in self.guard
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +92,17 @@ class Contraction(SumOfProducts):
     @property
     def unknown(self) -> set[Index]:
         """The indices but the outer ones whose extents only a call tells."""
-        return {i for i in (self.row, *self.columns, *self.reduction_axes) if not isinstance(i.extent, int)}
+        return {
+            i
+            for i in (self.row, *self.columns, *self.reduction_axes)
+            if not isinstance(i.extent, int)
+        }
 
     def finish(self, sum: Expr, values: Mapping[Expr, Expr]) -> ir.Block:
         """The epilogue of a sum, with values for the contraction's indices."""
-        return ir.substitute_block(ir.replace_reads(self.epilogue, {self.accumulator: sum}), {**values})
+        return ir.substitute_block(
+            ir.replace_reads(self.epilogue, {self.accumulator: sum}), {**values}
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +121,9 @@ class LoweredContraction:
 
     def only(self, condition: Expr) -> "LoweredContraction":
         """The same, where a condition holds."""
-        conditions = {k: self.where[k] & condition if k in self.where else condition for k in self.kernels}
+        conditions = {
+            k: self.where[k] & condition if k in self.where else condition for k in self.kernels
+        }
         return replace(self, where=conditions, exact=True)
 
     def or_else(self, condition: Expr, other: "LoweredContraction") -> "LoweredContraction":
@@ -127,19 +149,34 @@ def parallel_loop(name: str, places: Sequence[tuple[Var, Dim]], body: ir.Block) 
     return ir.For(flat, (*lets, *body), kind="parallel")
 
 
-def kernel_from_body(kernel: ir.Kernel, name: str, body: ir.Block, result: Sequence[Tensor]) -> ir.Kernel:
+def kernel_from_body(
+    kernel: ir.Kernel, name: str, body: ir.Block, result: Sequence[Tensor]
+) -> ir.Kernel:
     """A kernel that takes part in another one's work."""
     own = {s.tensor for s in stores(body)}
-    arrays = dict.fromkeys(r.tensor for r in reads(body))  # the first one read goes first, of equal names
-    inputs = sorted_tensors([t for t in arrays if t not in own and t.space in ("argument", "constant", "heap")])
-    return ir.Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
+    arrays = dict.fromkeys(
+        r.tensor for r in reads(body)
+    )  # the first one read goes first, of equal names
+    inputs = sorted_tensors(
+        [t for t in arrays if t not in own and t.space in ("argument", "constant", "heap")]
+    )
+    return ir.Kernel(
+        f"{kernel.name}.{name}",
+        (*inputs, *result),
+        body,
+        len(result),
+        kernel.span,
+        spans=kernel.spans,
+    )
 
 
 @lru_cache(maxsize=8)
 def match_contraction(kernel: ir.Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
     nest = sum_of_products(kernel)
-    if nest is None or any(isinstance(i.extent, int) and i.extent < 1 for i in (*nest.loops, *nest.reduction_axes)):
+    if nest is None or any(
+        isinstance(i.extent, int) and i.extent < 1 for i in (*nest.loops, *nest.reduction_axes)
+    ):
         return None
     column = nest.loops[-1]
     nest = nest.with_b_along({column})
@@ -148,11 +185,15 @@ def match_contraction(kernel: ir.Kernel) -> Contraction | None:
         return None
     if not nest.guards_b({i for i in loops if not depends(a, {i})}):
         return None
-    only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in (b, *nest.guard))]
+    only_a = [
+        i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in (b, *nest.guard))
+    ]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
     if not only_a or not stores_columns(nest.epilogue, column):
         return None
-    return Contraction(**vars(nest), row=only_a[-1], window=only_b[-1] if only_b else None, column=column)
+    return Contraction(
+        **vars(nest), row=only_a[-1], window=only_b[-1] if only_b else None, column=column
+    )
 
 
 def factors_of(kernel: ir.Kernel) -> tuple[list[Index], list[Index]] | None:
@@ -172,7 +213,9 @@ def windowed(kernel: ir.Kernel, channels_last: bool = False) -> SumOfProducts | 
     loops, reduction_axes = nest.loops, nest.reduction_axes
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *reduction_axes)):
         return None
-    if depends(nest.a, places) or any(depends(g, {i}) for g in nest.guard for i in loops if i not in places):
+    if depends(nest.a, places) or any(
+        depends(g, {i}) for g in nest.guard for i in loops if i not in places
+    ):
         return None
     moves = all(depends(nest.b, {i}) for i in (*places, *reduction_axes)) and nest.guards_b(places)
     return nest if moves and stores_columns(nest.epilogue, loops[-1]) else None
@@ -183,7 +226,9 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
     """The reduction that a kernel is; None if it is none."""
     loops, block = ir.outer_loops(kernel.body)
     match block:
-        case (ir.Alloc(acc), ir.Store(again, (), start), ir.For() as loop, *epilogue) if again is acc:
+        case (ir.Alloc(acc), ir.Store(again, (), start), ir.For() as loop, *epilogue) if (
+            again is acc
+        ):
             reduction_axes, inner = ir.outer_loops((loop,))
         case _:
             return None
@@ -198,7 +243,9 @@ def match_reduction(kernel: ir.Kernel, least_loops: int = 2) -> Reduction | None
 
 def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | None:
     """The sum of products that a kernel is; None if it is none."""
-    if (r := match_reduction(kernel, least_loops)) is None or not (isinstance(r.start, Const) and r.start.value == 0):
+    if (r := match_reduction(kernel, least_loops)) is None or not (
+        isinstance(r.start, Const) and r.start.value == 0
+    ):
         return None
     factors = factors_of_update(r.update, r.accumulator)
     around = r.loops, r.reduction_axes, r.guard, r.accumulator, r.epilogue
@@ -208,20 +255,33 @@ def sum_of_products(kernel: ir.Kernel, least_loops: int = 2) -> SumOfProducts | 
 def factors_of_update(block: ir.Block, acc: Tensor) -> tuple[Expr, Expr] | None:
     """a and b of acc = acc + a * b, or acc = fma(a, b, acc)."""
     match block:
-        case (ir.Store(t, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if t is again is acc:
+        case (ir.Store(t, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (
+            t is again is acc
+        ):
             pass
-        case (ir.Store(tensor, (), Apply("fma", (a, b, Read(again, ())), _)),) if tensor is again is acc:
+        case (ir.Store(tensor, (), Apply("fma", (a, b, Read(again, ())), _)),) if (
+            tensor is again is acc
+        ):
             pass
         case _:
             return None
-    return None if any(isinstance(n, Read) and n.tensor is acc for e in (a, b) for n in walk(e)) else (a, b)
+    return (
+        None
+        if any(isinstance(n, Read) and n.tensor is acc for e in (a, b) for n in walk(e))
+        else (a, b)
+    )
 
 
 def _is_plain(block: ir.Block) -> bool:
     """Test whether the epilogue computes and stores values without reading an array that it writes."""
     written = {s.tensor for s in _results(block)}
     requires = any(isinstance(s, ir.Assert) for s in ir.statements(block))
-    return is_straight(block) and bool(written) and not requires and not any(r.tensor in written for r in reads(block))
+    return (
+        is_straight(block)
+        and bool(written)
+        and not requires
+        and not any(r.tensor in written for r in reads(block))
+    )
 
 
 def _results(epilogue: ir.Block) -> list[ir.Store]:
@@ -231,4 +291,6 @@ def _results(epilogue: ir.Block) -> list[ir.Store]:
 
 
 def stores_columns(epilogue: ir.Block, column: Index) -> bool:
-    return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in _results(epilogue))
+    return all(
+        stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in _results(epilogue)
+    )

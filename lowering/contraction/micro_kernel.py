@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
+
 from ...dialect.ir.sizes import Dim
 from ..processor import Processor, processor
 from .vnni_packing import is_multiple
 
-LOADS_PER_PRODUCT = 8  # cost model: loads that take as long as an instruction of a product, beside which most run
+LOADS_PER_PRODUCT = (
+    8  # cost model: loads that take as long as an instruction of a product, beside which most run
+)
 MAX_ROWS = 14  # more would gain little and be longer code
 MAX_VECTORS = 7
 # the fewer of a step's rows and vectors, which LLVM keeps in registers together with the others: sums would be spilled for more
@@ -73,12 +76,16 @@ class MicroKernel:
 
 
 @lru_cache(maxsize=1 << 12)
-def _best(product: Product, rows: int | None, blocks: int | None, fixed: int, more: float, _: Processor) -> MicroKernel:
+def _best(
+    product: Product, rows: int | None, blocks: int | None, fixed: int, more: float, _: Processor
+) -> MicroKernel:
     """The micro-kernel of least cost for a processor, the one at hand."""
     least_rows = MIN_ORDERED if rows is None else rows
     least_blocks = inf if blocks is None else blocks
     low_enough = (m for m in product.shapes() if m.rows <= least_rows)
-    candidates = [m for m in low_enough if (m.vectors == fixed if fixed else m.vectors <= least_blocks)]
+    candidates = [
+        m for m in low_enough if (m.vectors == fixed if fixed else m.vectors <= least_blocks)
+    ]
     return min(candidates, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
 
 
@@ -87,7 +94,9 @@ def _tiles(size: Dim | None, each: int) -> float:
 
 
 FMA = Product(1)
-MUL_I32 = Product(1, instructions=3, temporaries=1, max_rows=3)  # the product takes so long that it hides all loads
+MUL_I32 = Product(
+    1, instructions=3, temporaries=1, max_rows=3
+)  # the product takes so long that it hides all loads
 INT8_DOT_PRODUCT = Product(4)
 INT8_PAIR_PRODUCTS = Product(4, instructions=3, temporaries=4)
 
@@ -96,4 +105,8 @@ def pairdot() -> Product:
     """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a sum, or plain integers."""
     if all(d.function != "pairdot" for d in processor().dot_products):
         return Product(2, instructions=PLAIN_PAIRDOT, temporaries=2)
-    return Product(2) if processor().has_int8_dot_product else Product(2, instructions=2, temporaries=1)
+    return (
+        Product(2)
+        if processor().has_int8_dot_product
+        else Product(2, instructions=2, temporaries=1)
+    )

@@ -7,10 +7,23 @@ less than twice that; its sign is set if any number is negative."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
 import numpy as np
+
 from ...dialect.ir.types import I16, I32
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, accumulator, assign, nested, update
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    accumulator,
+    assign,
+    nested,
+    update,
+)
 from ..analysis.integer_ranges import Ranges, interval
 from .match import Contraction, kernel_from_body
 from .vnni_packing import only_read, read_at
@@ -60,7 +73,10 @@ def operand_magnitudes(
         joined, body = joined_bits(bits)
         kernels.append(kernel_from_body(kernel, "sizes", body, (joined,)))
     each = iter([] if joined is None else [joined[n] for n in range(len(bits))])
-    rows, columns = (Magnitude((stored := next(each)) & MAGNITUDE, stored < 0) if m is None else m for m in magnitudes)
+    rows, columns = (
+        Magnitude((stored := next(each)) & MAGNITUDE, stored < 0) if m is None else m
+        for m in magnitudes
+    )
     return OperandMagnitudes(rows, columns, joined, tuple(kernels))
 
 
@@ -84,4 +100,9 @@ def joined_bits(parts: Sequence[Tensor]) -> tuple[Tensor, Block]:
 def _ored(over: Sequence[Index], value: Expr, to: Tensor, at: Expr) -> Block:
     """The bitwise or of values over some indices, stored to an element."""
     acc = accumulator("acc", I32)
-    return Alloc(acc), assign(acc, 0), *nested(over, (update("or", acc, value),)), Store(to, (at,), acc[()])
+    return (
+        Alloc(acc),
+        assign(acc, 0),
+        *nested(over, (update("or", acc, value),)),
+        Store(to, (at,), acc[()]),
+    )

@@ -4,10 +4,22 @@ Constants are packed at compile time; other factors by kernels that run before t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
 import numpy as np
+
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import TRUE, Expr, Index, Read, Tensor, as_index, both, constant, minimum
+from ...dialect.notation.expressions import (
+    TRUE,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    as_index,
+    both,
+    constant,
+    minimum,
+)
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
 from ..loops.tighten_bounds import narrowed
@@ -28,12 +40,17 @@ class PanelPacking:
     def __init__(self, tiling: PanelTiling, constants: Mapping[Tensor, np.ndarray]) -> None:
         c = tiling.c
         self.tiling, self.c, self.kernel, self.element = tiling, c, tiling.kernel, tiling.element
-        self.known, self.words = constants, vnni.pack_k_axis(c.reduction_axes, tiling.micro.product.terms)
+        self.known, self.words = (
+            constants,
+            vnni.pack_k_axis(c.reduction_axes, tiling.micro.product.terms),
+        )
         self.step = Index("s", self.words.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
         read = vnni.only_read(c.b)
-        self.plain_read = read if read is not None and vnni.is_plain(read) and not c.guard else None  # once
+        self.plain_read = (
+            read if read is not None and vnni.is_plain(read) and not c.guard else None
+        )  # once
         self.kernels: list[ir.Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
@@ -54,7 +71,9 @@ class PanelPacking:
 
     def contracted(self, body: ir.Block) -> LoweredContraction:
         tiles = self.tiling.each_panel(body)
-        return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+        return LoweredContraction(
+            (*self.kernels, tiles), self.views, self.constants, frozenset({tiles})
+        )
 
     def constant(self, name: str, array: np.ndarray) -> Tensor:
         packed = Tensor(name, array.shape, self.element, "constant")
@@ -68,28 +87,42 @@ class PanelPacking:
             flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
         count = packed_rows.shape[-2]
-        tiles = packed_rows[..., vnni.tile_elements(count, -(-count // height), height), :].swapaxes(-1, -2)
+        tiles = packed_rows[
+            ..., vnni.tile_elements(count, -(-count // height), height), :
+        ].swapaxes(-1, -2)
         packed = self.constant("rows", tiles)
         return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
 
     def known_rows(self) -> np.ndarray | None:
         """The words of constant rows, a line of steps for each."""
-        factors = vnni.known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes))
+        factors = vnni.known_terms(
+            self.c.a, self.known, (*self.around, self.c.row, *self.c.reduction_axes)
+        )
         return None if factors is None else self.words.packed(factors)
 
-    def squares(self, axis: Index, lanes: ir.Block, placed: Callable[[ir.Block], ir.Block]) -> ir.Block:
+    def squares(
+        self, axis: Index, lanes: ir.Block, placed: Callable[[ir.Block], ir.Block]
+    ) -> ir.Block:
         """The vectors of several steps along an index, so that squares of their loads are transposed in registers."""
         side = SQUARE // self.element.bytes
         t, u = Index("t", axis.extent // side), Index("u", side)
         square = ir.For(u, ir.substitute_block(lanes, {axis: t * side + u}), kind="unrolled")
         rest = ir.For(axis, placed(lanes), as_index(t.extent * side))
-        return ir.For(t, placed((square,))), *(() if vnni.is_multiple(axis.extent, side) else (rest,))
+        return ir.For(t, placed((square,))), *(
+            () if vnni.is_multiple(axis.extent, side) else (rest,)
+        )
 
-    def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
+    def lined(
+        self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None
+    ) -> Tensor:
         """The words of a factor by a kernel, a line for each of these."""
         at = (*lines, *self.words.reduction_axes)
-        words = Tensor("rows", (*(i.extent for i in lines), *self.words.shape), self.element, "heap")
-        body = vnni.by_words(self.words, factor, at, lambda value: (ir.Store(words, at, vnni.flipped(value, bits)),))
+        words = Tensor(
+            "rows", (*(i.extent for i in lines), *self.words.shape), self.element, "heap"
+        )
+        body = vnni.by_words(
+            self.words, factor, at, lambda value: (ir.Store(words, at, vnni.flipped(value, bits)),)
+        )
         self.kernels.append(kernel_from_body(self.kernel, name, body, (words,)))
         flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
         self.views[flat] = words
@@ -120,16 +153,29 @@ class PanelPacking:
     def of_image(self, image: vnni.PackedInput, to: Tensor) -> ir.Block:
         tiling, words = self.tiling, self.words
         at = tuple(substitute(e, tiling.column(tiling.lane)) for e in image.at)
-        store = ir.Store(to, self.in_panel(to, words.step).indices, vnni.flipped(image.words[at], self.column_bits))
-        if (apart := stride(image.words, at, tiling.lane)) is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
-            return (tiling.placed(ir.nested(words.reduction_axes, (ir.vector_loop(tiling.lane, store),))),)
+        store = ir.Store(
+            to,
+            self.in_panel(to, words.step).indices,
+            vnni.flipped(image.words[at], self.column_bits),
+        )
+        if (
+            apart := stride(image.words, at, tiling.lane)
+        ) is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
+            return (
+                tiling.placed(
+                    ir.nested(words.reduction_axes, (ir.vector_loop(tiling.lane, store),))
+                ),
+            )
         return (tiling.placed((ir.For(tiling.lane, ir.nested(words.reduction_axes, (store,))),)),)
 
     def of_factors(self, to: Tensor) -> ir.Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
         c, tiling, lane = self.c, self.tiling, self.tiling.lane
         at, values = self.in_panel(to, tiling.k).indices, tiling.column(lane)
-        load, zero = ir.Store(to, at, substitute(c.b, values)), ir.Store(to, at, constant(0, to.element))
+        load, zero = (
+            ir.Store(to, at, substitute(c.b, values)),
+            ir.Store(to, at, constant(0, to.element)),
+        )
         tests = [substitute(g, values) for g in c.guard]
         if self.is_transposed(c.b):
             inner: ir.Block = (ir.If(_all(tests), (load,)),) if tests else (load,)
@@ -142,7 +188,9 @@ class PanelPacking:
         step: ir.Block = (ir.vector_loop(lane, load),)
         if tests:
             last = tiling.lanes - 1
-            ends = [(g, end) for g in c.guard for end in ((0, last) if depends(g, {c.column}) else (0,))]
+            ends = [
+                (g, end) for g in c.guard for end in ((0, last) if depends(g, {c.column}) else (0,))
+            ]
             inside = _all([substitute(g, tiling.column(as_index(end))) for g, end in ends])
             step = (ir.If(inside, step, (ir.For(lane, (ir.If(_all(tests), (load,), (zero,)),)),)),)
         return (tiling.placed(ir.nested(c.reduction_axes, step)),)
@@ -152,13 +200,17 @@ class PanelPacking:
         if self.plain_read is None:
             return None
         constants = self.known_panels(terms)
-        panels = self.all_panels(terms) if constants is None else self.constant("columns", constants)
+        panels = (
+            self.all_panels(terms) if constants is None else self.constant("columns", constants)
+        )
         return panels[(*self.beside, self.tiling.panel, k, self.tiling.place)]
 
     def known_panels(self, terms: vnni.Terms) -> np.ndarray | None:
         """The panels of constant columns: steps of so many elements each."""
         tiling, lanes = self.tiling, self.tiling.lanes
-        factors = vnni.known_terms(self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes))
+        factors = vnni.known_terms(
+            self.c.b, self.known, (*self.beside, *self.c.columns, *self.c.reduction_axes)
+        )
         if factors is None:
             return None
         packed = terms.packed(factors)
@@ -168,19 +220,31 @@ class PanelPacking:
         count = packed.shape[-2] // columns * across  # blocks
         blocks = np.minimum(np.arange(-(-count // tiling.together) * tiling.together), count - 1)
         first = blocks // across * columns + np.minimum(blocks % across * lanes, columns - lanes)
-        return packed[..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.width), :].swapaxes(-1, -2)
+        return packed[
+            ..., (first[:, None] + np.arange(lanes)).reshape(-1, tiling.width), :
+        ].swapaxes(-1, -2)
 
     def all_panels(self, terms: vnni.Terms) -> Tensor:
         """The panels by a kernel, along the columns where these are contiguous; else transposed, some steps at once."""
         count, value = self.tiling.panels, terms.value(self.c.b)
-        panel, shape = Index("panel", count), (*(i.extent for i in self.beside), count, terms.steps, self.tiling.width)
+        panel, shape = (
+            Index("panel", count),
+            (*(i.extent for i in self.beside), count, terms.steps, self.tiling.width),
+        )
         packed = Tensor("columns", shape, self.element, "heap")
-        if isinstance(terms, vnni.Words) and self.is_transposed(value):  # words first, which are transposed whole then
+        if isinstance(terms, vnni.Words) and self.is_transposed(
+            value
+        ):  # words first, which are transposed whole then
             lines = (*self.beside, *self.c.columns)
-            value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], vnni.Terms((self.step,))
+            value, terms = (
+                self.lined("lines", self.c.b, lines)[(*lines, self.step)],
+                vnni.Terms((self.step,)),
+            )
         lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
         if self.is_transposed(value) and len(terms.reduction_axes) == 1:
-            body = ir.nested((*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed))
+            body = ir.nested(
+                (*self.beside, panel), self.squares(terms.reduction_axes[0], lanes(value), placed)
+            )
         else:
             order = (*self.beside, *terms.reduction_axes, panel)
             factor = self.c.b if isinstance(terms, vnni.Words) else value
@@ -190,7 +254,9 @@ class PanelPacking:
 
     def is_transposed(self, value: Expr) -> bool:
         """Test whether columns are not contiguous."""
-        apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
+        apart = [
+            stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)
+        ]
         return not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in apart)
 
     def into_panels(
@@ -201,7 +267,11 @@ class PanelPacking:
 
         def lanes(value: Expr) -> ir.Block:
             word = vnni.flipped(substitute(value, tiling.column(tiling.lane)), self.column_bits)
-            return (ir.vector_loop(tiling.lane, ir.Store(packed, (*at, terms.step, tiling.place), word)),)
+            return (
+                ir.vector_loop(
+                    tiling.lane, ir.Store(packed, (*at, terms.step, tiling.place), word)
+                ),
+            )
 
         def placed(body: ir.Block) -> ir.Block:
             return ir.substitute_block((tiling.placed(body, unrolled=True),), {tiling.panel: panel})
@@ -219,11 +289,19 @@ class PanelPacking:
         tasks = product((*(i.extent for i in self.c.outer), count))
         work = tasks * tiling.width * self.c.row.extent * tiling.terms
         much = vnni.at_least(work, SHARED * processor().parallel_products) is True
-        if isinstance(tasks, int) and tasks < SHARED and much and read is not None and vnni.is_plain(read):
+        if (
+            isinstance(tasks, int)
+            and tasks < SHARED
+            and much
+            and read is not None
+            and vnni.is_plain(read)
+        ):
             return None
         size = tiling.terms * tiling.width * self.element.bytes
         together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1
-        tiling.by_groups(max(1, min(most, together, count // SHARED if isinstance(count, int) else most)))
+        tiling.by_groups(
+            max(1, min(most, together, count // SHARED if isinstance(count, int) else most))
+        )
         m = Index("m", tiling.several)
         to = Tensor("columns", (tiling.several, terms.steps, tiling.width), self.element, "stack")
         panel = tiling.turn * tiling.several + m

@@ -18,7 +18,9 @@ compute elements again, so that nothing is masked; guards become zeros of the pa
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+
 import numpy as np
+
 from ...dialect.ir.types import F32, F64, I8, I16, I32, UI8
 from ...dialect.notation.expressions import Expr, Index, apply, both, constant
 from ...dialect.notation.interval import Interval
@@ -28,7 +30,15 @@ from ..analysis.integer_ranges import interval
 from ..processor import processor
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
-from .micro_kernel import FMA, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS, MUL_I32, MicroKernel, Product, pairdot
+from .micro_kernel import (
+    FMA,
+    INT8_DOT_PRODUCT,
+    INT8_PAIR_PRODUCTS,
+    MUL_I32,
+    MicroKernel,
+    Product,
+    pairdot,
+)
 from .pack_panels import PanelPacking
 from .problem import Problem, Strategy, why_not_bytes, why_not_integers, why_not_of, why_not_panels
 from .sign_offset import are_bytes, offset_bytes, with_sign_offset
@@ -52,7 +62,11 @@ def blocks_of(c: Contraction) -> int | None:
     """The vectors of columns, as long as the columns of a window go."""
     lanes = processor().tile_vector_bytes // c.accumulator.element.bytes
     columns, windows = c.column.extent, size_of(c.window)
-    return -(-columns // lanes) * windows if isinstance(columns, int) and isinstance(windows, int) else None
+    return (
+        -(-columns // lanes) * windows
+        if isinstance(columns, int) and isinstance(windows, int)
+        else None
+    )
 
 
 def packing_of(problem: Problem, product: Product) -> PanelPacking:
@@ -94,7 +108,9 @@ def _single_integers(packing: PanelPacking) -> Block:
     return *fill, *tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
 
 
-def _words(packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1) -> Block | None:
+def _words(
+    packing: PanelPacking, products: Callable[[WordPairs], Expr], words: int = 1
+) -> Block | None:
     """The loops of a panel of words, so many of which are added before the sum; None if columns are not read so."""
     steps = packing.words.steps
     packing.share_rows(steps)
@@ -103,7 +119,9 @@ def _words(packing: PanelPacking, products: Callable[[WordPairs], Expr], words: 
         return None
     fill, column = columns
     group = step if words == 1 else Index("g", steps // words)
-    at: list[dict[Expr, Expr]] = [{step: group * words + n} if words > 1 else {} for n in range(words)]
+    at: list[dict[Expr, Expr]] = [
+        {step: group * words + n} if words > 1 else {} for n in range(words)
+    ]
 
     def added(sum: Expr, tile: Expr, start: Expr, r: Expr) -> Expr:
         a = row(tile, start, r)
@@ -114,13 +132,17 @@ def _words(packing: PanelPacking, products: Callable[[WordPairs], Expr], words: 
 
 def lower_pairdot(problem: Problem) -> LoweredContraction | None:
     """The kernels by pairs of 16-bit terms, or single terms where these do not fit; None if they never do."""
-    fits = both(*(factor.size <= I16.limits[1] for factor in (problem.sizes.rows, problem.sizes.columns)))
+    fits = both(
+        *(factor.size <= I16.limits[1] for factor in (problem.sizes.rows, problem.sizes.columns))
+    )
     if fits is False:
         return None
     packing = packing_of(problem, pairdot())
     if (body := _words(packing, lambda words: apply("pairdot", *words[0]))) is None:
         return None
-    return packing.contracted(body if fits is True else (If(fits, body, _single_integers(packing)),))
+    return packing.contracted(
+        body if fits is True else (If(fits, body, _single_integers(packing)),)
+    )
 
 
 @dataclass(frozen=True)
@@ -135,17 +157,24 @@ class _Int8DotProduct:
         return offset_bytes(self.packing, self.swapped, sign)
 
     def lower(self) -> LoweredContraction | None:
-        body = _words(self.packing, lambda words: apply(self.function, *words[0][:: 1 if self.swapped else -1]))
+        body = _words(
+            self.packing,
+            lambda words: apply(self.function, *words[0][:: 1 if self.swapped else -1]),
+        )
         return None if body is None else self.packing.contracted(body)
 
 
 def lower_int8_dot_product(problem: Problem) -> LoweredContraction | None:
     """The kernels where the processor adds the products of four bytes to a sum by one instruction."""
     sizes = problem.sizes
-    signed = all(isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows.size, sizes.columns.size))
+    signed = all(
+        isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows.size, sizes.columns.size)
+    )
     if processor().int8_dot_product_is_signed and signed:
         return _Int8DotProduct(packing_of(problem, INT8_DOT_PRODUCT), False, "quaddot").lower()
-    return with_sign_offset(sizes, lambda swapped: _Int8DotProduct(packing_of(problem, INT8_DOT_PRODUCT), swapped))
+    return with_sign_offset(
+        sizes, lambda swapped: _Int8DotProduct(packing_of(problem, INT8_DOT_PRODUCT), swapped)
+    )
 
 
 # bytes without VNNI: sums of two products in 16 bits, of as many words as fit, then widened
@@ -161,12 +190,21 @@ def lower_int8_pair_products(problem: Problem) -> LoweredContraction | None:
     [0, u] and [-s, s], or the very numbers of a constant say that sums fit."""
     c, sizes = problem.contraction, problem.sizes
     sides = (c.a, sizes.rows), (c.b, sizes.columns)
-    rows, columns = ((interval(e, problem.ranges, problem.constants), magnitude) for e, magnitude in sides)
-    for (values, unsigned), (signed_values, signed), swapped in ((columns, rows, False), (rows, columns, True)):
+    rows, columns = (
+        (interval(e, problem.ranges, problem.constants), magnitude) for e, magnitude in sides
+    )
+    for (values, unsigned), (signed_values, signed), swapped in (
+        (columns, rows, False),
+        (rows, columns, True),
+    ):
         signed_values = signed_values if isinstance(signed.size, int) else Interval(*I8.limits)
         limits = (values.high,) if isinstance(unsigned.size, int) else LIMITS
         limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed_values)), None)
-        if (sign := unsigned.negative) is not True and limit is not None and signed_values.within(I8):
+        if (
+            (sign := unsigned.negative) is not True
+            and limit is not None
+            and signed_values.within(I8)
+        ):
             no_sign = () if sign is False else (~sign,)
             exact = both(*no_sign, unsigned.size <= limit, signed.size <= I8.limits[1])
             packing = packing_of(problem, INT8_PAIR_PRODUCTS)
@@ -185,16 +223,23 @@ def fit(limit: int, signed: Interval, words: int = 1) -> bool:
 def _widened(swapped: bool, words: WordPairs) -> Expr:
     """The sum of the products of words of rows and columns."""
     pairs = [apply("bytepairs", *(ab if swapped else ab[::-1])) for ab in words]
-    return apply("pairdot", reduce(lambda a, b: apply("addhalves", a, b), pairs), constant(ONES, I32))
+    return apply(
+        "pairdot", reduce(lambda a, b: apply("addhalves", a, b), pairs), constant(ONES, I32)
+    )
 
 
 def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swapped: bool) -> int:
     """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in [0, limit]."""
     c = packing.c
-    factor, lines = (c.b, (*packing.beside, *c.columns)) if swapped else (c.a, (*packing.around, c.row))
+    factor, lines = (
+        (c.b, (*packing.beside, *c.columns)) if swapped else (c.a, (*packing.around, c.row))
+    )
     constants = known_terms(factor, packing.known, (*lines, *c.reduction_axes))
     sums = None if constants is None else _sums(packing.words.packed(constants))
-    largest = I16.limits[1] // max(limit, 1), min(I16.limits[1], -I16.limits[0] // max(limit, 1))  # as i16
+    largest = (
+        I16.limits[1] // max(limit, 1),
+        min(I16.limits[1], -I16.limits[0] // max(limit, 1)),
+    )  # as i16
     for words in WORDS_PER_WIDENING:
         if packing.words.steps % words == 0:
             if fit(limit, signed, words):
@@ -209,7 +254,9 @@ def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swa
 def _sums(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sums of the positive and of the negative numbers in the two halves of words, which are a last axis."""
     halves = np.ascontiguousarray(words).view(np.int8).reshape(*words.shape, 2, 2).astype(np.int16)
-    return np.maximum(halves, 0).sum(-1, dtype=np.int16), np.maximum(-halves, 0).sum(-1, dtype=np.int16)
+    return np.maximum(halves, 0).sum(-1, dtype=np.int16), np.maximum(-halves, 0).sum(
+        -1, dtype=np.int16
+    )
 
 
 # the strategies
@@ -234,13 +281,17 @@ def _packed(
         vectors = micro_kernel(own, c).cost(c.row.extent, blocks_of(c)) * problem.terms / own.terms
         return vectors * gathered * (unproved(problem) if own is INT8_DOT_PRODUCT else 1)
 
-    return Strategy(name, applies, cost, lambda problem: problem.panels.viewed(lower(problem.panels)))
+    return Strategy(
+        name, applies, cost, lambda problem: problem.panels.viewed(lower(problem.panels))
+    )
 
 
 def _why_not_vnni(required: bool, problem: Problem) -> str:
     present = processor().has_int8_dot_product
     return why_not_bytes(problem) or (
-        "" if present is required else f"the processor has {'a' if present else 'no'} dot product of four bytes"
+        ""
+        if present is required
+        else f"the processor has {'a' if present else 'no'} dot product of four bytes"
     )
 
 
@@ -251,9 +302,21 @@ def _why_not_fma(problem: Problem) -> str:
 
 
 PACKED = (
-    _packed("int8_dot_product", partial(_why_not_vnni, True), lambda: INT8_DOT_PRODUCT, lower_int8_dot_product),
-    _packed("int8_pair_products", partial(_why_not_vnni, False), lambda: INT8_PAIR_PRODUCTS, lower_int8_pair_products),
+    _packed(
+        "int8_dot_product",
+        partial(_why_not_vnni, True),
+        lambda: INT8_DOT_PRODUCT,
+        lower_int8_dot_product,
+    ),
+    _packed(
+        "int8_pair_products",
+        partial(_why_not_vnni, False),
+        lambda: INT8_PAIR_PRODUCTS,
+        lower_int8_pair_products,
+    ),
     _packed("pairdot", lambda p: why_not_integers(p) or why_not_panels(p), pairdot, lower_pairdot),
-    _packed("mul_i32", lambda p: why_not_of(p, I32) or why_not_panels(p), lambda: MUL_I32, lower_mul_i32),
+    _packed(
+        "mul_i32", lambda p: why_not_of(p, I32) or why_not_panels(p), lambda: MUL_I32, lower_mul_i32
+    ),
     _packed("fma", _why_not_fma, lambda: FMA, lower_fma),
 )

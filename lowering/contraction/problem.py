@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 from typing import TypeVar
+
 import numpy as np
+
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I32, ElementType
 from ...dialect.notation.expressions import Expr, Tensor, both
@@ -34,7 +36,9 @@ class Problem:
     constants: Constants
     ranges: Ranges
     magnitudes: OperandMagnitudes | None = None  # of operands that are i32
-    shapes: Mapping[Tensor, Tensor] = field(default_factory=dict)  # parameters seen in another shape, and as they were
+    shapes: Mapping[Tensor, Tensor] = field(
+        default_factory=dict
+    )  # parameters seen in another shape, and as they were
 
     @property
     def contraction(self) -> Contraction:
@@ -70,14 +74,19 @@ class Problem:
     @property
     def terms(self) -> int:
         """The terms of each sum, by estimate."""
-        return prod(i.extent if isinstance(i.extent, int) else GUESS for i in self.contraction.reduction_axes)
+        return prod(
+            i.extent if isinstance(i.extent, int) else GUESS
+            for i in self.contraction.reduction_axes
+        )
 
     def reshaped(self, kernel: Kernel) -> "Problem | None":
         """The problem of a kernel whose parameters have other shapes; None where it is no contraction."""
         if (c := match_contraction(kernel)) is None:
             return None
         shapes = reshaped_parameters(self.kernel, kernel)
-        constants = {new: self.constants[old] for new, old in shapes.items() if old in self.constants}
+        constants = {
+            new: self.constants[old] for new, old in shapes.items() if old in self.constants
+        }
         ranges = {new: self.ranges[old] for new, old in shapes.items() if old in self.ranges}
         constants, ranges = {**self.constants, **constants}, {**self.ranges, **ranges}
         return replace(self, kernel=kernel, c=c, constants=constants, ranges=ranges, shapes=shapes)
@@ -111,7 +120,12 @@ def matched_strategy(
         assert nest is not None
         return nest
 
-    return Strategy(name, lambda p: why_not(match(p)), lambda p: cost(matched(p)), lambda p: build(p, matched(p)))
+    return Strategy(
+        name,
+        lambda p: why_not(match(p)),
+        lambda p: cost(matched(p)),
+        lambda p: build(p, matched(p)),
+    )
 
 
 def _waste(rows: Dim, columns: Dim) -> float:
@@ -124,7 +138,11 @@ def _waste(rows: Dim, columns: Dim) -> float:
 
 def worth_packing(c: Contraction) -> Expr | bool:
     """Test whether tiles are filled and there are enough products; a run-time condition for unknown sizes."""
-    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.reduction_axes))
+    rows, columns, terms = (
+        c.row.extent,
+        c.column.extent,
+        product(tuple(i.extent for i in c.reduction_axes)),
+    )
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     required = (
@@ -142,12 +160,18 @@ def worth_packing(c: Contraction) -> Expr | bool:
 def why_not_of(problem: Problem, *elements: ElementType) -> str:
     if problem.c is None:
         return "no factor has rows of its own"
-    return "" if problem.element in elements else f"sums are {problem.element}, not {' or '.join(map(str, elements))}"
+    return (
+        ""
+        if problem.element in elements
+        else f"sums are {problem.element}, not {' or '.join(map(str, elements))}"
+    )
 
 
 def why_not_integers(problem: Problem) -> str:
     has_magnitudes = problem.magnitudes is not None
-    return why_not_of(problem, I32) or ("" if has_magnitudes else "no kernel can tell how large the operands are")
+    return why_not_of(problem, I32) or (
+        "" if has_magnitudes else "no kernel can tell how large the operands are"
+    )
 
 
 def why_not_panels(problem: Problem) -> str:
@@ -158,4 +182,6 @@ def why_not_panels(problem: Problem) -> str:
 
 def why_not_bytes(problem: Problem) -> str:
     unknown = problem.c is not None and problem.c.unknown
-    return why_not_integers(problem) or ("sizes are known only by a call" if unknown else why_not_panels(problem))
+    return why_not_integers(problem) or (
+        "sizes are known only by a call" if unknown else why_not_panels(problem)
+    )

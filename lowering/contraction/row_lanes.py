@@ -14,6 +14,7 @@ of direct convolutions, and a tile is read from the packed image as it is. Threa
 once. Zeros beyond the edge of the image are not multiplied: the loops over windows leave them out."""
 
 import numpy as np
+
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I32
 from ...dialect.notation import expressions as ex, loops as ir
@@ -54,8 +55,13 @@ class _RowLanes(DirectConvolution):
 
     def __init__(self, pixels: Pixels, constants: Constants, swapped: bool) -> None:
         micro = _micro_kernel(pixels.c)
-        super().__init__(pixels, constants, Tile(min(micro.rows, extent_of(pixels.c.column)), micro.vectors))
-        self.packing, self.swapped = PanelPacking(PanelTiling(pixels.kernel, pixels.c, micro), constants), swapped
+        super().__init__(
+            pixels, constants, Tile(min(micro.rows, extent_of(pixels.c.column)), micro.vectors)
+        )
+        self.packing, self.swapped = (
+            PanelPacking(PanelTiling(pixels.kernel, pixels.c, micro), constants),
+            swapped,
+        )
         self.weights_stay = False  # threads share them
         self.leaves_out = True  # zeros beyond the edge
         self.sign: ex.Expr | bool = False
@@ -72,9 +78,13 @@ class _RowLanes(DirectConvolution):
         """Words of the rows, so many rows' side by side."""
         lines = self.packing.known_rows()
         assert lines is not None
-        packed = self.packing.constant("rows", self.tiled_rows(lines, lines.ndim - 2).swapaxes(-1, -2))
+        packed = self.packing.constant(
+            "rows", self.tiled_rows(lines, lines.ndim - 2).swapaxes(-1, -2)
+        )
         image = kernel_from_body(self.pixels.kernel, "image", self.image.body, (self.image.words,))
-        return packed, LoweredContraction((*self.packing.kernels, image), self.packing.views, self.packing.constants)
+        return packed, LoweredContraction(
+            (*self.packing.kernels, image), self.packing.views, self.packing.constants
+        )
 
     @property
     def weight(self) -> ex.Expr:
@@ -82,16 +92,22 @@ class _RowLanes(DirectConvolution):
 
     def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         words = self.image.words[tuple(substitute(e, at) for e in self.image.at)]
-        return sum + ex.apply("quaddot_us", *((self.weight, words) if self.swapped else (words, self.weight)))
+        return sum + ex.apply(
+            "quaddot_us", *((self.weight, words) if self.swapped else (words, self.weight))
+        )
 
     def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The loops over words, the innermost one unrolled where the columns of a tile differ in what is outside."""
         *around, last = axes = self.packing.words.reduction_axes
         turns = self.columns_of(last)
-        steps: ir.Block = (ir.For(last, (*(() if around else self.prefetches(axes)), self.each(add))),)
+        steps: ir.Block = (
+            ir.For(last, (*(() if around else self.prefetches(axes)), self.each(add))),
+        )
         if turns is not None:
             each = [(k, self.each(add, some)) for k, some in enumerate(turns) if some]
-            steps = tuple(s for k, step in each for s in ir.substitute_block((step,), {last: ex.as_index(k)}))
+            steps = tuple(
+                s for k, step in each for s in ir.substitute_block((step,), {last: ex.as_index(k)})
+            )
         for axis in reversed(around):
             start, stop = (substitute(e, at) for e in self.inside(axis))
             steps = (*self.prefetches(axes), *steps) if axis is around[0] else steps
@@ -101,7 +117,9 @@ class _RowLanes(DirectConvolution):
     def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
         if self.more is None:
             return super().epilogue(self.packing.tiling.rest(sum, row), row, column)
-        return super().epilogue(sum - where(self.sign, self.more[(*self.around, row, column)]), row, column)
+        return super().epilogue(
+            sum - where(self.sign, self.more[(*self.around, row, column)]), row, column
+        )
 
     # where windows reach beyond the edge, are zeros, which are left out
 
@@ -110,7 +128,9 @@ class _RowLanes(DirectConvolution):
         if not offset_bytes(self.packing, self.swapped, sign):
             return False
         steps = extent_of(self.last.column) * processor().tuning.place_steps
-        self.leaves_out = not self.swapped and self.c.window is not None and steps <= self.packing.words.steps
+        self.leaves_out = (
+            not self.swapped and self.c.window is not None and steps <= self.packing.words.steps
+        )
         if self.leaves_out:
             sums = self.sums_of_places() * OFFSET
             self.more = ex.Tensor("places", sums.shape, I32, "constant")
@@ -125,8 +145,12 @@ class _RowLanes(DirectConvolution):
         assert weights is not None and c.window is not None
         weights = weights.astype(np.int32)
         indices = (c.window, c.column, *c.reduction_axes)
-        places = dict(zip(indices, np.ogrid[tuple(slice(extent_of(i)) for i in indices)], strict=True))
-        inside = np.ones((extent_of(c.window), extent_of(c.column), *(1 for _ in c.reduction_axes)), bool)
+        places = dict(
+            zip(indices, np.ogrid[tuple(slice(extent_of(i)) for i in indices)], strict=True)
+        )
+        inside = np.ones(
+            (extent_of(c.window), extent_of(c.column), *(1 for _ in c.reduction_axes)), bool
+        )
         *around, last = self.packing.words.reduction_axes
         whole = [(last, c.column)] if self.columns_of(last) is not None else []
         for axis, along in (*((i, c.window) for i in around), *whole):
@@ -169,7 +193,9 @@ class _RowLanes(DirectConvolution):
         if not self.leaves_out:
             return []
         sums = [s for g in self.c.guard for s in affine_conditions(g) or []]
-        return [s for s in sums if abs(s.factor(axis)) == 1 and not s.without(axis).without(along).terms]
+        return [
+            s for s in sums if abs(s.factor(axis)) == 1 and not s.without(axis).without(along).terms
+        ]
 
 
 # the strategy
@@ -181,17 +207,31 @@ def _why_not_row_lanes(problem: Problem) -> str:
     if not processor().has_int8_dot_product:
         return "the processor has no dot product of four bytes"
     joined, lanes = problem.joined, processor().lanes
-    if joined is None or worth_packing(joined.contraction) is not True or joined.contraction.window is not None:
+    if (
+        joined is None
+        or worth_packing(joined.contraction) is not True
+        or joined.contraction.window is not None
+    ):
         return TOO_FEW
-    short = extent_of(joined.contraction.row) < lanes or extent_of(joined.contraction.column) < lanes
+    short = (
+        extent_of(joined.contraction.row) < lanes or extent_of(joined.contraction.column) < lanes
+    )
     return "fewer rows or columns than a vector has lanes" if short else ""
 
 
 def _cost(problem: Problem) -> float:
     c = problem.contraction
     step = extent_of(c.window) * _micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
-    is_far = len(c.reduction_axes) == 1 and problem.terms * extent_of(c.column) > processor().l1_bytes
-    return step * problem.terms / INT8_DOT_PRODUCT.terms * unproved(problem) * (SINGLE_TAP if is_far else 1)
+    is_far = (
+        len(c.reduction_axes) == 1 and problem.terms * extent_of(c.column) > processor().l1_bytes
+    )
+    return (
+        step
+        * problem.terms
+        / INT8_DOT_PRODUCT.terms
+        * unproved(problem)
+        * (SINGLE_TAP if is_far else 1)
+    )
 
 
 def lower_row_lanes(problem: Problem) -> LoweredContraction | None:
@@ -199,7 +239,9 @@ def lower_row_lanes(problem: Problem) -> LoweredContraction | None:
     joined = problem.joined
     assert joined is not None
     pixels = Pixels(problem.kernel, problem.contraction, joined.kernel, joined.contraction)
-    return with_sign_offset(problem.sizes, lambda swapped: _RowLanes(pixels, problem.constants, swapped))
+    return with_sign_offset(
+        problem.sizes, lambda swapped: _RowLanes(pixels, problem.constants, swapped)
+    )
 
 
 ROW_LANES = Strategy("int8_dot_product_row_lanes", _why_not_row_lanes, _cost, lower_row_lanes)

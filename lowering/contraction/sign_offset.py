@@ -7,7 +7,9 @@ Legal where w is constant: its sums are then, too. Adding 128 to a byte is turni
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
+
 import numpy as np
+
 from ...dialect.ir.types import I8, I32, UI8
 from ...dialect.notation.expressions import Expr, Tensor, both, constant, select
 from ..analysis.accesses import depends
@@ -29,10 +31,15 @@ class ByteKernels(Protocol):
     def lower(self) -> LoweredContraction | None: ...
 
 
-def with_sign_offset(sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKernels]) -> LoweredContraction | None:
+def with_sign_offset(
+    sizes: OperandMagnitudes, kernels: Callable[[bool], ByteKernels]
+) -> LoweredContraction | None:
     """The kernels with the unsigned factor in its place, offset if need be, and where they are exact; None if never."""
     for plain in (True, False):
-        for unsigned, signed, swapped in ((sizes.columns, sizes.rows, False), (sizes.rows, sizes.columns, True)):
+        for unsigned, signed, swapped in (
+            (sizes.columns, sizes.rows, False),
+            (sizes.rows, sizes.columns, True),
+        ):
             exact, sign = both(signed.size <= I8.limits[1], _is_byte(unsigned)), unsigned.negative
             if exact is False or plain != (sign is False):
                 continue
@@ -72,7 +79,12 @@ def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> boo
     """Add 128 to the columns, or if `swapped` the rows, and correct the sums; False unless the other is constant."""
     if (packed := packing.known_panels(packing.words) if swapped else packing.known_rows()) is None:
         return False
-    parts = np.ascontiguousarray(packed).view(np.int8).reshape(*packed.shape, I32.bytes).sum(-1, dtype=np.int32)
+    parts = (
+        np.ascontiguousarray(packed)
+        .view(np.int8)
+        .reshape(*packed.shape, I32.bytes)
+        .sum(-1, dtype=np.int32)
+    )
     sums = parts.sum(-2 if swapped else -1, dtype=np.int32) * OFFSET
     more = Tensor("more", sums.shape, I32, "constant")
     packing.constants[more] = sums
@@ -84,7 +96,11 @@ def offset_bytes(packing: PanelPacking, swapped: bool, sign: Expr | bool) -> boo
     tiling = packing.tiling
 
     def rest(sum: Expr, row: Expr) -> Expr:
-        offset = more[(*packing.beside, tiling.panel, tiling.place)] if swapped else more[(*packing.around, row)]
+        offset = (
+            more[(*packing.beside, tiling.panel, tiling.place)]
+            if swapped
+            else more[(*packing.around, row)]
+        )
         return sum - where(sign, offset)
 
     tiling.rest = rest

@@ -7,9 +7,19 @@ Legal always: arrays with an axis for such an index get two axes, with the same 
 number of rows a run-time condition tests that the groups are whole."""
 
 from dataclasses import dataclass, replace
+
 from ...dialect.ir.sizes import Dim, Size, key_of
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, as_index, both
+from ...dialect.notation.expressions import (
+    Apply,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Tensor,
+    as_index,
+    both,
+)
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import every_access
 
@@ -27,7 +37,9 @@ def split_groups(kernel: ir.Kernel) -> SplitGroups | None:
     for s in ir.statements(kernel.body):
         if isinstance(s, ir.For) and s.kind == "serial" and s.stop is None:
             divisors = {n for e in ir.nodes(kernel.body) if (n := _group(e, s.index)) is not None}
-            if (count := _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None) is not None:
+            if (
+                count := _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None
+            ) is not None:
                 return _Cut(s, *count).kernel(kernel)
     return None
 
@@ -39,7 +51,11 @@ def _count(extent: Dim, divisor: Expr) -> tuple[int, Dim] | None:
             many = isinstance(extent, int) and 1 < size < extent and extent % size == 0
             return (extent // size, size) if many and isinstance(extent, int) else None
         case Extent(Size(((("//", Size() as all, int(count)), 1),), 0) as size):
-            return (count, size) if isinstance(extent, Size) and extent.key == all.key and count > 1 else None
+            return (
+                (count, size)
+                if isinstance(extent, Size) and extent.key == all.key and count > 1
+                else None
+            )
     return None
 
 
@@ -75,7 +91,9 @@ class _Cut:
         tests: dict[object, Expr] = {}
         for t, (n, size) in axes.items():
             if not (isinstance(t.shape[n], int) and isinstance(size, int)):
-                tests[key_of(t.shape[n]), key_of(size)] = as_index(t.shape[n]).eq(as_index(size) * self.count)
+                tests[key_of(t.shape[n]), key_of(size)] = as_index(t.shape[n]).eq(
+                    as_index(size) * self.count
+                )
             elif t.shape[n] != size * self.count:
                 return None
             tensors[t] = replace(t, shape=(*t.shape[:n], self.count, size, *t.shape[n + 1 :]))
@@ -91,7 +109,9 @@ class _Cut:
             return self.group if _group(e, self.old) is not None else None
 
         nest = ir.nested((self.group, self.index), self.loop.body)
-        body = ir.redirect(ir.rewrite_block(kernel.body, lambda s: nest if s is self.loop else None), target)
+        body = ir.redirect(
+            ir.rewrite_block(kernel.body, lambda s: nest if s is self.loop else None), target
+        )
         body = ir.map_expressions(body, lambda e: rewrite(e, group))
         if any(e is self.old for e in ir.nodes(body)):
             return None
@@ -103,10 +123,18 @@ class _Cut:
         if e is self.old:
             return self.size
         match e:
-            case Apply("add", (Apply("mul", (group, Extent(Size() as size)), _), Index(extent=Size() as extent)), _):
-                return size if _group(group, self.old) is not None and size.key == extent.key else None
+            case Apply(
+                "add",
+                (Apply("mul", (group, Extent(Size() as size)), _), Index(extent=Size() as extent)),
+                _,
+            ):
+                return (
+                    size if _group(group, self.old) is not None and size.key == extent.key else None
+                )
         return None
 
     def otherwise(self, e: Expr) -> bool:
         """Test whether an expression uses the index other than by its group."""
-        return e is self.old or (_group(e, self.old) is None and any(self.otherwise(c) for c in children(e)))
+        return e is self.old or (
+            _group(e, self.old) is None and any(self.otherwise(c) for c in children(e))
+        )

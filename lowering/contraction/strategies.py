@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
+
 from ...dialect.ir.types import I32
 from ...dialect.notation.expressions import Expr, Read
 from ...dialect.notation.loops import Kernel
@@ -51,9 +52,17 @@ def candidates_of(problem: Problem) -> list[Choice]:
     for described in processor().by_tile_width:
         with compiling_for(described):
             own = replace(problem)  # what it knows of panels depends on their width
-            reasons = [(s, "left out" if scale.get(s.name) == inf else s.applies(own)) for s in STRATEGIES]
-            new = [Choice(s, described, why, inf if why else s.cost(own) * scale.get(s.name, 1)) for s, why in reasons]
-        choices = [min(pair, key=lambda choice: choice.cost) for pair in zip(choices or new, new, strict=True)]
+            reasons = [
+                (s, "left out" if scale.get(s.name) == inf else s.applies(own)) for s in STRATEGIES
+            ]
+            new = [
+                Choice(s, described, why, inf if why else s.cost(own) * scale.get(s.name, 1))
+                for s, why in reasons
+            ]
+        choices = [
+            min(pair, key=lambda choice: choice.cost)
+            for pair in zip(choices or new, new, strict=True)
+        ]
     return choices
 
 
@@ -64,12 +73,20 @@ def lower_by_strategy(
     explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
     """The kernels by the strategies of least cost; None where none pays; `explained` receives all candidates."""
-    if explained is None and match_reduction(kernel, 1) is None:  # all strategies are for reductions
+    if (
+        explained is None and match_reduction(kernel, 1) is None
+    ):  # all strategies are for reductions
         return None
     c = match_contraction(kernel)
     problem = Problem(kernel, c, constants, ranges)
-    if c is None and (cut := split_groups(kernel)) is not None and (groups := problem.reshaped(cut.kernel)) is not None:
-        lowered = groups.viewed(lower_by_strategy(groups.kernel, groups.constants, groups.ranges, explained))
+    if (
+        c is None
+        and (cut := split_groups(kernel)) is not None
+        and (groups := problem.reshaped(cut.kernel)) is not None
+    ):
+        lowered = groups.viewed(
+            lower_by_strategy(groups.kernel, groups.constants, groups.ranges, explained)
+        )
         if lowered is None or not isinstance(cut.whole, Expr):
             return lowered
         return lowered.or_else(cut.whole, _plain(kernel, "other"))
@@ -80,7 +97,9 @@ def lower_by_strategy(
         explained.append((problem, candidates))
     if (large := worth_packing(c) if c is not None and c.unknown else True) is False:
         return None
-    order = sorted((choice for choice in candidates if not choice.why_not), key=lambda choice: choice.cost)
+    order = sorted(
+        (choice for choice in candidates if not choice.why_not), key=lambda choice: choice.cost
+    )
     if (lowered := _versions(problem, order, candidates)) is None:
         return None
     lowered = _after_magnitudes(problem.magnitudes, lowered)
@@ -90,14 +109,18 @@ def lower_by_strategy(
     small = replace(problem, kernel=plain.kernels[0])
     rows = match_few_rows(small)
     few = rows is not None and rows.weights is not None and not why_not_weights(rows)
-    return lowered.or_else(large, lower_few_rows(small, rows) if rows is not None and few else plain)
+    return lowered.or_else(
+        large, lower_few_rows(small, rows) if rows is not None and few else plain
+    )
 
 
 def _plain(kernel: Kernel, name: str) -> LoweredContraction:
     return LoweredContraction((replace(kernel, name=f"{kernel.name}.{name}"),))
 
 
-def _versions(problem: Problem, order: Sequence[Choice], candidates: list[Choice]) -> LoweredContraction | None:
+def _versions(
+    problem: Problem, order: Sequence[Choice], candidates: list[Choice]
+) -> LoweredContraction | None:
     """The kernels of the first strategy that can be built, and of others for where it is not exact; each is noted as taken."""
     for n, choice in enumerate(order):
         lowered, place = choice.build(problem), candidates.index(choice)
@@ -114,8 +137,14 @@ def _versions(problem: Problem, order: Sequence[Choice], candidates: list[Choice
     return None
 
 
-def _after_magnitudes(sizes: OperandMagnitudes | None, lowered: LoweredContraction) -> LoweredContraction:
+def _after_magnitudes(
+    sizes: OperandMagnitudes | None, lowered: LoweredContraction
+) -> LoweredContraction:
     """Kernels, after those that find how large factors are, if anything depends on it."""
     needed = {r.tensor for e in lowered.where.values() for r in walk(e) if isinstance(r, Read)}
     needed.update(p for k in lowered.kernels for p in k.parameters)
-    return lowered if sizes is None or sizes.bits not in needed else LoweredContraction(sizes.kernels).beside(lowered)
+    return (
+        lowered
+        if sizes is None or sizes.bits not in needed
+        else LoweredContraction(sizes.kernels).beside(lowered)
+    )

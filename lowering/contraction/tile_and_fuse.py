@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
+
 from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Index, Tensor, Var
+from ...dialect.notation.expressions import Expr, Index, Tensor, Var
 from ...dialect.notation.plan import Plan, viewed
 from ..analysis.accesses import every_access, reads
 from ..loops.clone import clone
@@ -30,7 +31,10 @@ from .match import Contraction, kernel_from_body, match_contraction, parallel_lo
 from .vnni_packing import extent_of, tile_start
 
 ROWS = 32  # of a tile
-TASK_TILES, TASKS = 4, 16  # tiles of a task at least, which packs the panels for them, and tasks for threads to share
+TASK_TILES, TASKS = (
+    4,
+    16,
+)  # tiles of a task at least, which packs the panels for them, and tasks for threads to share
 STACK = 3 << 19  # bytes of a task's buffers, at most
 ALONE = 1 << 60  # operations: no thread is woken for a tile
 
@@ -42,7 +46,9 @@ def tile_and_fuse(plan: Plan, body: Sequence[Pass[..., Any]] = ()) -> Plan:
 
 
 Prepared = tuple[Sequence[ir.Kernel], Processor]
-Places = tuple[Sequence[Index], Index, Var]  # the outer indices, that of rows, and the first row of a tile
+Places = tuple[
+    Sequence[Index], Index, Var
+]  # the outer indices, that of rows, and the first row of a tile
 
 
 class Tiling:
@@ -53,16 +59,24 @@ class Tiling:
 
     def suits(self, c: Contraction) -> bool:
         """Test whether the columns of a product fit half of the L2 cache."""
-        size = extent_of(c.column) * prod(map(extent_of, c.reduction_axes)) * c.accumulator.element.bytes
+        size = (
+            extent_of(c.column)
+            * prod(map(extent_of, c.reduction_axes))
+            * c.accumulator.element.bytes
+        )
         return size <= processor().l2_bytes // 2
 
-    def prepared(self, kernels: list[ir.Kernel], arrays: Iterable[Tensor], tiles: set[Tensor]) -> Prepared | None:
+    def prepared(
+        self, kernels: list[ir.Kernel], arrays: Iterable[Tensor], tiles: set[Tensor]
+    ) -> Prepared | None:
         """The kernels of a tile, and what they are compiled for; None if it does not pay to have arrays by tiles."""
         tuning = replace(processor().tuning, panels_together=0)
         alone = replace(processor(), wake_operations=ALONE, tuning=tuning)
         return None if _bytes(arrays) < processor().l2_bytes else (kernels, alone)
 
-    def joined(self, kernels: Sequence[ir.Kernel], tiles: Mapping[Tensor, Tensor], at: Places) -> ir.Block | None:
+    def joined(
+        self, kernels: Sequence[ir.Kernel], tiles: Mapping[Tensor, Tensor], at: Places
+    ) -> ir.Block | None:
         """The loop over all tiles; None if what they hold does not fit."""
         return None if _bytes(tiles.values()) > STACK else _tasks(kernels, tiles, *at)
 
@@ -78,7 +92,13 @@ class Tiling:
     def _product(self, kernel: ir.Kernel) -> Contraction | None:
         """The product of floats that a kernel is, if a chain may begin or end with it."""
         c = match_contraction(kernel.with_body(ir.nested(*nonunit_loops(kernel.body))))
-        if c is None or c.unknown or c.window is not None or c.guard or c.accumulator.element.kind != "float":
+        if (
+            c is None
+            or c.unknown
+            or c.window is not None
+            or c.guard
+            or c.accumulator.element.kind != "float"
+        ):
             return None
         return c if self.suits(c) and extent_of(c.row) >= self.rows else None
 
@@ -87,7 +107,10 @@ class Tiling:
         seen, written = set[Tensor](), set[Tensor]()
         for n, kernel in enumerate(kernels, 1):
             indices, block = nonunit_loops(kernel.body)
-            own, known = indices[: len(rows)], all(isinstance(d, int) for p in kernel.parameters for d in p.shape)
+            own, known = (
+                indices[: len(rows)],
+                all(isinstance(d, int) for p in kernel.parameters for d in p.shape),
+            )
             if kernel.condition is not None or not known or seen & {*kernel.outputs}:
                 return 0
             seen, written = seen | {*kernel.parameters}, written | {*kernel.outputs}
@@ -100,42 +123,86 @@ class Tiling:
         return 0
 
     def _fused(
-        self, plan: Plan, first: int, count: int, rows: Sequence[Index], body: Sequence[Pass[..., Any]]
+        self,
+        plan: Plan,
+        first: int,
+        count: int,
+        rows: Sequence[Index],
+        body: Sequence[Pass[..., Any]],
     ) -> Plan | None:
         """The plan with so many kernels fused; None if that does not pay, or others see an array between them."""
-        chain, others = plan.kernels[first : first + count], (*plan.kernels[:first], *plan.kernels[first + count :])
-        kept = {*plan.results, *plan.views, *plan.views.values(), *(p for k in others for p in k.parameters)}
-        shapes = {t: (self.rows, *squeezed(t.shape, t)[len(rows) :]) for k in chain for t in k.outputs if t not in kept}
-        shared = {t for k in chain for t in k.inputs} & {t for k in chain for t in k.outputs if t in kept}
+        chain, others = (
+            plan.kernels[first : first + count],
+            (*plan.kernels[:first], *plan.kernels[first + count :]),
+        )
+        kept = {
+            *plan.results,
+            *plan.views,
+            *plan.views.values(),
+            *(p for k in others for p in k.parameters),
+        }
+        shapes = {
+            t: (self.rows, *squeezed(t.shape, t)[len(rows) :])
+            for k in chain
+            for t in k.outputs
+            if t not in kept
+        }
+        shared = {t for k in chain for t in k.inputs} & {
+            t for k in chain for t in k.outputs if t in kept
+        }
         if shared:
             return None
-        line = processor().line_bytes  # more for each row: rows a power of two apart would share sets of the L1 cache
-        buffers = {t: replace(t, shape=(*s[:-1], s[-1] + line // t.element.bytes)) for t, s in shapes.items()}
+        line = (
+            processor().line_bytes
+        )  # more for each row: rows a power of two apart would share sets of the L1 cache
+        buffers = {
+            t: replace(t, shape=(*s[:-1], s[-1] + line // t.element.bytes))
+            for t, s in shapes.items()
+        }
         outer, start = [Index(i.name, i.extent) for i in rows[:-1]], Var("first", I64)
 
         def tile(kernel: ir.Kernel) -> ir.Kernel:
             indices, block = nonunit_loops(kernel.body)
             i, nest = Index(rows[-1].name, self.rows), ir.nested(indices[len(rows) :], block)
-            own = lambda t, at: (buffers[t], (i, *squeezed(at, t)[len(rows) :])) if t in buffers else None  # noqa: E731
-            nest = ir.substitute_block(ir.redirect(nest, own), dict(zip(indices, (*outer, start + i), strict=False)))
-            return kernel_from_body(kernel, "rows", ir.nested((i,), nest), [buffers.get(t, t) for t in kernel.outputs])
+
+            def own(t: Tensor, at: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]] | None:
+                if t not in buffers:
+                    return None
+                return buffers[t], (i, *squeezed(at, t)[len(rows) :])
+
+            nest = ir.substitute_block(
+                ir.redirect(nest, own), dict(zip(indices, (*outer, start + i), strict=False))
+            )
+            return kernel_from_body(
+                kernel, "rows", ir.nested((i,), nest), [buffers.get(t, t) for t in kernel.outputs]
+            )
 
         if (prepared := self.prepared([*map(tile, chain)], shapes, {*buffers.values()})) is None:
             return None
         with compiling_for(prepared[1]):
-            done: Plan = run_passes(placed(body), replace(plan, kernels=tuple(prepared[0])), Context())
+            done: Plan = run_passes(
+                placed(body), replace(plan, kernels=tuple(prepared[0])), Context()
+            )
         written = dict.fromkeys(t for k in done.kernels for t in k.outputs)
         homes = {t: viewed(t, done.views) for k in done.kernels for t in k.parameters}
         mine = {t: f"{t.name}.{n}" for n, t in enumerate(written) if homes[t] not in kept}
         stack = {t: replace(t, name=name, space=self.space) for t, name in mine.items()}
         reshaped = {homes[t] for t in written} & {homes[t] for t in homes if t not in written}
         several = any(k.condition is not None or ir.scratch_buffers(k) for k in done.kernels)
-        if reshaped or several or (nest := self.joined(done.kernels, stack, (outer, rows[-1], start))) is None:
+        if (
+            reshaped
+            or several
+            or (nest := self.joined(done.kernels, stack, (outer, rows[-1], start))) is None
+        ):
             return None
         kernel = kernel_from_body(chain[0], "fused", nest, [t for t in written if t not in stack])
-        kernel = replace(kernel, scheduled=True, spans=tuple(dict.fromkeys(s for k in chain for s in k.spans)))
+        kernel = replace(
+            kernel, scheduled=True, spans=tuple(dict.fromkeys(s for k in chain for s in k.spans))
+        )
         kernels = (*others[:first], kernel, *others[first:])
-        return replace(plan, kernels=kernels, views=done.views, constants={**plan.constants, **done.constants})
+        return replace(
+            plan, kernels=kernels, views=done.views, constants={**plan.constants, **done.constants}
+        )
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
@@ -143,7 +210,11 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 
 
 def _tasks(
-    kernels: Sequence[ir.Kernel], stack: Mapping[Tensor, Tensor], outer: Sequence[Index], row: Index, start: Var
+    kernels: Sequence[ir.Kernel],
+    stack: Mapping[Tensor, Tensor],
+    outer: Sequence[Index],
+    row: Index,
+    start: Var,
 ) -> ir.Block:
     """The parallel loop over tasks of some tiles each; what is the same for all tiles is computed before them."""
     tile, share = Index("tile", tiles := -(-extent_of(row) // ROWS)), Var("share", I64)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby, pairwise
 from math import gcd
+
 import numpy as np
+
 from ...dialect.ir.sizes import Dim, Shape, key_of, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
 from ...dialect.notation import expressions as ex
@@ -83,7 +85,9 @@ def pack_k_axis(reduction_axes: Sequence[ex.Index], many: int) -> Words:
     whole = [i for i in reduction_axes if is_multiple(i.extent, many)]
     if axes := whole or [i for i in reduction_axes if not isinstance(i.extent, int)]:
         return words_along(axes[0], reduction_axes, many)
-    index = min(reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
+    index = min(
+        reversed(reduction_axes), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i)
+    )
     return words_along(index, reduction_axes, many)
 
 
@@ -147,7 +151,11 @@ def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
     """The words of an array of terms, so many along an axis in each."""
     terms = np.moveaxis(terms, axis, -1)
     terms = np.pad(terms, [(0, 0)] * (terms.ndim - 1) + [(0, -terms.shape[-1] % many)])
-    return np.moveaxis(np.ascontiguousarray(terms.astype(np.int16 if many == 2 else np.int8)).view(np.int32), -1, axis)
+    return np.moveaxis(
+        np.ascontiguousarray(terms.astype(np.int16 if many == 2 else np.int8)).view(np.int32),
+        -1,
+        axis,
+    )
 
 
 # what is read
@@ -170,12 +178,21 @@ def read_at(e: ex.Expr, read: ex.Read, at: Sequence[ex.Expr]) -> ex.Expr:
 def is_plain(read: ex.Read) -> bool:
     """Test whether an array is read along loop indices, each once."""
     plain = [i for i in read.indices if isinstance(i, ex.Index)]
-    return len(set(plain)) == len(plain) and all(isinstance(i, (ex.Index, ex.Const)) for i in read.indices)
+    return len(set(plain)) == len(plain) and all(
+        isinstance(i, (ex.Index, ex.Const)) for i in read.indices
+    )
 
 
-def known_terms(e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Sequence[ex.Index]) -> np.ndarray | None:
+def known_terms(
+    e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Sequence[ex.Index]
+) -> np.ndarray | None:
     """A constant factor's values, an axis for each of these indices."""
-    if isinstance(e, ex.Cast) and e.type.is_integer and e.operand.type.is_integer and e.operand.type.bits < e.type.bits:
+    if (
+        isinstance(e, ex.Cast)
+        and e.type.is_integer
+        and e.operand.type.is_integer
+        and e.operand.type.bits < e.type.bits
+    ):
         terms = known_terms(e.operand, constants, order)
         return None if terms is None else terms.astype(e.type.dtype)
     if not (isinstance(e, ex.Read) and e.tensor in constants and is_plain(e)):
@@ -188,7 +205,9 @@ def known_terms(e: ex.Expr, constants: Mapping[ex.Tensor, np.ndarray], order: Se
     return array.transpose([plain.index(i) for i in order]) if set(plain) == set(order) else None
 
 
-def by_words(words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callable[[ex.Expr], Block]) -> Block:
+def by_words(
+    words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callable[[ex.Expr], Block]
+) -> Block:
     """Loops over indices around the store of a factor's words; a last word that may be partial is stored by itself."""
     if not isinstance(words, Words) or not words.partial:
         return nested(order, store(words.value(e)))
@@ -201,7 +220,10 @@ def by_words(words: Terms, e: ex.Expr, order: Sequence[ex.Index], store: Callabl
     body: Block = (For(whole, block),)
     for left in range(1, words.many) if not isinstance(rest, int) else (rest,):
         inner = [ex.Index(i.name, i.extent) for i in after]
-        values: dict[ex.Expr, ex.Expr] = {words.part: ex.as_index(last), **dict(zip(after, inner, strict=True))}
+        values: dict[ex.Expr, ex.Expr] = {
+            words.part: ex.as_index(last),
+            **dict(zip(after, inner, strict=True)),
+        }
         alone = nested(inner, substitute_block(store(word(terms[:left], words.many)), values))
         body += alone if isinstance(rest, int) else (If(ex.as_index(rest).eq(left), alone),)
     return nested(before, body)
@@ -262,7 +284,9 @@ def image_of(
         return None
 
     def read_in(term: int) -> ex.Expr:
-        at = [e if (a := axis_of.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)]
+        at = [
+            e if (a := axis_of.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)
+        ]
         return read_at(b, read, at)
 
     image = ex.Tensor("image", tuple(a.index.extent for a in axes), I32, space)
@@ -273,10 +297,14 @@ def image_of(
     def filled(some: Sequence[int], more: bool) -> Block:
         value = word([read_in(n) for n in some], words.many, some[0])
         if more:
-            return (Store(image, place, image[place] | value if bits is None else image[place] ^ value),)
+            return (
+                Store(image, place, image[place] | value if bits is None else image[place] ^ value),
+            )
         return (Store(image, place, flipped(value, bits)),)
 
-    same = all(key_of(ranges[1:]) == key_of(within[0][1:]) for ranges in within[1:])  # but along the first axis
+    same = all(
+        key_of(ranges[1:]) == key_of(within[0][1:]) for ranges in within[1:]
+    )  # but along the first axis
     body: Block = ()
     if same and (parts := _parts([ranges[0] for ranges in within])):
         for part, some in parts:
@@ -285,14 +313,27 @@ def image_of(
         for _, group in groupby(terms, key=lambda n: key_of(within[n])):
             some = list(group)
             ranges = within[some[0]]
-            if not any(isinstance(stop, int) and start >= stop for start, stop in ranges) or not body:
+            if (
+                not any(isinstance(stop, int) and start >= stop for start, stop in ranges)
+                or not body
+            ):
                 body = (*body, *_ranged(axes, ranges, filled(some, bool(body))))
         if same:  # mostly all terms are there
-            first = max(ranges[0][0] for ranges in within), reduce(smaller, (ranges[0][1] for ranges in within))
-            body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
+            first = (
+                max(ranges[0][0] for ranges in within),
+                reduce(smaller, (ranges[0][1] for ranges in within)),
+            )
+            body = _ranged(
+                axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ()
+            )
     around = len(_around(axes))
-    if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
-        body = (*nested(place[around:], (Store(image, place, flipped(ex.constant(0, I32), bits)),)), *body)
+    if not all(
+        start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)
+    ):
+        body = (
+            *nested(place[around:], (Store(image, place, flipped(ex.constant(0, I32), bits)),)),
+            *body,
+        )
     return PackedInput(image, tuple(a.place for a in axes), nested(place[:around], body))
 
 
@@ -311,7 +352,10 @@ def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], lis
 
 def _axis(e: ex.Expr, size: Dim, n: int, words: Words) -> _Axis | None:
     first, second, *_ = (affine(x) for x in words.each(e))
-    bounds = [(0, a.extent - 1) if isinstance(a, ex.Index) else index_bounds(a) for a, _ in first.terms.values()]
+    bounds = [
+        (0, a.extent - 1) if isinstance(a, ex.Index) else index_bounds(a)
+        for a, _ in first.terms.values()
+    ]
     low = high = first.constant
     for (_, factor), (least, most) in zip(first.terms.values(), bounds, strict=True):
         if least is None or most is None:
@@ -320,9 +364,15 @@ def _axis(e: ex.Expr, size: Dim, n: int, words: Words) -> _Axis | None:
         high += factor * (most if factor > 0 else least)
     if (second - first).terms or not isinstance(low, int):
         return None
-    moves = {k: (a, f) for k, (a, f) in first.terms.items() if not (isinstance(a, ex.Index) and same_size(a.extent, 1))}
+    moves = {
+        k: (a, f)
+        for k, (a, f) in first.terms.items()
+        if not (isinstance(a, ex.Index) and same_size(a.extent, 1))
+    }
     apart = reduce(gcd, (abs(f) for _, f in moves.values()), 0) or 1
-    place = Affine({k: (a, f // apart) for k, (a, f) in moves.items()}, (first.constant - low) // apart)
+    place = Affine(
+        {k: (a, f // apart) for k, (a, f) in moves.items()}, (first.constant - low) // apart
+    )
     index = ex.Index(f"i{n}", (high - low) // apart + 1)
     return _Axis(index, low, apart, (second - first).constant, place.expression(), size)
 
@@ -331,8 +381,13 @@ def is_edge(condition: ex.Expr, read: ex.Read) -> bool:
     """Test whether a guard only keeps the read inside of its array."""
     sums = affine_conditions(condition)
     edges = [affine(e) for e in read.indices]
-    edges += [affine(ex.as_index(d)).plus(-1) - affine(e) for e, d in zip(read.indices, read.tensor.shape, strict=True)]
-    same = [[d for edge in edges if not (d := s - edge).terms and not d.constant] for s in sums or []]
+    edges += [
+        affine(ex.as_index(d)).plus(-1) - affine(e)
+        for e, d in zip(read.indices, read.tensor.shape, strict=True)
+    ]
+    same = [
+        [d for edge in edges if not (d := s - edge).terms and not d.constant] for s in sums or []
+    ]
     return bool(same) and all(same)
 
 
@@ -341,13 +396,22 @@ def _around(axes: Sequence[_Axis]) -> Sequence[_Axis]:
     return axes[: max(1, len(axes) - 1)]
 
 
-def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()) -> Block:
+def _ranged(
+    axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()
+) -> Block:
     """The parts of an image's axes that a body is for: branches in the loops that are around, or a loop."""
     tests: list[ex.Expr | bool] = []
     for n, (a, (start, stop)) in enumerate(zip(axes, ranges, strict=True)):
         if n >= len(_around(axes)):
-            body = (For(a.index, body, ex.as_index(start), None if a.is_all(stop) else ex.as_index(stop)),)
+            body = (
+                For(
+                    a.index, body, ex.as_index(start), None if a.is_all(stop) else ex.as_index(stop)
+                ),
+            )
         else:
-            tests += [a.index >= start if start else True, True if a.is_all(stop) else a.index < ex.as_index(stop)]
+            tests += [
+                a.index >= start if start else True,
+                True if a.is_all(stop) else a.index < ex.as_index(stop),
+            ]
     inside = ex.both(*tests)
     return (If(inside, body, otherwise),) if isinstance(inside, ex.Expr) else body

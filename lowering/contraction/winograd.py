@@ -13,7 +13,9 @@ and are transformed together."""
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+
 import numpy as np
+
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
@@ -41,7 +43,11 @@ def windows_of(c: Contraction) -> Windows | None:
         return None
     (row_axis, rows), (column_axis, columns) = rows_of, columns_of
     rest = tuple(i for i in c.reduction_axes if i not in (rows, columns))
-    if row_axis == column_axis or not rest or any(sum(i is k for i in weights.indices) != 1 for k in c.reduction_axes):
+    if (
+        row_axis == column_axis
+        or not rest
+        or any(sum(i is k for i in weights.indices) != 1 for k in c.reduction_axes)
+    ):
         return None
     pairs = pack_k_axis(rest, 2)
     return None if pairs.partial else Windows(rows, columns, (row_axis, column_axis), read, pairs)
@@ -105,7 +111,9 @@ def why_not_winograd(transform: WinogradTransform, problem: Problem) -> str:
     c, small = problem.contraction, transform is WINOGRAD_F2X2_3X3
     if small and processor().has_int8_dot_product and are_bytes(problem):
         return "products of four bytes take less time"
-    if (windows := windows_of(c) if c.unknown.isdisjoint((c.row, *c.reduction_axes)) else None) is None:
+    if (
+        windows := windows_of(c) if c.unknown.isdisjoint((c.row, *c.reduction_axes)) else None
+    ) is None:
         return "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
     if _pays(c, windows) is False:
         return "too few rows, tiles or channels for transforms to pay"
@@ -133,10 +141,16 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     """Test whether there are enough products; a run-time condition if the window's stride is unknown."""
     tuning, lanes, rows = processor().tuning, processor().lanes, extent_of(c.row)
     high, wide = size_of(c.window), c.column.extent
-    if rows < tuning.winograd_rows or not tuning.winograd_steps <= windows.pairs.steps <= MAX_STACK_STEPS:
+    if (
+        rows < tuning.winograd_rows
+        or not tuning.winograd_steps <= windows.pairs.steps <= MAX_STACK_STEPS
+    ):
         return False
     required = (
-        (((high + 1) // 2) * ((wide + 1) // 2), max(tuning.winograd_tiles, VECTORS * lanes if c.unknown else 0)),
+        (
+            ((high + 1) // 2) * ((wide + 1) // 2),
+            max(tuning.winograd_tiles, VECTORS * lanes if c.unknown else 0),
+        ),
         (high * wide * (rows * windows.terms), processor().packing_products),
         (wide, 2 * lanes if c.unknown else 0),  # whole vectors of an unknown size have to fit
     )
@@ -148,4 +162,7 @@ def _strategy(name: str, transform: WinogradTransform) -> Strategy:
     return Strategy(name, why_not, cost, partial(lower_winograd, transform))
 
 
-WINOGRAD = _strategy("winograd_4x4", WINOGRAD_F4X4_3X3), _strategy("winograd_2x2", WINOGRAD_F2X2_3X3)
+WINOGRAD = (
+    _strategy("winograd_4x4", WINOGRAD_F4X4_3X3),
+    _strategy("winograd_2x2", WINOGRAD_F2X2_3X3),
+)

@@ -4,7 +4,9 @@ inverse transforms."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+
 import numpy as np
+
 from ...dialect.ir.sizes import certainly, larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation import expressions as ex, loops as ir
@@ -14,7 +16,17 @@ from ..analysis.accesses import depends
 from ..processor import processor
 from .match import Contraction, parallel_loop
 from .micro_kernel import GUESS, pairdot
-from .vnni_packing import Words, divided, extent_of, only_read, read_at, size_of, tile_elements, tile_start, word
+from .vnni_packing import (
+    Words,
+    divided,
+    extent_of,
+    only_read,
+    read_at,
+    size_of,
+    tile_elements,
+    tile_start,
+    word,
+)
 from .winograd_transforms import WinogradTransform
 
 VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
@@ -39,7 +51,12 @@ class Windows:
     @property
     def terms(self) -> int:
         pairs = self.pairs
-        return 9 * extent_of(pairs.index) * prod(map(extent_of, pairs.reduction_axes)) // extent_of(pairs.part)
+        return (
+            9
+            * extent_of(pairs.index)
+            * prod(map(extent_of, pairs.reduction_axes))
+            // extent_of(pairs.part)
+        )
 
 
 class WinogradKernels:
@@ -62,7 +79,9 @@ class WinogradKernels:
         self.lane = ex.Index("l", lanes)
         self.outer = tuple(i.extent for i in c.outer)
         self.by_panels()
-        self.results = ex.Tensor("turned", (*self.outer, extent_of(c.row), transform.size**2, self.room), I32, "heap")
+        self.results = ex.Tensor(
+            "turned", (*self.outer, extent_of(c.row), transform.size**2, self.room), I32, "heap"
+        )
 
     @property
     def cost(self) -> float:
@@ -72,7 +91,9 @@ class WinogradKernels:
         assert isinstance(steps, int)
         left = blocks % self.micro.vectors
         last = replace(self.micro, vectors=left).cost(rows, left) if left else 0
-        transforms = TRANSFORM * (rows + 2 * steps) * blocks * processor().fma_cycles  # of inputs and of results
+        transforms = (
+            TRANSFORM * (rows + 2 * steps) * blocks * processor().fma_cycles
+        )  # of inputs and of results
         products = steps * (self.micro.cost(rows, blocks - left) + last)
         return self.transform.points * (products + transforms + rows * steps / WEIGHTS_READ)
 
@@ -84,19 +105,30 @@ class WinogradKernels:
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
             self.narrow = -(-left // self.lanes) * self.lanes
-        self.room, self.lines = self.count, self.high  # tiles, and rows of them, that there are places for
+        self.room, self.lines = (
+            self.count,
+            self.high,
+        )  # tiles, and rows of them, that there are places for
         if isinstance(self.count, int):
             self.room = -(-self.count // self.lanes) * self.lanes
             self.lines = max(int(self.high), -(-self.room // int(self.wide)))
         sure = prod(n for n in (*self.outer, self.panels) if isinstance(n, int))
-        self.groups = min(self.tiles, -(-GROUPS // sure)) if isinstance(self.panels, int) and sure < FEW else 1
-        steps = self.pairs.steps + 1  # one more, so that points do not all want the same places of a near cache
+        self.groups = (
+            min(self.tiles, -(-GROUPS // sure))
+            if isinstance(self.panels, int) and sure < FEW
+            else 1
+        )
+        steps = (
+            self.pairs.steps + 1
+        )  # one more, so that points do not all want the same places of a near cache
         shape, space = (self.transform.points, steps, self.width), "stack"
         if self.groups > 1:
             shape, space = (*(i.extent for i in self.beside), self.panels, *shape), "heap"
         self.columns = ex.Tensor("columns", shape, I32, space)
 
-    def named(self, body: list[ir.Statement], name: str, values: Sequence[ex.Expr]) -> list[ex.Expr]:
+    def named(
+        self, body: list[ir.Statement], name: str, values: Sequence[ex.Expr]
+    ) -> list[ex.Expr]:
         names = [ex.Var(f"{name}{n}", I32) for n in range(len(values))]
         body += [ir.Let(v, value) for v, value in zip(names, values, strict=True)]
         return list(names)
@@ -106,15 +138,29 @@ class WinogradKernels:
     def weights(self) -> tuple[ex.Tensor, ir.Block]:
         """The words of the weights, by rows and points."""
         w, pairs, taps = self.windows, self.pairs, range(3)
-        words = ex.Tensor("weights", (*(i.extent for i in self.rows), self.transform.points, *pairs.shape), I32, "heap")
+        words = ex.Tensor(
+            "weights",
+            (*(i.extent for i in self.rows), self.transform.points, *pairs.shape),
+            I32,
+            "heap",
+        )
         body: list[ir.Statement] = []
         points: list[list[ex.Expr]] = []
         for half, e in zip(("low", "high"), pairs.each(self.c.a), strict=True):
-            g = [[substitute(e, {w.rows: ex.as_index(r), w.columns: ex.as_index(s)}) for r in taps] for s in taps]
+            g = [
+                [substitute(e, {w.rows: ex.as_index(r), w.columns: ex.as_index(s)}) for r in taps]
+                for s in taps
+            ]
             rows = [self.named(body, half, self.transform.weights(column)) for column in g]
-            points.append([n for row in zip(*rows, strict=True) for n in self.transform.weights(row)])
+            points.append(
+                [n for row in zip(*rows, strict=True) for n in self.transform.weights(row)]
+            )
         for n, halves in enumerate(zip(*points, strict=True)):
-            body.append(ir.Store(words, (*self.rows, ex.as_index(n), *pairs.reduction_axes), word(halves, 2)))
+            body.append(
+                ir.Store(
+                    words, (*self.rows, ex.as_index(n), *pairs.reduction_axes), word(halves, 2)
+                )
+            )
         return words, ir.nested((*self.rows, *pairs.reduction_axes), tuple(body))
 
     def packed(self, points: np.ndarray) -> tuple[ex.Tensor, dict[ex.Tensor, np.ndarray]]:
@@ -133,7 +179,12 @@ class WinogradKernels:
         w, pairs, size, side = self.windows, self.pairs, self.transform.size, self.transform.side
         h, t = ex.Index("h", self.high * size + 2), ex.Index("t", self.wide)
         lines = (*self.beside, *pairs.reduction_axes)
-        image = ex.Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
+        image = ex.Tensor(
+            "image",
+            (*(i.extent for i in lines), side, size, self.lines + 1, self.wide),
+            I32,
+            "heap",
+        )
         height, width = (w.read.tensor.shape[axis] for axis in w.axes)
         window = self.c.window
         assert window is not None
@@ -144,7 +195,12 @@ class WinogradKernels:
 
         def inside(target: Target, i: ex.Index, step: int, n: int) -> ir.For:
             """The stores of columns i * step + n that are inside of the array."""
-            at: dict[ex.Expr, ex.Expr] = {window: h, w.rows: ex.ZERO, self.c.column: i * step, w.columns: ex.as_index(n)}
+            at: dict[ex.Expr, ex.Expr] = {
+                window: h,
+                w.rows: ex.ZERO,
+                self.c.column: i * step,
+                w.columns: ex.as_index(n),
+            }
             value = word([self.moved(e, at) for e in pairs.each(self.c.b)], 2)
             first = max(0, -((left + n) // step))
             stop = larger(smaller(i.extent, (width - 1 - left - n) // step + 1), first)
@@ -158,9 +214,14 @@ class WinogradKernels:
         plane, q = ex.Index("s", side), ex.Index("q", self.wide * size + 2)
         words = ex.Tensor("words", (h.extent, q.extent), I32, "stack")
         here = words, (h, q)
-        if isinstance(n := product(words.shape), int) and n * I32.bytes <= processor().l2_bytes // 4:
+        if (
+            isinstance(n := product(words.shape), int)
+            and n * I32.bytes <= processor().l2_bytes // 4
+        ):
             body: ir.Block = (ir.Alloc(words), *zeros(here, (h, q)), inside(here, q, 1, 0))
-            moves = (ir.Store(image, place, words[h, t * size + n]) for n, place in enumerate(places))
+            moves = (
+                ir.Store(image, place, words[h, t * size + n]) for n, place in enumerate(places)
+            )
             body += tuple(s for move in moves for s in ir.nested((h, t), (move,)))
         else:
             body = zeros((image, (*lines, plane, *places[0][-3:])), (plane, h, t))
@@ -178,12 +239,24 @@ class WinogradKernels:
         body = self.of_panel(panel, lambda first, v: self.transform_columns(image, panel, first, v))
         return self.shared((*self.beside, panel, *self.pairs.reduction_axes), body)
 
-    def transform_columns(self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index) -> ir.Block:
+    def transform_columns(
+        self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index
+    ) -> ir.Block:
         """Columns of a panel: every tile's elements transformed, for a pair of channels."""
-        size, side, column = self.transform.size, range(self.transform.side), v * self.lanes + self.lane
-        lines, place = (*self.beside, *self.pairs.reduction_axes), first + v * self.lanes + self.lane
+        size, side, column = (
+            self.transform.size,
+            range(self.transform.side),
+            v * self.lanes + self.lane,
+        )
+        lines, place = (
+            (*self.beside, *self.pairs.reduction_axes),
+            first + v * self.lanes + self.lane,
+        )
         body: list[ir.Statement] = []
-        x = [[image[(*lines, s, r % size, place + r // size * self.wide)] for s in side] for r in side]
+        x = [
+            [image[(*lines, s, r % size, place + r // size * self.wide)] for s in side]
+            for r in side
+        ]
         across = [self.named(body, f"x{r}_", self.transform.input(x[r])) for r in side]
         columns = [self.transform.input([across[r][s] for r in side]) for s in side]
         for r in side:
@@ -213,7 +286,11 @@ class WinogradKernels:
         """A loop over some indices that threads share."""
         names = [ex.Var(i.name, I64) for i in indices]
         places = [(name, i.extent) for name, i in zip(names, indices, strict=True)]
-        return (parallel_loop("n", places, ir.substitute_block(body, dict(zip(indices, names, strict=True)))),)
+        return (
+            parallel_loop(
+                "n", places, ir.substitute_block(body, dict(zip(indices, names, strict=True)))
+            ),
+        )
 
     # products
 
@@ -224,16 +301,27 @@ class WinogradKernels:
         row = ir.Let(ex.Var("row", I64), tile_start(tile, extent_of(self.c.row), self.height))
 
         def weight(n: ex.Index, step: ex.Expr, r: ex.Index) -> ex.Expr:
-            return weights[(*self.around, tile, n, step, r) if tiled else (*self.around, row.var + r, n, step)]
+            return weights[
+                (*self.around, tile, n, step, r) if tiled else (*self.around, row.var + r, n, step)
+            ]
 
         def tiles(first: ex.Expr, v: ex.Index) -> ir.Block:
             loop = ir.For(tile, (row, *self.products(weight, row.var, panel, first, v)))
             if self.groups > 1:
-                return (replace(loop, start=group * per, stop=ex.minimum(group * per + per, self.tiles)),)
-            return *ir.nested(self.pairs.reduction_axes, self.transform_columns(image, panel, first, v)), loop
+                return (
+                    replace(
+                        loop, start=group * per, stop=ex.minimum(group * per + per, self.tiles)
+                    ),
+                )
+            return *ir.nested(
+                self.pairs.reduction_axes, self.transform_columns(image, panel, first, v)
+            ), loop
 
         body = self.of_panel(panel, tiles)
-        return self.shared((*self.c.outer, panel, group), (ir.Alloc(self.columns), *body) if self.groups == 1 else body)
+        return self.shared(
+            (*self.c.outer, panel, group),
+            (ir.Alloc(self.columns), *body) if self.groups == 1 else body,
+        )
 
     def products(
         self,
@@ -244,7 +332,12 @@ class WinogradKernels:
         v: ex.Index,
     ) -> ir.Block:
         """A tile of rows: the sums of all points, transformed back."""
-        steps, height, width, side = self.pairs.steps, self.height, v.extent * self.lanes, range(self.transform.side)
+        steps, height, width, side = (
+            self.pairs.steps,
+            self.height,
+            v.extent * self.lanes,
+            range(self.transform.side),
+        )
         r, n = ex.Index("r", height), ex.Index("n", self.transform.points)
         sums = ex.Tensor("sums", (height, width), I32, "register")
         points = ex.Tensor("points", (self.transform.points, height, width), I32, "stack")
@@ -268,21 +361,38 @@ class WinogradKernels:
         down = [self.named(back, f"m{b}_", self.transform.sums(m[b])) for b in side]
         for a in range(self.transform.size):
             for b, y in enumerate(self.transform.sums([down[k][a] for k in side])):
-                at = (*self.c.outer, row + r, ex.as_index(self.transform.size * a + b), first + column)
+                at = (
+                    *self.c.outer,
+                    row + r,
+                    ex.as_index(self.transform.size * a + b),
+                    first + column,
+                )
                 back.append(ir.Store(self.results, at, self.transform.divided(y)))
-        return ir.Alloc(points), ir.For(n, point), *ir.nested((r, v), (ir.vector_loop(self.lane, *back),))
+        return (
+            ir.Alloc(points),
+            ir.For(n, point),
+            *ir.nested((r, v), (ir.vector_loop(self.lane, *back),)),
+        )
 
     # results
 
     def finish(self) -> ir.Block:
         """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a row."""
-        c, window, size, q, columns = self.c, self.c.window, self.transform.size, self.c.column, self.c.column.extent
+        c, window, size, q, columns = (
+            self.c,
+            self.c.window,
+            self.transform.size,
+            self.c.column,
+            self.c.column.extent,
+        )
         assert window is not None
         at = (window % size * size + q % size, window // size * self.wide + q // size)
         block = c.finish(self.results[(*c.outer, c.row, *at)], {})
 
         def vectors(width: int, start: ex.Expr | int, stop: ex.Expr | int) -> ir.For:
-            return ir.For(q, block, ex.as_index(start), ex.as_index(stop), kind="vector", width=width)
+            return ir.For(
+                q, block, ex.as_index(start), ex.as_index(stop), kind="vector", width=width
+            )
 
         body: list[ir.Statement] = []
         if isinstance(columns, int):
@@ -299,6 +409,9 @@ class WinogradKernels:
                 body.append(ir.For(q, block, ex.as_index(done)))
         else:
             whole, width = ex.as_index(columns // size * size), size * self.lanes
-            body += [vectors(width, 0, whole // width * width), vectors(width, whole - width, whole)]
+            body += [
+                vectors(width, 0, whole // width * width),
+                vectors(width, whole - width, whole),
+            ]
             body.append(ir.For(q, block, whole))
         return self.shared((*c.outer, c.row), ir.nested((window,), tuple(body)))

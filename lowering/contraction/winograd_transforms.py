@@ -21,7 +21,9 @@ exactly, 9 by its inverse and 64 where 64 y is an i32."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.types import I16, I64
 from ...dialect.notation.expressions import Expr, apply, both, cast
 
@@ -55,7 +57,9 @@ class WinogradTransform:
         if max(array.max(), -array.min()) > I16.limits[1]:
             return None
         rows = self.weights([array[..., r, :].astype(np.int32) for r in range(3)])
-        points = np.stack([n for row in rows for n in self.weights([row[..., s] for s in range(3)])])
+        points = np.stack(
+            [n for row in rows for n in self.weights([row[..., s] for s in range(3)])]
+        )
         return None if max(points.max(), -points.min()) > I16.limits[1] else points
 
     def divided(self, sum: Expr) -> Expr:
@@ -64,9 +68,13 @@ class WinogradTransform:
         inverse -= (inverse >> 31) << 32
         return (sum * inverse if self.odd > 1 else sum) >> self.bits
 
-    def fits(self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None) -> Expr | bool:
+    def fits(
+        self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None
+    ) -> Expr | bool:
         """The condition that transformed factors fit 16 bits and sums divide exactly; `reach` bounds known weights."""
-        input_bound, weight_bound = (cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w))
+        input_bound, weight_bound = (
+            cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w)
+        )
         largest = input_bound * weight_bound * terms if reach is None else input_bound * reach
         tests = [x <= self.most_input, largest < 1 << (31 - self.bits)]
         return both(*tests, *(() if reach is not None else (w <= self.most_weight,)))
@@ -119,8 +127,22 @@ def _twice(a: Expr) -> Expr:
 
 
 WINOGRAD_F2X2_3X3 = WinogradTransform(
-    2, _input_of_two, _weights_of_two, _sums_of_two, odd=1, bits=2, most_input=8191, most_weight=3639
+    2,
+    _input_of_two,
+    _weights_of_two,
+    _sums_of_two,
+    odd=1,
+    bits=2,
+    most_input=8191,
+    most_weight=3639,
 )
 WINOGRAD_F4X4_3X3 = WinogradTransform(
-    4, _input_of_four, _weights_of_four, _sums_of_four, odd=9, bits=6, most_input=326, most_weight=226
+    4,
+    _input_of_four,
+    _weights_of_four,
+    _sums_of_four,
+    odd=9,
+    bits=6,
+    most_input=326,
+    most_weight=226,
 )

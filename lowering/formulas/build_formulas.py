@@ -8,7 +8,9 @@ row-major order of its operand's elements becomes a view, which shares its stora
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
+
 import numpy as np
+
 from ...dialect.builtin import Calling, Const
 from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ...dialect.ir.limits import LIMITS, excess
@@ -16,7 +18,15 @@ from ...dialect.ir.sizes import Dim, Size, Undecided
 from ...dialect.ir.unify import put, with_sizes
 from ...dialect.notation.expressions import Check, Const as Number, Expr, Index, Read, Tensor
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
-from ...dialect.notation.loops import Assert, Steps, is_aligned, located, map_expressions, nodes, statements
+from ...dialect.notation.loops import (
+    Assert,
+    Steps,
+    is_aligned,
+    located,
+    map_expressions,
+    nodes,
+    statements,
+)
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Operation, Value, unique_name
 from ...dialect.program.module import Module
@@ -31,10 +41,15 @@ GraphPass: TypeAlias = Callable[[Function, Context], Function | None]
 
 @declare("formulas", Function)
 def build_formulas(
-    function: Function, context: Context, body: Sequence[GraphPass] = (), slices: Steps | None = None
+    function: Function,
+    context: Context,
+    body: Sequence[GraphPass] = (),
+    slices: Steps | None = None,
 ) -> Formulas:
     """The formulas of a function; `body` are passes for the bodies of its loops, `slices` the steps if it is one."""
-    equal = {} if all(a.known_type.is_static for a in function.arguments) else _equal_sizes(function)
+    equal = (
+        {} if all(a.known_type.is_static for a in function.arguments) else _equal_sizes(function)
+    )
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
     used: dict[str, int] = {}
@@ -42,8 +57,12 @@ def build_formulas(
 
     def tensor(value: Value, space: str) -> Tensor:
         type = with_sizes(value.known_type, equal)
-        space = "slice" if value in sliced and not is_aligned(type.array_shape, type.element) else space
-        tensors[value] = Tensor(unique_name(value.name, used, "."), type.array_shape, type.element, space)
+        space = (
+            "slice" if value in sliced and not is_aligned(type.array_shape, type.element) else space
+        )
+        tensors[value] = Tensor(
+            unique_name(value.name, used, "."), type.array_shape, type.element, space
+        )
         return tensors[value]
 
     def operand(value: Value) -> Tensor:
@@ -61,14 +80,20 @@ def build_formulas(
         typed = operation.operator.map(operand)
         results = tuple(tensor(r, "heap") for r in operation.results)
         operands = tuple(t for _, t in typed.operands())
-        if isinstance(operation.operator, Calling):  # calls are inlined and derivatives expanded by now: it is a loop
+        if isinstance(
+            operation.operator, Calling
+        ):  # calls are inlined and derivatives expanded by now: it is a loop
             trips = cast(Any, typed).steps()
             program = _callee(function.name, operation, trips, context.module, body)
             steps.append(LoopNest(results, operands, (), operation.span, program, trips))
         elif typed.has_nest():
             nest = located(map_expressions(typed.nest(*results), in_primitives), operation.span)
-            read = {e.tensor for e in nodes(nest) if isinstance(e, Read)}  # only the shape of others is used
-            steps.append(Nest(results, tuple(t for t in operands if t in read), nest, operation.span))
+            read = {
+                e.tensor for e in nodes(nest) if isinstance(e, Read)
+            }  # only the shape of others is used
+            steps.append(
+                Nest(results, tuple(t for t in operands if t in read), nest, operation.span)
+            )
         else:
             element = typed.element(results[0])
             value = propagate_constants(element.value, constants, operation.span)
@@ -77,14 +102,20 @@ def build_formulas(
     results = tuple(operand(r) for r in function.results)
     requirements = tuple(r for s in steps for r in requirements_of(s))
     if (size := sum(array.nbytes for array in constants.values())) > LIMITS.get().constant_bytes:
-        raise TargetError(Diagnostic(excess("constant_bytes", size), function.span, "limit.constant_bytes"))
-    return Formulas(function.name, arguments, results, constants, tuple(steps), requirements, slices=slices)
+        raise TargetError(
+            Diagnostic(excess("constant_bytes", size), function.span, "limit.constant_bytes")
+        )
+    return Formulas(
+        function.name, arguments, results, constants, tuple(steps), requirements, slices=slices
+    )
 
 
 def _equal_sizes(function: Function) -> dict[Any, Dim]:
     """The size to write for each that a constraint requires to be equal to another, which calls check."""
     pairs: list[tuple[Dim, Dim]] = []
-    for operator in (o.operator for o in function.operations if not isinstance(o.operator, Calling)):
+    for operator in (
+        o.operator for o in function.operations if not isinstance(o.operator, Calling)
+    ):
         typed: Any = operator.map(lambda v: v.known_type)
         for constraint in typed.constraints:
             try:
@@ -101,7 +132,9 @@ def _equal_sizes(function: Function) -> dict[Any, Dim]:
     return found
 
 
-def _callee(caller: str, operation: Operation, steps: Steps, module: Module, body: Sequence[GraphPass]) -> Formulas:
+def _callee(
+    caller: str, operation: Operation, steps: Steps, module: Module, body: Sequence[GraphPass]
+) -> Formulas:
     """The formulas of the function that a loop of the caller steps over."""
     callee, context = called(module, cast(Any, operation.operator)), Context(module)
     for change in body:

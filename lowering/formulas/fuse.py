@@ -11,10 +11,22 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
+
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
+from ...dialect.notation.expressions import (
+    Apply,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    When,
+)
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
 from ..math import FUNCTIONS
@@ -48,8 +60,14 @@ def fuse(program: Formulas) -> Formulas:
             fused = [s for t in reads(step.value) if t in inlined for s in _spans(inlined[t])]
             spans = tuple(dict.fromkeys([*fused, *_spans(step)]))
             step = replace(step, value=_put(step.value, inlined, measures), spans=spans)
-            if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, []), measures):
-                rival = _rival(step, uses[step.tensor], inlined) if step.tensor in measures.whole else None
+            if step.tensor not in results and _worth_inlining(
+                step, uses.get(step.tensor, []), measures
+            ):
+                rival = (
+                    _rival(step, uses[step.tensor], inlined)
+                    if step.tensor in measures.whole
+                    else None
+                )
                 if rival is None or _terms(rival) < _terms(step):
                     if rival is not None:
                         kept.append(inlined.pop(rival.tensor))
@@ -103,7 +121,9 @@ class _Measures:
 
     def __init__(self) -> None:
         self.nodes: dict[Tensor, int] = {}  # an upper bound
-        self.whole: set[Tensor] = set()  # tensors with a reduction, or with a check of every element
+        self.whole: set[Tensor] = (
+            set()
+        )  # tensors with a reduction, or with a check of every element
         self.depths: dict[Expr, int] = {}
 
     def add(self, formula: Formula, inlined: dict[Tensor, Formula]) -> None:
@@ -126,7 +146,9 @@ def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formul
     for e in walk(formula.value):
         if isinstance(e, Read) and e.tensor in inlined and _same_indices(e, formula.indices):
             new = inlined[e.tensor].indices
-            if all(same_size(a.extent, b.extent) for a, b in zip(formula.indices, new, strict=True)):
+            if all(
+                same_size(a.extent, b.extent) for a, b in zip(formula.indices, new, strict=True)
+            ):
                 value = substitute(formula.value, dict(zip(formula.indices, new, strict=True)))
                 return replace(formula, indices=new, value=value)
     return formula
@@ -139,12 +161,19 @@ def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> b
     read, scope, step = sites[0]
     single = len(sites) == 1
     if formula.tensor in measures.whole:
-        return single and isinstance(step, Formula) and scope == step.indices and _same_indices(read, scope)
+        return (
+            single
+            and isinstance(step, Formula)
+            and scope == step.indices
+            and _same_indices(read, scope)
+        )
     work = cost(formula.value, CHEAP)
     once = work == 0 or all(_injective(read, scope) for read, scope, _ in sites)
     if work > CHEAP or once:
         return once and (single or work <= CHEAP)
-    dozens = any(isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(formula.value))  # once in primitives
+    dozens = any(
+        isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(formula.value)
+    )  # once in primitives
     return single and _few_repeats(read, scope) and not dozens
 
 
@@ -153,7 +182,9 @@ def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) ->
     reader = uses[0][0]
     if not _terms(formula) or not isinstance(reader, Formula):
         return None
-    return next((inlined[t] for t in reads(reader.value) if t in inlined and _terms(inlined[t])), None)
+    return next(
+        (inlined[t] for t in reads(reader.value) if t in inlined and _terms(inlined[t])), None
+    )
 
 
 def _terms(formula: Formula) -> float:
@@ -162,7 +193,9 @@ def _terms(formula: Formula) -> float:
         match e:
             case Reduce("add", indices, Apply("mul", (a, b)) | When(then=Apply("mul", (a, b)))):
                 one, other = ({*formula.indices} & {*walk(e)} for e in (a, b))
-                if one - other and other - one:  # each varies along an index on which the other does not depend
+                if (
+                    one - other and other - one
+                ):  # each varies along an index on which the other does not depend
                     return prod(i.extent if isinstance(i.extent, int) else inf for i in indices)
     return 0
 
@@ -200,7 +233,9 @@ def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
     """Test whether no reduction runs over indices that the read lacks; where it may be broadcast it has them."""
-    return bool(scope) and scope[-1] in {p for i in read.indices if (p := _plain(unrepeated(i))) is not None}
+    return bool(scope) and scope[-1] in {
+        p for i in read.indices if (p := _plain(unrepeated(i))) is not None
+    }
 
 
 def _plain(index: Expr) -> Index | None:
@@ -226,9 +261,13 @@ def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Ex
         place = (e.tensor, *map(key, at))
         if place not in values:
             formula = inlined[e.tensor]
-            there: dict[Expr, Expr] = {i: new for i, new in zip(formula.indices, at, strict=True) if i is not new}
+            there: dict[Expr, Expr] = {
+                i: new for i, new in zip(formula.indices, at, strict=True) if i is not new
+            }
             value = substitute(formula.value, there)
-            values[place] = rewrite(value, _with_fresh_indices) if e.tensor in measures.whole else value
+            values[place] = (
+                rewrite(value, _with_fresh_indices) if e.tensor in measures.whole else value
+            )
         return values[place]
 
     return rewrite(value, put)

@@ -6,7 +6,9 @@ Calls are analysed with their operands' ranges. Results of nests, state and floa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
 import numpy as np
+
 from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked
 from ...dialect.ir.diagnostics import Diagnostic
@@ -19,7 +21,13 @@ from ..analysis.integer_ranges import Overflow, declared_range, interval, overfl
 from ..graph.inline import has_derivatives
 from .propagate_constants import propagate_constants
 
-NOUNS = {"abs": "magnitude", "add": "sum", "sub": "difference", "mul": "product", "neg": "negative"} | {
+NOUNS = {
+    "abs": "magnitude",
+    "add": "sum",
+    "sub": "difference",
+    "mul": "product",
+    "neg": "negative",
+} | {
     "div": "quotient",
     "floordiv": "quotient",
     "shl": "shifted value",
@@ -32,9 +40,13 @@ class Analysis:
 
     module: Module
     ranges: dict[Value, Interval] = field(default_factory=dict)
-    overflowing: dict[Operation, Overflow] = field(default_factory=dict)  # the first such node of each
+    overflowing: dict[Operation, Overflow] = field(
+        default_factory=dict
+    )  # the first such node of each
 
-    def function(self, function: Function, intervals: Sequence[Interval | None] = ()) -> list[Interval | None]:
+    def function(
+        self, function: Function, intervals: Sequence[Interval | None] = ()
+    ) -> list[Interval | None]:
         """The ranges of a function's results, from `intervals` or the declared ones."""
         tensors: dict[Value, Tensor] = {}
         ranges: dict[Tensor, Interval] = {}
@@ -107,7 +119,9 @@ def _warning(operation: Operation, overflow: Overflow) -> Diagnostic:
     e = overflow.expr
     function = getattr(e, "function", "converted value" if isinstance(e, Cast) else "value")
     message = f"the {NOUNS.get(function, function)} fits {e.type}, {whole(e.type)}, but it may reach {overflow.reached}"
-    return Diagnostic(message, operation.at("op"), f"{operation.operator.name}.overflow", severity="warning")
+    return Diagnostic(
+        message, operation.at("op"), f"{operation.operator.name}.overflow", severity="warning"
+    )
 
 
 def print_ranges(module: Module, names: Iterable[str] = ()) -> str:
@@ -120,5 +134,7 @@ def print_ranges(module: Module, names: Iterable[str] = ()) -> str:
         for operation in function.operations:
             shown = [str(analysis.ranges[r]) for r in operation.results if r in analysis.ranges]
             if shown and len(shown) == len(operation.results):
-                notes[operation] = ", ".join(shown) + (", may overflow" if operation in analysis.overflowing else "")
+                notes[operation] = ", ".join(shown) + (
+                    ", may overflow" if operation in analysis.overflowing else ""
+                )
     return print_module(module.with_functions(functions), notes=notes)

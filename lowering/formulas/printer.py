@@ -2,6 +2,7 @@
 used twice. Of a constant with many elements the values are not part of it."""
 
 from collections.abc import Iterable, Iterator
+
 from ...dialect.builtin import Data
 from ...dialect.ir.diagnostics import Span
 from ...dialect.notation.expressions import Tensor
@@ -25,13 +26,19 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
 
     yield f"formulas @{program.name}({declared(program.arguments)}) {{", ()
     for t, array in program.constants.items():
-        yield f"  {tensor_text(t, names)} = constant{f' {Data(array).text}' if array.size <= MOST_ELEMENTS else ''}", ()
+        yield (
+            f"  {tensor_text(t, names)} = constant{f' {Data(array).text}' if array.size <= MOST_ELEMENTS else ''}",
+            (),
+        )
     for step in program.steps:
         match step:
             case Nest(tensors, operands, body, span):
                 given, results = ", ".join(map(names.of, operands)), declared(tensors)
                 if isinstance(step, LoopNest) and isinstance(step.program, Formulas):
-                    yield f"  {results} = loop {steps_text(step.steps, names)} of ({given})", (span,)
+                    yield (
+                        f"  {results} = loop {steps_text(step.steps, names)} of ({given})",
+                        (span,),
+                    )
                     yield from ((f"    {line}", (span,)) for line, _ in formula_lines(step.program))
                 else:
                     yield f"  {results} = nest({given}) {{", (span,)
@@ -40,7 +47,10 @@ def formula_lines(program: Formulas) -> Iterator[tuple[str, tuple[Span, ...]]]:
             case View(tensor, of, formula):
                 yield f"  {tensor_text(tensor, names)} = view of {names.of(of)}", (formula.span,)
             case _:
-                tensor, spans = tensor_text(step.tensor, names).partition(": "), step.spans or (step.span,)
+                tensor, spans = (
+                    tensor_text(step.tensor, names).partition(": "),
+                    step.spans or (step.span,),
+                )
                 with names.scope():
                     head = f"{tensor[0]}[{', '.join(map(names.of, step.indices))}]: {tensor[2]}"
                     lets, value = named(step.value)

@@ -6,9 +6,20 @@
 Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic stays as written."""
 
 import numpy as np
+
 from ...dialect.ir.cast_arrays import converted
 from ...dialect.ir.diagnostics import NOWHERE, Span
-from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Tensor, When, constant
+from ...dialect.notation.expressions import (
+    Apply,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Read,
+    Tensor,
+    When,
+    constant,
+)
 from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.simplify import fold_constants
 from ...dialect.notation.traverse import over, rebuild
@@ -16,23 +27,35 @@ from ...dialect.notation.traverse import over, rebuild
 PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
 
 
-def propagate_constants(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
+def propagate_constants(
+    value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE
+) -> Expr:
     """The formula with constants in place of reads; its checks are reported at `span`, the operation's."""
     return rebuild(value, lambda e, parts: _simplified(over(e, parts), constants, span), {})
 
 
 def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Expr:
     match e:
-        case Read(tensor, _) if tensor in constants and constants[tensor].size == 1 and e.type.kind != "complex":
+        case Read(tensor, _) if (
+            tensor in constants and constants[tensor].size == 1 and e.type.kind != "complex"
+        ):
             return constant(constants[tensor].reshape(-1)[0], e.type)
         case Cast(Const(number, source), type) if type.kind != "complex":
             return constant(converted(np.array(number, source.dtype), type)[()], type)
         case Apply("select", (Const(), _, _), _) | When(Const()) | Check(Const(True)):
             return fold_constants(e)
-        case Apply("mul", (Const(1), a) | (a, Const(1)), t) | Apply("add" | "sub", (a, Const(0)), t) if t.is_integer:
+        case Apply("mul", (Const(1), a) | (a, Const(1)), t) | Apply(
+            "add" | "sub", (a, Const(0)), t
+        ) if t.is_integer:
             return a
-        case Apply(function, operands, type) if all(isinstance(o, Const) and o.type.is_discrete for o in operands):
-            return _computed(e, function, [np.array(o.value, o.type.dtype) for o in operands if isinstance(o, Const)])
+        case Apply(function, operands, type) if all(
+            isinstance(o, Const) and o.type.is_discrete for o in operands
+        ):
+            return _computed(
+                e,
+                function,
+                [np.array(o.value, o.type.dtype) for o in operands if isinstance(o, Const)],
+            )
         case Apply("ipow", (base, Const(exponent)), type):
             return _power(base, exponent % (1 << type.bits))
         case Check(condition, checked, message, where) if where is NOWHERE:

@@ -5,6 +5,7 @@
 Legal where the range of x shows that the sum stays within its type. Pays always: two operations in place of four."""
 
 from dataclasses import replace
+
 from ...dialect.notation.expressions import Apply, Const, Expr, Reduce
 from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.traverse import rewrite, walk
@@ -25,7 +26,10 @@ def rounding_shift(program: Formulas) -> Formulas:
             return None
         return _added(rewrite(x, change), half) >> bits
 
-    steps = tuple(replace(s, value=rewrite(s.value, change)) if isinstance(s, Formula) else s for s in program.steps)
+    steps = tuple(
+        replace(s, value=rewrite(s.value, change)) if isinstance(s, Formula) else s
+        for s in program.steps
+    )
     return replace(program, steps=steps)
 
 
@@ -42,7 +46,9 @@ def _added(x: Expr, half: int) -> Expr:
 def _rounding(e: Expr) -> tuple[Expr, int] | None:
     """The shifted operand and the shift distance of a rounding shift."""
     match e:
-        case Apply("add", (Apply("shr", (x, Const(bits))), Apply("and", (low, Const(1))))) if x.type.signed:
+        case Apply("add", (Apply("shr", (x, Const(bits))), Apply("and", (low, Const(1))))) if (
+            x.type.signed
+        ):
             match low:
                 case Apply("shr", (same, Const(fewer))) if same is x and fewer == bits - 1:
                     return x, int(bits)

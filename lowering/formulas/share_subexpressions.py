@@ -7,8 +7,20 @@ shared node once per use. Index arithmetic, reads and constants are not named.""
 
 from collections import Counter
 from itertools import count
+
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Reduce, Var, When
-from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions, replace
+from ...dialect.notation.loops import (
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    expressions,
+    replace,
+)
 from ...dialect.notation.traverse import children, over, rebuild
 
 
@@ -37,7 +49,12 @@ class _Sharing:
         match s:
             case For(_, body, _, stop):
                 start, end = changed
-                return (*lets, replace(s, body=self.block(body), start=start, stop=None if stop is None else end))
+                return (
+                    *lets,
+                    replace(
+                        s, body=self.block(body), start=start, stop=None if stop is None else end
+                    ),
+                )
             case If(_, then, otherwise):
                 return (*lets, If(changed[0], self.block(then), self.block(otherwise)))
             case Let(var, _):

@@ -9,9 +9,22 @@ the lanes of those of i32: formulas without conversions to i64, index arithmetic
 
 from collections.abc import Callable
 from dataclasses import replace
+
 import numpy as np
+
 from ...dialect.ir.types import F32, I32, I64
-from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Reduce, apply, cast, constant
+from ...dialect.notation.expressions import (
+    Apply,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    apply,
+    cast,
+    constant,
+)
 from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.simplify import fold_constants
@@ -27,7 +40,10 @@ SIGN = 31  # the shift that leaves the sign of 32 bits
 @formula_pass
 def simplify_with_ranges(program: Formulas) -> Formulas:
     """The formulas over 64 bits simplified."""
-    return replace(program, steps=tuple(_formula(s, program) if isinstance(s, Formula) else s for s in program.steps))
+    return replace(
+        program,
+        steps=tuple(_formula(s, program) if isinstance(s, Formula) else s for s in program.steps),
+    )
 
 
 def _formula(formula: Formula, program: Formulas) -> Formula:
@@ -48,7 +64,9 @@ def _formula(formula: Formula, program: Formulas) -> Formula:
         if _rounds_inside(e, range_of, program):
             return apply("lrint", *children(children(new)[0]))
         folded = fold_constants(new)
-        return folded if folded is not new else _simplified(e, new, found, range_of)  # an operand is simplified already
+        return (
+            folded if folded is not new else _simplified(e, new, found, range_of)
+        )  # an operand is simplified already
 
     value = rebuild(formula.value, make, {})
     return formula if value is formula.value else replace(formula, value=value)
@@ -58,7 +76,9 @@ def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program
     """Recognize an integer that is scaled by a constant and rounded to i32, where it stays far inside that type."""
     match e:
         case Cast(Apply("rint", (Apply("mul", (Cast(x), Const() | Read() as by)),)), to) if (
-            to is I32 and by.type is F32 and processor().is_x86  # others may have no instruction, and call a library
+            to is I32
+            and by.type is F32
+            and processor().is_x86  # others may have no instruction, and call a library
         ):
             known = by.value if isinstance(by, Const) else program.constants.get(by.tensor, np.inf)
             largest = max(-found.low, found.high) if (found := range_of(x)) else np.inf
@@ -66,12 +86,18 @@ def _rounds_inside(e: Expr, range_of: Callable[[Expr], Interval | None], program
     return False
 
 
-def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callable[[Expr], Interval | None]) -> Expr:
+def _simplified(
+    e: Expr, new: Expr, interval: Interval | None, range_of: Callable[[Expr], Interval | None]
+) -> Expr:
     """A node over simplified operands, by the ranges of itself and of the operands that it had."""
     match new:
-        case Cast(Cast(x, type), narrow) if type is I64 and x.type is I32 and narrow.is_integer and narrow.bits <= 32:
+        case Cast(Cast(x, type), narrow) if (
+            type is I64 and x.type is I32 and narrow.is_integer and narrow.bits <= 32
+        ):
             return cast(x, narrow)
-        case Cast(x, type) if type is I64 and x.type is F32 and interval is not None and interval.within(I32):
+        case Cast(x, type) if (
+            type is I64 and x.type is F32 and interval is not None and interval.within(I32)
+        ):
             return Cast(cast(x, I32), I64)
         case Apply("max" | "min" as which, (a, b), _) if isinstance(e, Apply):
             one, other = map(range_of, e.operands if which == "max" else e.operands[::-1])
@@ -85,7 +111,9 @@ def _simplified(e: Expr, new: Expr, interval: Interval | None, range_of: Callabl
                 return x
         case Apply("shl" | "shr" | "add" | "sub", (x, Const(0)), type) if type.is_integer:
             return x
-        case Apply(function, _, type) if type is I64 and function in NARROWED and isinstance(e, Apply):
+        case Apply(function, _, type) if (
+            type is I64 and function in NARROWED and isinstance(e, Apply)
+        ):
             if e.function != function or interval is None or not interval.within(I32):
                 return new
             if not _fit(e, range_of):

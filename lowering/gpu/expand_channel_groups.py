@@ -5,6 +5,7 @@
 Legal where all accesses go by the same groups: the same elements in the same order, so storage stays."""
 
 from dataclasses import replace
+
 from ...dialect.ir.sizes import Dim, Shape
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...dialect.notation.loops import Kernel, redirect
@@ -17,17 +18,31 @@ from ..passes import gpu_pass
 @gpu_pass
 def expand_channel_groups(kernel: Kernel) -> Kernel:
     groups = split_groups(kernel)
-    expanded = _delinearized(kernel if groups is None or groups.whole is not True else groups.kernel)
-    return expanded if match_contraction(kernel) is None and match_contraction(expanded) is not None else kernel
+    expanded = _delinearized(
+        kernel if groups is None or groups.whole is not True else groups.kernel
+    )
+    return (
+        expanded
+        if match_contraction(kernel) is None and match_contraction(expanded) is not None
+        else kernel
+    )
 
 
 def _delinearized(kernel: Kernel) -> Kernel:
     """The kernel with two axes for those of its parameters that are read by groups."""
     read, stored = accesses(kernel.body)
-    only_read = {t: places for t, places in read.items() if t in kernel.parameters and t not in stored}
-    if not (axes := {t: a for t, places in only_read.items() if (a := _axis(t.shape, places)) is not None}):
+    only_read = {
+        t: places for t, places in read.items() if t in kernel.parameters and t not in stored
+    }
+    if not (
+        axes := {
+            t: a for t, places in only_read.items() if (a := _axis(t.shape, places)) is not None
+        }
+    ):
         return kernel
-    tensors = {t: replace(t, shape=_cut(t.shape, axis, *parts)) for t, (axis, parts) in axes.items()}
+    tensors = {
+        t: replace(t, shape=_cut(t.shape, axis, *parts)) for t, (axis, parts) in axes.items()
+    }
 
     def target(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]] | None:
         if tensor not in axes:
@@ -52,7 +67,9 @@ def _axis(shape: Shape, places: list[tuple[Expr, ...]]) -> tuple[int, tuple[int,
 
 def _extents(e: Expr, size: Dim) -> tuple[int, int] | None:
     match _pair(e):
-        case (Index(extent=int(count)), Index(extent=int(each))) if isinstance(size, int) and count * each == size:
+        case (Index(extent=int(count)), Index(extent=int(each))) if (
+            isinstance(size, int) and count * each == size
+        ):
             return count, each
     return None
 
@@ -60,7 +77,9 @@ def _extents(e: Expr, size: Dim) -> tuple[int, int] | None:
 def _pair(e: Expr) -> tuple[Index, Index] | None:
     """g and c of g * n + c, where c has n values."""
     match e:
-        case Apply("add", (Apply("mul", (Index() as g, Const(n)), _), Index(extent=int(each)) as c), _) if each == n:
+        case Apply(
+            "add", (Apply("mul", (Index() as g, Const(n)), _), Index(extent=int(each)) as c), _
+        ) if each == n:
             return g, c
     return None
 

@@ -12,6 +12,7 @@ matrix moves to global memory."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
 from ...dialect.ir.sizes import product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Index, Tensor, unflatten
@@ -44,15 +45,23 @@ class _BlockTiling(Tiling):
     def suits(self, c: Contraction) -> bool:
         return True
 
-    def prepared(self, kernels: list[ir.Kernel], arrays: Iterable[Tensor], tiles: set[Tensor]) -> Prepared | None:
+    def prepared(
+        self, kernels: list[ir.Kernel], arrays: Iterable[Tensor], tiles: set[Tensor]
+    ) -> Prepared | None:
         """The kernels, for a GPU of one multiprocessor with the shared memory that the tiles leave."""
         kernels, gpu = overwriting(kernels, tiles), processor().gpu
-        held = [replace(t, space="shared") for t in dict.fromkeys(t for k in kernels for t in k.outputs) if t in tiles]
+        held = [
+            replace(t, space="shared")
+            for t in dict.fromkeys(t for k in kernels for t in k.outputs)
+            if t in tiles
+        ]
         free = min(gpu.dynamic_bytes - ir.shared_bytes(allocated(*held)), gpu.shared_bytes)
         one = replace(processor(), gpu=replace(gpu, multiprocessors=1, shared_bytes=free))
         return (kernels, one) if free >= LEAST else None
 
-    def joined(self, kernels: Sequence[ir.Kernel], tiles: Mapping[Tensor, Tensor], at: Places) -> ir.Block | None:
+    def joined(
+        self, kernels: Sequence[ir.Kernel], tiles: Mapping[Tensor, Tensor], at: Places
+    ) -> ir.Block | None:
         outer, row, start = at
         shape = (*(i.extent for i in outer), divided(row.extent, self.rows))
         index = Index("b", product(shape))
@@ -62,8 +71,14 @@ class _BlockTiling(Tiling):
         *around, tile = unflatten(index, shape)
         body = allocated(*tiles.values())
         for n, kernel in enumerate(kernels):
-            body += clone(ir.replace_arrays(tuple(map(_on_one_block, kernel.body)), tiles), {}, str(n))
-        threads = {s.index.extent for s in ir.statements(body) if isinstance(s, ir.For) and s.kind == "thread"}
+            body += clone(
+                ir.replace_arrays(tuple(map(_on_one_block, kernel.body)), tiles), {}, str(n)
+            )
+        threads = {
+            s.index.extent
+            for s in ir.statements(body)
+            if isinstance(s, ir.For) and s.kind == "thread"
+        }
         if threads != {THREADS} or ir.shared_bytes(body) > processor().gpu.dynamic_bytes:
             return None
         first = tile_start(tile, row.extent, self.rows)

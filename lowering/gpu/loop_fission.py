@@ -7,6 +7,7 @@ Legal where a body is nothing but loops and their scratch buffers, which become 
 meet only between kernels."""
 
 from dataclasses import replace
+
 from ...dialect.notation.expressions import Read
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
 from ...dialect.notation.plan import Kernels

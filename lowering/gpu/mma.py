@@ -29,7 +29,9 @@ A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
 import numpy as np
+
 from ...dialect.ir.sizes import larger, product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
 from ...dialect.notation import expressions as ex
@@ -49,10 +51,17 @@ WORDS = 16  # words of a step: two instructions of 32 terms
 MOST = 4  # steps whose factors shared memory holds: one is multiplied, the others arrive
 DOWN, ALONG = 2, 4  # warps of a block, down and along its tile
 HEIGHT, WIDTH, SUMS = 16, 8, 4  # shape of the instruction's tile, and its sums per thread
-TILES = [(h, w) for h in SIDES for w in SIDES if min(h, w) >= THREADS // 4]  # four threads move a row
+TILES = [
+    (h, w) for h in SIDES for w in SIDES if min(h, w) >= THREADS // 4
+]  # four threads move a row
 SMALLEST = 16  # rows, columns and terms, at least
 LEAST = 1 << 15  # products that are worth packing
-QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
+QUADS = {
+    (I8, I8): "quaddot",
+    (UI8, UI8): "quaddot_uu",
+    (UI8, I8): "quaddot_us",
+    (I8, UI8): "quaddot_su",
+}
 
 
 @gpu_pass
@@ -65,11 +74,20 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
     a, b = (next((t for t in (I8, UI8) if v.within(t)), None) for v in values)
     if a is None or b is None:
         return None
-    largest_first = sorted(c.reduction_axes, key=lambda i: -i.extent if isinstance(i.extent, int) else -(1 << 62))
+    largest_first = sorted(
+        c.reduction_axes, key=lambda i: -i.extent if isinstance(i.extent, int) else -(1 << 62)
+    )
     unguarded = (i for i in largest_first if not any(depends(g, {i}) for g in c.guard))
     channel = next((i for i in unguarded if all(_axis(e, i) is not None for e in (c.a, c.b))), None)
-    sizes = (c.row.extent, *(product(tuple(i.extent for i in axes)) for axes in (c.columns, c.reduction_axes)))
-    if channel is None or not all(may_reach(n, SMALLEST) for n in sizes) or not may_reach(product(sizes), LEAST):
+    sizes = (
+        c.row.extent,
+        *(product(tuple(i.extent for i in axes)) for axes in (c.columns, c.reduction_axes)),
+    )
+    if (
+        channel is None
+        or not all(may_reach(n, SMALLEST) for n in sizes)
+        or not may_reach(product(sizes), LEAST)
+    ):
         return None
     return _Words(kernel, c, channel, (a, b), context.constants).contracted()
 
@@ -123,7 +141,12 @@ class _Words(Tiles):
         block = self.block()
         used = accesses((block,))[0]
         inputs = [t for t in (*old, *self.factors) if t in used and t not in results]
-        tiles = replace(self.kernel, name=f"{self.kernel.name}.tiles", parameters=(*inputs, *results), body=(block,))
+        tiles = replace(
+            self.kernel,
+            name=f"{self.kernel.name}.tiles",
+            parameters=(*inputs, *results),
+            body=(block,),
+        )
         return Kernels((*self.packing, tiles), self.views, self.packed)
 
     # packing
@@ -156,7 +179,9 @@ class _Words(Tiles):
         size = self.channel.extent
         inside = same_size(packed.shape[-1], size) or last < ex.as_index(size)
         zero: Block = (Store(packed, at, ex.constant(0, packed.element)),)
-        copy = Store(packed, at, ex.cast(of[(*around[:axis], last, *around[axis:])], packed.element))
+        copy = Store(
+            packed, at, ex.cast(of[(*around[:axis], last, *around[axis:])], packed.element)
+        )
         body = nested(at, guarded((copy,), inside, otherwise=zero))
         name = f"{self.kernel.name}.{packed.name}"
         return replace(self.kernel, name=name, parameters=(of, packed), body=body, results=1)
@@ -176,7 +201,9 @@ class _Words(Tiles):
         around = [e for n, e in enumerate(read.indices) if n != axis]
         quarter = self.thread % 4
         extents = [i.extent for i in self.taps]
-        extents.insert(len(extents) if isinstance(self.packs, int) else 0, self.packs)  # an unknown size comes first
+        extents.insert(
+            len(extents) if isinstance(self.packs, int) else 0, self.packs
+        )  # an unknown size comes first
         tap, inner = digits(step * 4 + quarter, extents)
         pack = tap.pop(-1 if isinstance(self.packs, int) else 0)
         taps: dict[ex.Expr, ex.Expr] = dict(zip(self.taps, tap, strict=True))
@@ -189,15 +216,26 @@ class _Words(Tiles):
             copy: Block = (vector_loop(w, Store(tile, to, words[at])),)
             zero: Block = (vector_loop(w, Store(tile, to, self.zero())),)
             guards = () if rows else tuple(self.placed(g, taps, element) for g in self.c.guard)
-            copies += guarded(copy, ex.both(*guards), ex.both(inner, within(element)), otherwise=zero)
+            copies += guarded(
+                copy, ex.both(*guards), ex.both(inner, within(element)), otherwise=zero
+            )
         return tuple(copies)
 
     def products(self, stage: ex.Expr, last: bool) -> Block:
         k = ex.Index("k", WORDS)
         sum, row, column = self.sum()
-        a, b = (t[stage, n, word(n, k // 4) + k % 4] for t, n in ((self.left, row), (self.right, column)))
+        a, b = (
+            t[stage, n, word(n, k // 4) + k % 4]
+            for t, n in ((self.left, row), (self.right, column))
+        )
         value = sum + ex.apply(self.function, a, b)
-        return (For(k, nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"), kind="matrix"),)
+        return (
+            For(
+                k,
+                nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"),
+                kind="matrix",
+            ),
+        )
 
     def sum(self) -> tuple[ex.Read, ex.Expr, ex.Expr]:
         u, v, e = self.each
@@ -226,7 +264,28 @@ class Product:
 def product_of(loop: For) -> Product:
     """The factors and sums of a matrix loop."""
     match loop.body:
-        case (For(u, (For(v, (For(_, (Store(sums, _, ex.Apply("add", (_, ex.Apply(function, (a, b), _)), _)),)),)),)),):
+        case (
+            For(
+                u,
+                (
+                    For(
+                        v,
+                        (
+                            For(
+                                _,
+                                (
+                                    Store(
+                                        sums,
+                                        _,
+                                        ex.Apply("add", (_, ex.Apply(function, (a, b), _)), _),
+                                    ),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ):
             assert isinstance(a, ex.Read) and isinstance(b, ex.Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
             parts = [(r.tensor, r.indices[0], _first(r.indices[1])) for r in (a, b)]
             return Product(function, sums, (u, v), parts[0], parts[1])

@@ -5,10 +5,13 @@
 Kernels of a CUDA module need different names."""
 
 from dataclasses import replace
+
 from ...dialect.notation.plan import Plan
 from ..passes import declare
 
 
 @declare("gpu", Plan)
 def number_kernels(plan: Plan) -> Plan:
-    return replace(plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(plan.kernels)))
+    return replace(
+        plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(plan.kernels))
+    )

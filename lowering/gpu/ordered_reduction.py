@@ -6,6 +6,7 @@ Legal always: the order is the one that CPU kernels have, so loops are partition
 that gives a reduction neither lanes nor blocks."""
 
 from dataclasses import replace
+
 from ...dialect.notation.loops import For, Kernel, rewrite_block, statements
 from ..analysis.accesses import reduces_floats
 from ..loops.collapse import collapse
@@ -30,7 +31,9 @@ def ordered_reduction(kernel: Kernel) -> Kernel:
         plain = change(plain)
     blocked = blocked_sums(plain)
     laned = by_lanes_of_a_warp(blocked)
-    if blocked is plain and not any(isinstance(s, For) and s.kind == "vector" for s in statements(laned.body)):
+    if blocked is plain and not any(
+        isinstance(s, For) and s.kind == "vector" for s in statements(laned.body)
+    ):
         return kernel
     return replace(laned, scheduled=True)
 

@@ -21,6 +21,7 @@ then coalesce, by 16 bytes or four elements if rows are aligned, otherwise by si
 padded by a pack, and elements of equal position in their packs follow each other, against bank conflicts."""
 
 from collections.abc import Callable
+
 from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
@@ -51,30 +52,53 @@ def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
         return None
     reads = [e for e in walk(store.value) if isinstance(e, Read)]
     far = [r for r in reads if stride(r.tensor, r.indices, last) not in (0, 1)]
-    partner = next((i for i in around if all(stride(r.tensor, r.indices, i) == 1 for r in far)), None)
-    if not far or len(far) > MOST or partner is None or not all(may_reach(i.extent, SMALLEST) for i in (partner, last)):
+    partner = next(
+        (i for i in around if all(stride(r.tensor, r.indices, i) == 1 for r in far)), None
+    )
+    if (
+        not far
+        or len(far) > MOST
+        or partner is None
+        or not all(may_reach(i.extent, SMALLEST) for i in (partner, last))
+    ):
         return None
-    return kernel.with_body((_tiles(store, far, [i for i in around if i is not partner], partner, last),))
+    return kernel.with_body(
+        (_tiles(store, far, [i for i in around if i is not partner], partner, last),)
+    )
 
 
-def _tile(store: Store, far: list[Read], around: list[Index], partner: Index, last: Index) -> tuple[int, int]:
+def _tile(
+    store: Store, far: list[Read], around: list[Index], partner: Index, last: Index
+) -> tuple[int, int]:
     """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as many."""
     sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
     width = min(WIDEST, processor().gpu.access_bytes // max(sizes))
-    rows = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
+    rows = any(
+        depends(e, {last})
+        for r in walk(store.value)
+        if isinstance(r, Read) and r not in far
+        for e in r.indices
+    )
     whole = all(_begins(r.tensor, r.indices, partner, width) for r in far) and all(
-        may_reach(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0 for i in (partner, last)
+        may_reach(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0
+        for i in (partner, last)
     )
     if rows or not whole or not _begins(store.tensor, store.indices, last, width):
         width = 1
 
     def fits(side: int) -> bool:
-        tiles = sum(_row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far)
+        tiles = sum(
+            _row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far
+        )
         return tiles <= processor().gpu.shared_bytes
 
     if width > 1:
-        return width, 32 if 16 * width * min(sizes) < processor().gpu.line_bytes and fits(32) else 16
-    tiles = product((*(i.extent for i in around), *(divided(i.extent, 64) for i in (partner, last))))
+        return width, 32 if 16 * width * min(sizes) < processor().gpu.line_bytes and fits(
+            32
+        ) else 16
+    tiles = product(
+        (*(i.extent for i in around), *(divided(i.extent, 64) for i in (partner, last)))
+    )
     return width, 64 if may_reach(tiles, processor().gpu.multiprocessors) and fits(64) else 32
 
 
@@ -90,18 +114,30 @@ def _row(side: int, width: int, tensor: Tensor) -> int:
 
 def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, last: Index) -> For:
     width, side = _tile(store, far, around, partner, last)
-    shape = (*(i.extent for i in around), *(divided(i.extent, side * width) for i in (partner, last)))
+    shape = (
+        *(i.extent for i in around),
+        *(divided(i.extent, side * width) for i in (partner, last)),
+    )
     block = Index("b", product(shape))
     *outer, across, along = unflatten(block, shape)
-    tiles = {r: Tensor("tile", (width, side, _row(side, width, r.tensor)), r.tensor.element, "shared") for r in far}
-    packs = {r: [Tensor(f"x{n}", (width,), r.tensor.element, "pack") for n in range(width)] for r in far}
+    tiles = {
+        r: Tensor("tile", (width, side, _row(side, width, r.tensor)), r.tensor.element, "shared")
+        for r in far
+    }
+    packs = {
+        r: [Tensor(f"x{n}", (width,), r.tensor.element, "pack") for n in range(width)] for r in far
+    }
 
     elements = [(n, r) for n in range(width) for r in far]
 
     def places(column: Expr, row: Expr) -> dict[Expr, Expr]:
         """The indices of an element at a column and a row of the tile."""
         values: dict[Expr, Expr] = dict(zip(around, outer, strict=True))
-        return {**values, partner: across * (side * width) + column, last: along * (side * width) + row}
+        return {
+            **values,
+            partner: across * (side * width) + column,
+            last: along * (side * width) + row,
+        }
 
     def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
         """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row, or of one column."""
@@ -110,17 +146,26 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         fast, slow = thread % side, thread // side if once == side else step * once + thread // side
         column, row = (slow, fast) if turned else (fast, slow)
         end = places(column * width + (width - 1), row * width + (width - 1))
-        block = guarded(body(column, row), both(*(inside(end[i], i.extent) for i in (partner, last))))
-        return For(thread, block if once == side else (For(step, block, kind="unrolled"),), kind="thread")
+        block = guarded(
+            body(column, row), both(*(inside(end[i], i.extent) for i in (partner, last)))
+        )
+        return For(
+            thread, block if once == side else (For(step, block, kind="unrolled"),), kind="thread"
+        )
 
     def value_of(read: dict[Read, Read], at: dict[Expr, Expr]) -> Expr:
         """The stored value, from the transposed elements."""
-        return substitute(rewrite(store.value, lambda e: read.get(e) if isinstance(e, Read) else None), at)
+        return substitute(
+            rewrite(store.value, lambda e: read.get(e) if isinstance(e, Read) else None), at
+        )
 
     def load(column: Expr, row: Expr) -> Block:
         if width == 1:
             at = places(column, row)
-            return tuple(Store(tile, (as_index(0), row, column), substitute(r, at)) for r, tile in tiles.items())
+            return tuple(
+                Store(tile, (as_index(0), row, column), substitute(r, at))
+                for r, tile in tiles.items()
+            )
         loads: list[Statement] = []
         for n, r in elements:
             lane, pack = Index("l", width), packs[r][n]
@@ -139,17 +184,32 @@ def _tiles(store: Store, far: list[Read], around: list[Index], partner: Index, l
         loads: list[Statement] = []
         for n, r in elements:
             lane, pack = Index("l", width), packs[r][n]
-            loads += [Alloc(pack), _moved(lane, pack[lane], tiles[r][n, row, column * width + lane])]
-        s, lane, y = Index("s", width), Index("l", width), Tensor("y", (width,), store.tensor.element, "pack")
+            loads += [
+                Alloc(pack),
+                _moved(lane, pack[lane], tiles[r][n, row, column * width + lane]),
+            ]
+        s, lane, y = (
+            Index("s", width),
+            Index("l", width),
+            Tensor("y", (width,), store.tensor.element, "pack"),
+        )
         body: list[Statement] = [Alloc(y)]
         for n in range(width):
-            value = value_of({r: packs[r][n][s] for r in far}, places(column * width + s, row * width + n))
+            value = value_of(
+                {r: packs[r][n][s] for r in far}, places(column * width + s, row * width + n)
+            )
             body.append(Store(y, (as_index(n),), value))
         place = places(column * width + s, row * width + lane)
-        body.append(_moved(lane, store.tensor[tuple(substitute(i, place) for i in store.indices)], y[lane]))
+        body.append(
+            _moved(lane, store.tensor[tuple(substitute(i, place) for i in store.indices)], y[lane])
+        )
         return (*loads, For(s, tuple(body), kind="unrolled"))
 
-    return For(block, (*map(Alloc, tiles.values()), threads(False, load), threads(True, write)), kind="block")
+    return For(
+        block,
+        (*map(Alloc, tiles.values()), threads(False, load), threads(True, write)),
+        kind="block",
+    )
 
 
 def _moved(lane: Index, to: Read, of: Expr) -> For:

@@ -8,8 +8,18 @@ multiprocessor: small tiles for small problems."""
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+
 from ...dialect.ir.sizes import Dim, product
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, constant, unflatten
+from ...dialect.notation.expressions import (
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    as_index,
+    both,
+    constant,
+    unflatten,
+)
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Alloc, Block, For, If, Store, nested
 from ...dialect.notation.traverse import substitute
@@ -36,7 +46,9 @@ def digits(position: Expr, extents: Sequence[Dim]) -> tuple[list[Expr], Expr | b
         digit = position // product(tuple(extents[n + 1 :]))
         values.append(digit % extent if n else digit)
     known = all(isinstance(n, int) for n in extents[1:])
-    return values, inside(values[0], extents[0]) if known else inside(position, product(tuple(extents)))
+    return values, inside(values[0], extents[0]) if known else inside(
+        position, product(tuple(extents))
+    )
 
 
 def within(places: dict[Expr, Expr]) -> Expr | bool:
@@ -68,7 +80,9 @@ class Tiles:
 
     def cost(self, outer: Sequence[Dim], high: int, wide: int) -> int:
         """The work of the busiest multiprocessor: twice the instructions of a thread per term, as the emulator counts."""
-        rows, columns, *around = (n if isinstance(n, int) else UNKNOWN for n in (self.rows, self.columns, *outer))
+        rows, columns, *around = (
+            n if isinstance(n, int) else UNKNOWN for n in (self.rows, self.columns, *outer)
+        )
         down, along = high // ROW, wide // ROW
         tiles = -(-rows // high) * -(-columns // wide) * math.prod(around)
         return -(-tiles // processor().gpu.multiprocessors) * (2 * down * along + down + along + 4)
@@ -92,7 +106,9 @@ class Tiles:
         """A thread's sum, and its row and column in the tile."""
 
     def block(self) -> For:
-        clear = nested(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),), "unrolled")
+        clear = nested(
+            self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),), "unrolled"
+        )
         finish = nested(self.each, self.finish(), "unrolled")
         body = (*self.buffers(), self.threads(clear), *self.pipeline(), self.threads(finish))
         return For(self.index, body, kind="block")
@@ -101,10 +117,15 @@ class Tiles:
         """All products; a stage of the buffers is multiplied while the others are filled, and then filled again."""
         ahead, stages = self.ahead, self.ahead + 1
         step = Index("k", self.steps - ahead)
-        first = [(*before, *after) for before, after in (self.fetch(n, n) for n in map(as_index, range(ahead)))]
+        first = [
+            (*before, *after)
+            for before, after in (self.fetch(n, n) for n in map(as_index, range(ahead)))
+        ]
         before, after = self.fetch(step + ahead, (step + ahead) % stages)
         body = (self.threads((*before, *self.products(step % stages, False), *after)),)
-        last = [self.products(as_index((self.steps - n) % stages), n == 1) for n in range(ahead, 0, -1)]
+        last = [
+            self.products(as_index((self.steps - n) % stages), n == 1) for n in range(ahead, 0, -1)
+        ]
         loop = (For(step, body),) if may_reach(step.extent, 1) else ()
         return (*map(self.threads, first), *loop, *map(self.threads, last))
 
@@ -117,17 +138,26 @@ class Tiles:
 
     def column_at(self, column: Expr) -> dict[Expr, Expr]:
         shape = tuple(i.extent for i in self.c.columns)
-        return dict(zip(self.c.columns, unflatten(self.column_tile * self.wide + column, shape), strict=True))
+        return dict(
+            zip(
+                self.c.columns, unflatten(self.column_tile * self.wide + column, shape), strict=True
+            )
+        )
 
     def finish(self) -> Block:
         """The epilogue: the contraction's result from a sum."""
         sum, row, column = self.sum()
         rows, columns = self.row_at(row), self.column_at(column)
-        return guarded(self.c.finish(sum, {**self.outer, **rows, **columns}), both(within(rows), within(columns)))
+        return guarded(
+            self.c.finish(sum, {**self.outer, **rows, **columns}),
+            both(within(rows), within(columns)),
+        )
 
     def placed(self, e: Expr, *places: dict[Expr, Expr]) -> Expr:
         """An expression of the contraction at values of its indices."""
-        return substitute(e, {**self.outer, **{i: value for place in places for i, value in place.items()}})
+        return substitute(
+            e, {**self.outer, **{i: value for place in places for i, value in place.items()}}
+        )
 
 
 def guarded(body: Block, *guards: Expr | bool, otherwise: Block = ()) -> Block:

@@ -23,7 +23,17 @@ shared memory: adding zero would make NaN of infinity, and 0.0 of -0.0. Pays fro
 
 from ...dialect.ir.sizes import larger, product
 from ...dialect.ir.types import F32, F64, I1
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, apply, as_index, both, constant, select
+from ...dialect.notation.expressions import (
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    apply,
+    as_index,
+    both,
+    constant,
+    select,
+)
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, nested, vector_loop
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import stride
@@ -34,7 +44,9 @@ from ..processor import processor
 from .thread_block_tile import ROW, SIDES, Tiles, allocated, digits, guarded, may_reach, within
 
 DEPTH = 16  # terms of a step along the reduced axis
-TOGETHER = 4  # rows or columns of a thread that lie side by side in shared memory, and are loaded at once
+TOGETHER = (
+    4  # rows or columns of a thread that lie side by side in shared memory, and are loaded at once
+)
 SMALLEST = 16  # elements along an axis that are worth tiles
 NEAR = 4  # largest stride, in elements, between reads of neighbouring threads
 SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use different banks
@@ -83,18 +95,32 @@ class _Scalars(Tiles):
     def part(self, tile: Tensor, step: Expr, stage: Expr) -> tuple[Block, Block]:
         """The elements of one factor that a thread loads; adjacent threads load adjacent ones where possible."""
         rows, axes = tile is self.left, self.c.reduction_axes
-        value, along, side = (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
+        value, along, side = (
+            (self.c.a, self.c.row, self.high) if rows else (self.c.b, self.c.column, self.wide)
+        )
         s = Index("s", side * DEPTH // THREADS)
         loaded = Tensor("l" if rows else "r", (s.extent,), tile.element, "register")
         apart = [stride(r.tensor, r.indices, along) for r in walk(value) if isinstance(r, Read)]
         if any(n is not None and 1 <= n <= NEAR for n in apart):
-            deep, wide, slot = self.thread // ROW, s * ROW + self.thread % ROW, self.slot(s, self.thread % ROW)
+            deep, wide, slot = (
+                self.thread // ROW,
+                s * ROW + self.thread % ROW,
+                self.slot(s, self.thread % ROW),
+            )
         else:
             sector = min(SECTOR // tile.element.bytes, DEPTH)
             rest = self.thread // sector
             deep = self.thread % sector + rest // TOGETHER % (DEPTH // sector) * sector
-            beside, each = rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER, self.together(s)
-            wide = s // each * (ROW * each) + beside % each * ROW + s % each * (ROW // each) + beside // each
+            beside, each = (
+                rest // (TOGETHER * DEPTH // sector) * TOGETHER + rest % TOGETHER,
+                self.together(s),
+            )
+            wide = (
+                s // each * (ROW * each)
+                + beside % each * ROW
+                + s % each * (ROW // each)
+                + beside // each
+            )
             slot = s * ROW + beside
         term, there = digits(step * DEPTH + deep, [i.extent for i in axes])
         terms: dict[Expr, Expr] = dict(zip(axes, term, strict=True))
@@ -125,7 +151,10 @@ class _Scalars(Tiles):
         if self.inside is not None:
             v = Index("v", self.wide // ROW)
             flags = Tensor("flags", (v.extent,), I1, "pack")
-            load = (Alloc(flags), vector_loop(v, Store(flags, (v,), self.inside[stage, k, self.thread % ROW, v])))
+            load = (
+                Alloc(flags),
+                vector_loop(v, Store(flags, (v,), self.inside[stage, k, self.thread % ROW, v])),
+            )
             value = select(flags[self.each[1]], value, sum)
         body = (*load, *nested(self.each, (Store(self.acc, sum.indices, value),), "unrolled"))
         if isinstance(terms, int):
@@ -134,12 +163,18 @@ class _Scalars(Tiles):
 
     def sum(self) -> tuple[Read, Expr, Expr]:
         u, v = self.each
-        return self.acc[self.thread, u, v], u * ROW + self.thread // ROW, v * ROW + self.thread % ROW
+        return (
+            self.acc[self.thread, u, v],
+            u * ROW + self.thread // ROW,
+            v * ROW + self.thread % ROW,
+        )
 
     def together(self, n: Index) -> int:
         """The number of a thread's rows or columns, numbered by this index, that lie side by side."""
         assert isinstance(n.extent, int)
-        return min(TOGETHER, processor().gpu.access_bytes // self.c.accumulator.element.bytes, n.extent)
+        return min(
+            TOGETHER, processor().gpu.access_bytes // self.c.accumulator.element.bytes, n.extent
+        )
 
     def slot(self, n: Index, at: Expr) -> Expr:
         """The place in shared memory of row or column n * ROW + at of a tile."""

@@ -15,11 +15,22 @@ so that they share what it reads."""
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
+
 import numpy as np
+
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation import expressions as ex
 from ...dialect.notation.affine import Affine, affine
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, apply, both, constant, unflatten
+from ...dialect.notation.expressions import (
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    apply,
+    both,
+    constant,
+    unflatten,
+)
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, nested, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute, walk
@@ -31,7 +42,10 @@ from ..processor import processor
 from .thread_block_tile import guarded
 
 OUTPUTS = 4  # of a thread
-PLANES, CHANNELS_LAST = (32, 32), (4, 8, 32)  # sides of a tile, which has several channels where an image is smaller
+PLANES, CHANNELS_LAST = (
+    (32, 32),
+    (4, 8, 32),
+)  # sides of a tile, which has several channels where an image is smaller
 TERMS = 64  # of a sum, at most
 READS = 4  # of a loaded element, at least
 
@@ -56,36 +70,62 @@ def _tiles(kernel: Kernel, nest: SumOfProducts, sides: tuple[int, ...]) -> Kerne
     threads = {**tile, row: tile[row] // OUTPUTS}
     shape = tuple(1 + sum(f * (sizes[a] - 1) for a, f in form.terms.values()) for form in forms)
     shape = _padded(shape, forms, row, threads, element.bytes)
-    fits = prod(shape) * element.bytes <= processor().gpu.shared_bytes and prod(terms.values()) <= TERMS
+    fits = (
+        prod(shape) * element.bytes <= processor().gpu.shared_bytes
+        and prod(terms.values()) <= TERMS
+    )
     often = THREADS * OUTPUTS * prod(terms.values()) >= READS * prod(shape)
     known = acc.element.is_integer or acc.element in (F32, F64)
     if not (fits and often and known and 2 * prod(counts) >= processor().gpu.multiprocessors):
         return None
-    thread, block, window = Index("t", THREADS), Index("b", prod(counts)), Tensor("window", shape, element, "shared")
-    first: dict[Expr, Expr] = {i: n * tile[i] for i, n in zip(loops, unflatten(block, counts), strict=True)}
+    thread, block, window = (
+        Index("t", THREADS),
+        Index("b", prod(counts)),
+        Tensor("window", shape, element, "shared"),
+    )
+    first: dict[Expr, Expr] = {
+        i: n * tile[i] for i, n in zip(loops, unflatten(block, counts), strict=True)
+    }
 
     s, begin = Index("s", -(-prod(shape) // THREADS)), {**first, **dict.fromkeys(terms, ex.ZERO)}
     at = unflatten(s * THREADS + thread, shape)
     there = tuple(substitute(e, begin) + n for e, n in zip(read.indices, at, strict=True))
     zero: Block = (Store(window, at, constant(0, element)),)
-    load = guarded((Store(window, at, read.tensor[there]),), both(*map(inside, there, read.tensor.shape)), otherwise=zero)
+    load = guarded(
+        (Store(window, at, read.tensor[there]),),
+        both(*map(inside, there, read.tensor.shape)),
+        otherwise=zero,
+    )
     load = nested((s,), guarded(load, inside(at[0], shape[0])), "unrolled")
 
     u = Index("u", OUTPUTS)
-    own: dict[Expr, Expr] = dict(zip(loops, unflatten(thread, tuple(threads.values())), strict=True))
+    own: dict[Expr, Expr] = dict(
+        zip(loops, unflatten(thread, tuple(threads.values())), strict=True)
+    )
     own[row] = own[row] * OUTPUTS + u
     places: dict[Expr, Expr] = {i: first[i] + own[i] for i in loops}
     here = window[tuple(substitute(f.plus(-f.constant).expression(), own) for f in forms)]
-    a, b = substitute(nest.a, places), substitute(rewrite(nest.b, lambda e: here if e is read else None), places)
+    a, b = (
+        substitute(nest.a, places),
+        substitute(rewrite(nest.b, lambda e: here if e is read else None), places),
+    )
     guard = both(*(substitute(g, places) for g in nest.guard))
-    value = apply("add", acc[()], apply("mul", a, b)) if acc.element.is_integer else apply("fma", a, b, acc[()])
-    zeros = acc.element.is_integer and read is (nest.b.operand if isinstance(nest.b, ex.Cast) else nest.b)
+    value = (
+        apply("add", acc[()], apply("mul", a, b))
+        if acc.element.is_integer
+        else apply("fma", a, b, acc[()])
+    )
+    zeros = acc.element.is_integer and read is (
+        nest.b.operand if isinstance(nest.b, ex.Cast) else nest.b
+    )
     if isinstance(guard, Expr) and not (zeros and all(is_edge(g, read) for g in nest.guard)):
         value = ex.select(guard, value, acc[()])
     added = nested(nest.reduction_axes, (Store(acc, (), value),), "unrolled")
     there = {i: inside(places[i], i.extent) for i in loops}
     finish = guarded(substitute_block(nest.epilogue, places), there.pop(row))
-    body = nested((u,), (Alloc(acc), Store(acc, (), constant(0, acc.element)), *added, *finish), "unrolled")
+    body = nested(
+        (u,), (Alloc(acc), Store(acc, (), constant(0, acc.element)), *added, *finish), "unrolled"
+    )
     body = guarded(body, both(*there.values()))
     parts = (For(thread, load, kind="thread"), For(thread, body, kind="thread"))
     return kernel.with_body((For(block, (Alloc(window), *parts), kind="block"),))
@@ -95,22 +135,38 @@ def _tile(loops: Sequence[Index], sides: Sequence[int]) -> dict[Index, int]:
     """The outputs of a block along each loop: in all, those of its threads."""
     tile, left = dict.fromkeys(loops, 1), THREADS * OUTPUTS
     for n, i in enumerate(reversed(loops)):
-        most = min(left, sides[-1 - n] if n < len(sides) else left, 1 << (extent_of(i) - 1).bit_length())
+        most = min(
+            left, sides[-1 - n] if n < len(sides) else left, 1 << (extent_of(i) - 1).bit_length()
+        )
         tile[i] = max(most, OUTPUTS if n + 1 == len(sides) else 1)
         left //= tile[i]
     return {**tile, loops[0]: tile[loops[0]] * left}
 
 
 def _padded(
-    shape: tuple[int, ...], forms: Sequence[Affine], row: Index, threads: Mapping[Index, int], bytes: int
+    shape: tuple[int, ...],
+    forms: Sequence[Affine],
+    row: Index,
+    threads: Mapping[Index, int],
+    bytes: int,
 ) -> tuple[int, ...]:
     """The shape of a window with its last axis padded, so that reads of a warp's threads conflict least."""
-    gpu, digits = processor().gpu, np.unravel_index(np.arange(processor().gpu.warp), tuple(threads.values()))
-    own: dict[Expr, Any] = {i: n * OUTPUTS if i is row else n for i, n in zip(threads, digits, strict=True)}
-    places = [sum((own[a] * f for a, f in form.terms.values() if a in own), 0 * digits[0]) for form in forms]
+    gpu, digits = (
+        processor().gpu,
+        np.unravel_index(np.arange(processor().gpu.warp), tuple(threads.values())),
+    )
+    own: dict[Expr, Any] = {
+        i: n * OUTPUTS if i is row else n for i, n in zip(threads, digits, strict=True)
+    }
+    places = [
+        sum((own[a] * f for a, f in form.terms.values() if a in own), 0 * digits[0])
+        for form in forms
+    ]
 
     def conflicts(last: int) -> int:
-        words = np.unique(np.ravel_multi_index(places, (*shape[:-1], last)) * bytes // gpu.bank_bytes)
+        words = np.unique(
+            np.ravel_multi_index(places, (*shape[:-1], last)) * bytes // gpu.bank_bytes
+        )
         return len(words) - len(np.unique(words % (gpu.line_bytes // gpu.bank_bytes)))
 
     return (*shape[:-1], min(range(shape[-1], shape[-1] + gpu.warp), key=conflicts))

@@ -13,6 +13,7 @@ Legal for straight-line code whose accesses are contiguous or uniform along its 
 other elements. The remainder of a single axis is computed by single elements."""
 
 from collections.abc import Callable
+
 from ...dialect.ir.sizes import Dim, product, same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
@@ -26,7 +27,9 @@ from .thread_block_tile import may_reach
 
 MOST = 12  # arrays of a kernel, at most
 
-Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
+Place = tuple[
+    Tensor, tuple[Expr, ...], bool
+]  # an array, the indices of an access to it, whether it is stored
 
 
 @scheduled_gpu_pass
@@ -74,7 +77,11 @@ def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Ker
 
 def _width(places: list[Place]) -> int:
     """The elements of a pack; 0 if there are no packs."""
-    return processor().gpu.access_bytes // max(t.element.bytes for t, _, _ in places) if 0 < len(places) <= MOST else 0
+    return (
+        processor().gpu.access_bytes // max(t.element.bytes for t, _, _ in places)
+        if 0 < len(places) <= MOST
+        else 0
+    )
 
 
 def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
@@ -106,7 +113,9 @@ def _contiguous(block: ir.Block, last: Index) -> list[Place]:
         for tensor, at, writes in () if ir.is_rare(s) else here:
             if (step := stride(tensor, at, last)) not in (0, 1) or (writes and step == 0):
                 return []
-            if step == 1 and not any(t is tensor and w == writes and _same(a, at) for t, a, w in places):
+            if step == 1 and not any(
+                t is tensor and w == writes and _same(a, at) for t, a, w in places
+            ):
                 if at[-1] is not last:
                     return []
                 places.append((tensor, at, writes))
@@ -140,17 +149,28 @@ def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 
 
 def _packed(
-    block: ir.Block, places: list[Place], count: Dim, width: int, first: Expr, place: Callable[[Expr], dict[Expr, Expr]]
+    block: ir.Block,
+    places: list[Place],
+    count: Dim,
+    width: int,
+    first: Expr,
+    place: Callable[[Expr], dict[Expr, Expr]],
 ) -> ir.Block:
     """Load packs, compute their elements at a position each, and store packs, a partial last one by elements."""
     packs = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
     lane = Index("l", width)
 
     def pack_of(tensor: Tensor, at: tuple[Expr, ...], writes: bool) -> Tensor | None:
-        return next((x for (t, a, w), x in packs if t is tensor and w == writes and _same(a, at)), None)
+        return next(
+            (x for (t, a, w), x in packs if t is tensor and w == writes and _same(a, at)), None
+        )
 
     def change(e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.indices and (pack := pack_of(e.tensor, e.indices, False)) is not None:
+        if (
+            isinstance(e, Read)
+            and e.indices
+            and (pack := pack_of(e.tensor, e.indices, False)) is not None
+        ):
             return pack[lane]
         return None
 

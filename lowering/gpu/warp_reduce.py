@@ -14,9 +14,20 @@ says, such as one of the blocks of a sum whose size a call tells, is alone in a 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+
 from ...dialect.ir.sizes import product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
+from ...dialect.notation.expressions import (
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    unflatten,
+)
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import accumulators, depends, reads, reduces_floats
@@ -40,7 +51,11 @@ def warp_reduce(kernel: ir.Kernel) -> ir.Kernel | None:
         return None
     kernel = kernel if reduces_floats(kernel) else by_lanes_of_a_warp(kernel)
     indices, block = independent_loops(kernel)
-    buffers = {s.tensor for s in ir.statements(block) if isinstance(s, ir.Alloc) and len(s.tensor.shape) == 1}
+    buffers = {
+        s.tensor
+        for s in ir.statements(block)
+        if isinstance(s, ir.Alloc) and len(s.tensor.shape) == 1
+    }
     widths = {t.shape[0] for t in buffers}
     if len(widths) != 1 or (width := widths.pop()) not in WIDTHS or not isinstance(width, int):
         return None
@@ -54,7 +69,9 @@ class _Team:
     """Groups of threads of a block, or one that is alone in a warp: how often it meets may depend on its indices."""
 
     def __init__(self, indices: list[Index], width: int, alone: bool) -> None:
-        self.apart: list[Expr] = [] if alone else [*indices]  # indices by which threads of a block differ
+        self.apart: list[Expr] = (
+            [] if alone else [*indices]
+        )  # indices by which threads of a block differ
         self.width = width
         self.registers: dict[Tensor, Tensor] = {}  # per thread; of the sums, the current one
         shape = tuple(i.extent for i in indices)
@@ -88,7 +105,9 @@ class _Team:
     def register(self, tensor: Tensor) -> Tensor:
         if tensor.space != "register" or tensor.shape not in ((), (self.width,)):
             raise _Unfit
-        self.registers[tensor] = Tensor(tensor.name, (self.thread.extent,), tensor.element, "register")
+        self.registers[tensor] = Tensor(
+            tensor.name, (self.thread.extent,), tensor.element, "register"
+        )
         return self.registers[tensor]
 
     def threads(self, group: Sequence[ir.Statement], later: ir.Block) -> ir.Block:
@@ -128,25 +147,37 @@ class _Team:
     def together(self, s: ir.Statement) -> ir.Block:
         """A statement that the group executes by lanes."""
         match s:
-            case ir.For(index, body, Const(0), _, "vector", self.width) if index.extent == self.width:
+            case ir.For(index, body, Const(0), _, "vector", self.width) if (
+                index.extent == self.width
+            ):
                 self.places[index] = self.lane
                 self.apart.append(index)
                 return (self.guarded(self.stores(body)),)
-            case ir.For(index, (ir.Store(tensor, (at,), value),)) if at is index and s.kind in ("vector", "unrolled"):
+            case ir.For(index, (ir.Store(tensor, (at,), value),)) if at is index and s.kind in (
+                "vector",
+                "unrolled",
+            ):
                 return self.halved(tensor, index, value)
             case ir.For(index, body, start, _, "serial"):
                 loop = self.within(replace(s, body=self.statements(body)))
-                if any((depends(e, {*self.apart}) and loop.kind != "thread") or not _plain(e) for e in (start, s.end)):
+                if any(
+                    (depends(e, {*self.apart}) and loop.kind != "thread") or not _plain(e)
+                    for e in (start, s.end)
+                ):
                     raise _Unfit
                 return ir.substitute_block((loop,), self.places)
-            case ir.If(condition, then, otherwise) if _plain(condition) and not depends(condition, {*self.apart}):
+            case ir.If(condition, then, otherwise) if _plain(condition) and not depends(
+                condition, {*self.apart}
+            ):
                 return (ir.If(condition, self.statements(then), self.statements(otherwise)),)
         raise _Unfit
 
     def within(self, s: ir.For) -> ir.For:
         """A serial loop inside of the thread loop, so that bounds are computed once per thread."""
         match s.body:
-            case (ir.For(body=(ir.If(condition, body, ()),), kind="thread") as every,) if condition is self.valid:
+            case (ir.For(body=(ir.If(condition, body, ()),), kind="thread") as every,) if (
+                condition is self.valid
+            ):
                 return replace(every, body=(ir.If(condition, (replace(s, body=body),)),))
             case (ir.For(kind="thread") as every,):
                 return replace(every, body=(replace(s, body=every.body),))
@@ -156,7 +187,10 @@ class _Team:
         """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at distance n (butterfly)."""
         apart = index.extent
         operands = list(reads((ir.Store(tensor, (index,), value),)))
-        own, combined = self.registers[tensor], Tensor("h", (self.thread.extent,), tensor.element, "register")
+        own, combined = (
+            self.registers[tensor],
+            Tensor("h", (self.thread.extent,), tensor.element, "register"),
+        )
         if not isinstance(apart, int) or any(r.tensor is not tensor for r in operands):
             raise _Unfit
         partner = own[apply("xor", self.thread, as_index(apart))]
@@ -178,7 +212,9 @@ def _has_lanes(s: ir.Statement) -> bool:
         return True  # the last step of the butterfly
     if isinstance(s, ir.For) and s.kind == "vector":
         return True
-    return any(isinstance(i, ir.For) and i.kind in ("vector", "unrolled") for i in ir.statements((s,)))
+    return any(
+        isinstance(i, ir.For) and i.kind in ("vector", "unrolled") for i in ir.statements((s,))
+    )
 
 
 def _plain(e: Expr) -> bool:

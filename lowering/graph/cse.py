@@ -5,6 +5,7 @@
 Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand."""
 
 from dataclasses import replace
+
 from ...dialect.builtin import Const
 from ...dialect.ir.attributes import attribute_text
 from ...dialect.program.function import Function, Literal, Operation, Value
@@ -25,7 +26,9 @@ def cse(function: Function) -> Function:
             kept.append(operation)
         else:
             known.update(zip(operation.results, earlier.results, strict=True))
-    return replace(function, operations=tuple(kept), results=tuple(known.get(r, r) for r in function.results))
+    return replace(
+        function, operations=tuple(kept), results=tuple(known.get(r, r) for r in function.results)
+    )
 
 
 def _key(operation: Operation) -> object | None:
@@ -42,4 +45,8 @@ def _key(operation: Operation) -> object | None:
 
 
 def _operand(value: Value) -> object:
-    return ("literal", value.known_type.key, repr(value.value)) if isinstance(value, Literal) else value
+    return (
+        ("literal", value.known_type.key, repr(value.value))
+        if isinstance(value, Literal)
+        else value
+    )

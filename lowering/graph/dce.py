@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
 from ...dialect.builtin import Calling, Const
 from ...dialect.notation.expressions import Check, Tensor
 from ...dialect.notation.loops import Assert, statements
@@ -17,10 +18,15 @@ def dce(function: Function, simplified: bool = False) -> Function:
     """The function without operations that its results do not depend on.
 
     Errors of operations that results depended on before they were `simplified` are reported, so these stay."""
-    return replace(function, operations=tuple(live_operations(function.operations, function.results, simplified)))
+    return replace(
+        function,
+        operations=tuple(live_operations(function.operations, function.results, simplified)),
+    )
 
 
-def live_operations(operations: Sequence[Operation], results: Iterable[Value], folded: bool = False) -> list[Operation]:
+def live_operations(
+    operations: Sequence[Operation], results: Iterable[Value], folded: bool = False
+) -> list[Operation]:
     """The operations on which results depend, and with `folded` those that may fail."""
     needed = set(results)
     live: list[Operation] = []
@@ -37,7 +43,11 @@ def _may_fail(operation: Operation) -> bool:
         return isinstance(operation.operator, Calling)
     typed = operation.operator.map(_tensor)
     results = map(_tensor, operation.results)
-    parts = statements(typed.nest(*results)) if typed.has_nest() else walk(typed.element(next(results)).value)
+    parts = (
+        statements(typed.nest(*results))
+        if typed.has_nest()
+        else walk(typed.element(next(results)).value)
+    )
     return any(isinstance(p, (Assert, Check)) for p in parts)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
+
 from ...dialect.builtin import Call, Calling
 from ...dialect.builtin.control_flow import Scan
 from ...dialect.ir.attributes import Symbol
@@ -28,7 +29,9 @@ from .dce import live_operations
 from .inline import has_derivatives
 
 Nodes = dict[Value, Node]
-Paths = dict[Value, Value | None]  # the values that depend on some, each with the operand through which it does
+Paths = dict[
+    Value, Value | None
+]  # the values that depend on some, each with the operand through which it does
 
 
 @graph_pass
@@ -48,7 +51,9 @@ def expand_derivatives(module: Module, function: Function) -> Module:
     return module
 
 
-def _replay(builder: Builder, module: Module, function: Function, arguments: Sequence[Value]) -> list[Value]:
+def _replay(
+    builder: Builder, module: Module, function: Function, arguments: Sequence[Value]
+) -> list[Value]:
     """Record the function's operations on these arguments and return its results."""
     known: dict[Value, Value] = dict(zip(function.arguments, arguments, strict=True))
 
@@ -61,7 +66,9 @@ def _replay(builder: Builder, module: Module, function: Function, arguments: Seq
             case Derivative():
                 results = _derive(builder, module, operator, operation)
             case Call():
-                results = _replay(builder, module, module.functions[operator.callee], operator.arguments)
+                results = _replay(
+                    builder, module, module.functions[operator.callee], operator.arguments
+                )
             case _:
                 if isinstance(operator, Calling):
                     callee = called(module, operator)
@@ -71,13 +78,17 @@ def _replay(builder: Builder, module: Module, function: Function, arguments: Seq
     return [value(r) for r in function.results]
 
 
-def _derive(builder: Builder, module: Module, operator: Derivative[Value], operation: Operation) -> list[Value]:
+def _derive(
+    builder: Builder, module: Module, operator: Derivative[Value], operation: Operation
+) -> list[Value]:
     callee = module.functions[operator.callee]
     count, outer = len(callee.arguments), builder.span
     builder.span = operation.span
     arguments = list(operator.arguments[:count])
     for n, a in enumerate(arguments):
-        if isinstance(a, Literal) or a in arguments[:n]:  # distinct from the same value in another position
+        if (
+            isinstance(a, Literal) or a in arguments[:n]
+        ):  # distinct from the same value in another position
             arguments[n] = builder.of_type(builder.node(a).scalar("identity"), a.known_type).value
     first = len(builder.operations)
     results = _replay(builder, module, callee, arguments)
@@ -90,7 +101,9 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
         found, of = rules.forward(operations, dict(zip(by, seed, strict=True)), results), results
     else:
         found, of = rules.reverse(operations, by, results, seed), by
-    derivatives = [builder.of_type(node, v.known_type).value for node, v in zip(found, of, strict=True)]
+    derivatives = [
+        builder.of_type(node, v.known_type).value for node, v in zip(found, of, strict=True)
+    ]
     builder.span = outer
     return derivatives
 
@@ -102,7 +115,11 @@ class Rules:
         self.builder, self.derivative, self.span, self.module = builder, derivative, span, module
 
     def reverse(
-        self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]
+        self,
+        operations: Sequence[Operation],
+        by: Sequence[Value],
+        results: Sequence[Value],
+        seeds: Sequence[Node],
     ) -> list[Node]:
         """The cotangents of `by`, from those of the results."""
         active = reached(operations, by)
@@ -120,7 +137,9 @@ class Rules:
         if not any(v in active for v in operands):
             return
         cotangents = [found.get(r) or self.zeros(r) for r in operation.results]
-        for value, cotangent in zip(operands, self._pulled(operation, active, cotangents), strict=True):
+        for value, cotangent in zip(
+            operands, self._pulled(operation, active, cotangents), strict=True
+        ):
             if cotangent is not None and value in active:
                 if not isinstance(cotangent, Node):
                     scalar_op = getattr(operation.operator, "scalar_op", None)
@@ -128,22 +147,34 @@ class Rules:
                     self._missing(operation, active, f"{which} by %{value.name}")
                 self._accumulate(found, value, cotangent)
 
-    def _pulled(self, operation: Operation, active: Paths, cotangents: Sequence[Node]) -> Sequence[Any]:
+    def _pulled(
+        self, operation: Operation, active: Paths, cotangents: Sequence[Node]
+    ) -> Sequence[Any]:
         """The cotangents of the operands."""
         nodes, results = self._nodes(operation)
         if isinstance(operation.operator, Scan):
-            return self._rule(operation, active, lambda: self._of_scan(operation, active, cotangents))
+            return self._rule(
+                operation, active, lambda: self._of_scan(operation, active, cotangents)
+            )
         return self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
 
-    def _of_scan(self, operation: Operation, active: Paths, cotangents: Sequence[Node]) -> list[Node | None]:
+    def _of_scan(
+        self, operation: Operation, active: Paths, cotangents: Sequence[Node]
+    ) -> list[Node | None]:
         """By a scan from the last step to the first, whose step pulls back cotangents through the callee."""
         scan: Any = operation.operator
         carry, shared = scan.carry, scan.carry + scan.scan
         floats = [not v.known_type.element.is_discrete for v in scan.arguments]
-        given = [n for n in range(carry) if floats[n]]  # the cotangents that steps pass on, of carried values
+        given = [
+            n for n in range(carry) if floats[n]
+        ]  # the cotangents that steps pass on, of carried values
         sums = [n for n in range(shared, len(floats)) if floats[n] and scan.arguments[n] in active]
         slices = [n for n in range(carry, shared) if floats[n]]
-        seeded = [n for n, r in enumerate(operation.results) if n >= carry and not r.known_type.element.is_discrete]
+        seeded = [
+            n
+            for n, r in enumerate(operation.results)
+            if n >= carry and not r.known_type.element.is_discrete
+        ]
         callee = called(self.module, scan)
         saved = self._keep_carried(operation, scan, callee)
 
@@ -157,20 +188,33 @@ class Rules:
             results = _replay(inner, self.module, callee, values)
             rules = Rules(inner, self.derivative, self.span, self.module)
             by = [values[n] for n in (*given, *sums, *slices)]
-            found = rules.reverse([*inner.operations], by, [results[n] for n in seeds], [*seeds.values()])
+            found = rules.reverse(
+                [*inner.operations], by, [results[n] for n in seeds], [*seeds.values()]
+            )
             pulled = iter(n.value for n in found)
             passed = [next(pulled) for _ in given]
             return [*passed, *((t + inner.node(next(pulled))).value for t in totals), *pulled]
 
         scanned = [*saved, *scan.arguments[carry:shared], *(cotangents[n].value for n in seeded)]
-        start = [*(cotangents[n].value for n in given), *(self.zeros(scan.arguments[n]).value for n in sums)]
+        start = [
+            *(cotangents[n].value for n in given),
+            *(self.zeros(scan.arguments[n]).value for n in sums),
+        ]
         operands = [*start, *scanned, *scan.arguments[shared:]]
         sliced = [v.known_type.with_shape(*v.known_type.array_shape[1:]) for v in scanned]  # type: ignore[union-attr]
-        types = [*(v.known_type for v in start), *sliced, *(v.known_type for v in scan.arguments[shared:])]
+        types = [
+            *(v.known_type for v in start),
+            *sliced,
+            *(v.known_type for v in scan.arguments[shared:]),
+        ]
         back = self._function(f"{callee.name}.vjp", types, step)
         trips = None if scanned else scan.trips
-        reverse_scan = Scan(tuple(operands), Symbol(back.name), len(start), len(scanned), trips, not scan.reverse)
-        found = self.builder.add(reverse_scan.with_signature(back.argument_types, back.result_types))
+        reverse_scan = Scan(
+            tuple(operands), Symbol(back.name), len(start), len(scanned), trips, not scan.reverse
+        )
+        found = self.builder.add(
+            reverse_scan.with_signature(back.argument_types, back.result_types)
+        )
         places = dict(zip((*given, *sums, *slices), found, strict=True))
         return [self.builder.node(places[n]) if n in places else None for n in range(len(floats))]
 
@@ -184,15 +228,22 @@ class Rules:
             return [*_replay(inner, self.module, callee, arguments), *kept]
 
         keeps = self._function(f"{callee.name}.kept", callee.argument_types, step)
-        keeping = replace(scan, callee=Symbol(keeps.name)).with_signature(keeps.argument_types, keeps.result_types)
+        keeping = replace(scan, callee=Symbol(keeps.name)).with_signature(
+            keeps.argument_types, keeps.result_types
+        )
         results = self.builder.add(keeping, operation.span)
         new, count = self.builder.operations.pop(), len(operation.results)
-        at = next(n for n, o in enumerate(self.builder.operations) if o.results == operation.results)
+        at = next(
+            n for n, o in enumerate(self.builder.operations) if o.results == operation.results
+        )
         self.builder.operations[at] = replace(new, results=(*operation.results, *results[count:]))
         return results[count:]
 
     def _function(
-        self, name: str, types: Sequence[Type], step: Callable[[Builder, Sequence[Value]], list[Value]]
+        self,
+        name: str,
+        types: Sequence[Type],
+        step: Callable[[Builder, Sequence[Value]], list[Value]],
     ) -> Function:
         """A new function of the module, of the operations that `step` records."""
         inner = Builder(prefix="g", span=self.builder.span)
@@ -200,29 +251,44 @@ class Rules:
         results = step(inner, arguments)
         name = next(n for k in count() if (n := f"{name}{k or ''}") not in self.module.functions)
         live = tuple(live_operations(inner.operations, results))
-        found = self.module.functions[name] = Function(name, arguments, live, tuple(results), span=self.builder.span)
+        found = self.module.functions[name] = Function(
+            name, arguments, live, tuple(results), span=self.builder.span
+        )
         return found
 
     def _accumulate(self, cotangents: Nodes, value: Value, cotangent: Node) -> None:
-        whole = cotangent.like(self.builder.node(value)).into(tangent_type(value.known_type).element)
+        whole = cotangent.like(self.builder.node(value)).into(
+            tangent_type(value.known_type).element
+        )
         cotangents[value] = cotangents[value] + whole if value in cotangents else whole
 
-    def forward(self, operations: Sequence[Operation], seeds: Nodes, results: Sequence[Value]) -> list[Node]:
+    def forward(
+        self, operations: Sequence[Operation], seeds: Nodes, results: Sequence[Value]
+    ) -> list[Node]:
         """The tangents of the results, from those of the values they depend on."""
         active = reached(operations, list(seeds))
-        found = {v: s.like(self.builder.node(v)).into(tangent_type(v.known_type).element) for v, s in seeds.items()}
+        found = {
+            v: s.like(self.builder.node(v)).into(tangent_type(v.known_type).element)
+            for v, s in seeds.items()
+        }
         for operation in operations:
             operands = [v for _, v in operation.operator.operands()]
             discrete = all(r.known_type.element.is_discrete for r in operation.results)
             if discrete or not any(v in found for v in operands):
                 continue
             tangents = [found.get(v) for v in operands]
-            for value, tangent in zip(operation.results, self._push(operation, active, tangents), strict=True):
+            for value, tangent in zip(
+                operation.results, self._push(operation, active, tangents), strict=True
+            ):
                 if tangent is not None and not value.known_type.element.is_discrete:
-                    found[value] = tangent.like(self.builder.node(value)).into(value.known_type.element)
+                    found[value] = tangent.like(self.builder.node(value)).into(
+                        value.known_type.element
+                    )
         return [found[v] if v in found else self.zeros(v) for v in results]
 
-    def _push(self, operation: Operation, active: Paths, tangents: list[Node | None]) -> Sequence[Node | None]:
+    def _push(
+        self, operation: Operation, active: Paths, tangents: list[Node | None]
+    ) -> Sequence[Node | None]:
         if type(operation.operator).pushforward is not Operator.pushforward:
             nodes, results = self._nodes(operation)
             return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))
@@ -230,9 +296,13 @@ class Rules:
         seeds = [self.zeros(r) for r in operation.results]
         first = len(self.builder.operations)
         pulled = self._pulled(operation, active, seeds)
-        pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None]
+        pairs = [
+            (p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None
+        ]
         inner = self.builder.operations[first:]
-        return self.reverse(inner, [s.value for s in seeds], [p.value for p, _ in pairs], [t for _, t in pairs])
+        return self.reverse(
+            inner, [s.value for s in seeds], [p.value for p, _ in pairs], [t for _, t in pairs]
+        )
 
     def zeros(self, value: Value) -> Node:
         node = self.builder.node(value)
@@ -240,7 +310,9 @@ class Rules:
 
     def _nodes(self, operation: Operation) -> tuple[Any, list[Node]]:
         self.builder.span = operation.span
-        return operation.operator.map(self.builder.node), [self.builder.node(r) for r in operation.results]
+        return operation.operator.map(self.builder.node), [
+            self.builder.node(r) for r in operation.results
+        ]
 
     def _rule(self, operation: Operation, active: Paths, rule: Any) -> Any:
         try:
@@ -248,19 +320,25 @@ class Rules:
         except NotImplementedError as e:
             self._missing(operation, active, str(e) or operation.operator.name)
         except Undecided:
-            self._missing(operation, active, f"{operation.operator.name} of sizes that are not known")
+            self._missing(
+                operation, active, f"{operation.operator.name} of sizes that are not known"
+            )
 
     def _missing(self, operation: Operation, active: Paths, what: str) -> NoReturn:
         message = f"{what} has no derivative; it is on the path {path(operation, active)}"
         code = f"{self.derivative}.rule"
-        raise VerifyError([Diagnostic(message, self.span, code, (Note("the operation", operation.span),))]) from None
+        raise VerifyError(
+            [Diagnostic(message, self.span, code, (Note("the operation", operation.span),))]
+        ) from None
 
 
 def reached(operations: Sequence[Operation], by: Sequence[Value]) -> Paths:
     """The values that depend on `by`, each with the operand through which it does."""
     found: Paths = dict.fromkeys(by)
     for operation in operations:
-        if (through := next((v for _, v in operation.operator.operands() if v in found), None)) is not None:
+        if (
+            through := next((v for _, v in operation.operator.operands() if v in found), None)
+        ) is not None:
             found.update((r, through) for r in operation.results)
     return found
 

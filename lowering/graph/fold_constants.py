@@ -5,7 +5,9 @@
 An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails at run time."""
 
 from dataclasses import replace
+
 import numpy as np
+
 from ...dialect.builtin import Calling, Const, Data
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.spec.op import Unmet
@@ -16,7 +18,9 @@ from ..passes import graph_pass
 def fold_constants(function: Function) -> Function:
     """The function with operations on constants replaced by constants."""
     known: dict[Value, np.ndarray] = {}
-    return replace(function, operations=tuple(new for o in function.operations for new in _folded(o, known)))
+    return replace(
+        function, operations=tuple(new for o in function.operations for new in _folded(o, known))
+    )
 
 
 def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operation]:
@@ -29,11 +33,15 @@ def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operat
         return [operation]
     try:
         with np.errstate(all="ignore"):
-            found = operator.map(lambda v: v.array if isinstance(v, Literal) else known[v]).reference()
+            found = operator.map(
+                lambda v: v.array if isinstance(v, Literal) else known[v]
+            ).reference()
     except Unmet:
         return [operation]
     constants: list[Operation] = []
-    for result, array in zip(operation.results, found if isinstance(found, tuple) else (found,), strict=True):
+    for result, array in zip(
+        operation.results, found if isinstance(found, tuple) else (found,), strict=True
+    ):
         known[result] = np.ascontiguousarray(array).reshape(array.shape)
         constant = Const(Data(known[result]), result.known_type)
         constants.append(replace(operation, operator=constant, results=(result,), declared=None))

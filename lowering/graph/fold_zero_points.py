@@ -9,7 +9,9 @@ padded elements become zx. Pays always: products of bytes go to the byte dot pro
 from dataclasses import replace
 from itertools import chain
 from typing import Any
+
 import numpy as np
+
 from ...dialect.builtin import Const, Data
 from ...dialect.ir.types import BY_DTYPE, I8, I32, UI8, TensorType
 from ...dialect.program.builder import Builder
@@ -24,7 +26,9 @@ FOLDED = ("quant.conv2d", "quant.dense")
 def fold_zero_points(function: Function) -> Function:
     """The function with zero points of constant weights folded into biases."""
     constants = [o for o in function.operations if isinstance(o.operator, Const)]
-    known = {o.results[0]: o.operator.data.array for o in constants if isinstance(o.operator, Const)}
+    known = {
+        o.results[0]: o.operator.data.array for o in constants if isinstance(o.operator, Const)
+    }
     folded = (_folded(o, known) if o.operator.name in FOLDED else [o] for o in function.operations)
     return replace(function, operations=tuple(chain.from_iterable(folded)))
 
@@ -43,8 +47,13 @@ def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Op
         return [operation]
     pads, zero = any(getattr(o, "padding", ())), int(zx)
     values = w.astype(np.int64) - zw.astype(np.int64).reshape(-1, *(1,) * (w.ndim - 1))
-    to = next((e for e in (I8, UI8) if values.size and np.array_equal(values, values.astype(e.dtype))), None)
-    pads = pads and bool(zero or o.layout == "NHWC")  # beforehand; zeros between planes cost nothing
+    to = next(
+        (e for e in (I8, UI8) if values.size and np.array_equal(values, values.astype(e.dtype))),
+        None,
+    )
+    pads = pads and bool(
+        zero or o.layout == "NHWC"
+    )  # beforehand; zeros between planes cost nothing
     if to is None or not x.limits[0] <= zero <= x.limits[1] or not (zero or zw.ndim or zw or pads):
         return [operation]
     builder, name = Builder(span=operation.span), operation.results[0].name
@@ -55,7 +64,9 @@ def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Op
     def array(values: np.ndarray, part: str) -> Value:
         return add(Const(Data(values), TensorType(values.shape, BY_DTYPE[values.dtype])), part)
 
-    new: dict[str, Any] = {n: array(np.zeros((), np.int32), n) for n in ("x_zero_point", "w_zero_point")}
+    new: dict[str, Any] = {
+        n: array(np.zeros((), np.int32), n) for n in ("x_zero_point", "w_zero_point")
+    }
     new["w"] = o.w if not zw.any() else array(values.astype(to.dtype), "weights")
     offset = (-zero * values.reshape(len(values), -1).sum(1)).astype(np.int32)
     if (bias := None if o.bias is None else constant(o.bias)) is not None:
@@ -63,7 +74,9 @@ def _folded(operation: Operation, constants: dict[Value, np.ndarray]) -> list[Op
     else:
         moved = array(offset, "offset")
         plus: Any = OPERATORS["theano.elemwise"]
-        new["bias"] = moved if o.bias is None else add(plus((o.bias, moved), scalar_op="add"), "bias")
+        new["bias"] = (
+            moved if o.bias is None else add(plus((o.bias, moved), scalar_op="add"), "bias")
+        )
     if pads:
         top, left, bottom, right = o.padding
         around = [(top, left), (bottom, right)]

@@ -5,6 +5,7 @@
 Legal for every call: a verified module has no recursion, and types agree. Operations keep their source locations."""
 
 from dataclasses import replace
+
 from ...dialect.builtin import Call, Calling
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -20,8 +21,14 @@ def inline(function: Function, context: Context) -> Function:
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
     expanded = _expand(module, function)
-    callees = module.functions if any(isinstance(o.operator, Calling) for o in expanded.operations) else {}
-    return verify(Module({**callees, function.name: expanded}, module.filename)).functions[function.name]
+    callees = (
+        module.functions
+        if any(isinstance(o.operator, Calling) for o in expanded.operations)
+        else {}
+    )
+    return verify(Module({**callees, function.name: expanded}, module.filename)).functions[
+        function.name
+    ]
 
 
 def _expand(module: Module, function: Function) -> Function:
@@ -34,22 +41,32 @@ def _expand(module: Module, function: Function) -> Function:
     for operation in function.operations:
         if isinstance(call := operation.operator, Call):
             callee = _expand(module, module.functions[call.callee])
-            inner: dict[Value, Value] = dict(zip(callee.arguments, map(change, call.arguments), strict=True))
+            inner: dict[Value, Value] = dict(
+                zip(callee.arguments, map(change, call.arguments), strict=True)
+            )
             for o in callee.operations:
                 results = tuple(Value(f"{call.callee}.{r.name}", r.type, r.span) for r in o.results)
                 inner.update(zip(o.results, results, strict=True))
-                operator = o.operator.map(lambda v, inner=inner: v if isinstance(v, Literal) else inner[v])
+                operator = o.operator.map(
+                    lambda v, inner=inner: v if isinstance(v, Literal) else inner[v]
+                )
                 operations.append(replace(o, operator=operator, results=results, declared=None))
             for mine, theirs in zip(operation.results, callee.results, strict=True):
                 values[mine] = theirs if isinstance(theirs, Literal) else inner[theirs]
         else:
             operations.append(replace(operation, operator=operation.operator.map(change)))
-    return replace(function, operations=tuple(operations), results=tuple(map(change, function.results)))
+    return replace(
+        function, operations=tuple(operations), results=tuple(map(change, function.results))
+    )
 
 
 def has_derivatives(module: Module, function: Function) -> bool:
     """Test whether the function, or one that it calls, takes a derivative."""
-    return any(getattr(o.operator, "is_derivative", False) for f in reached(module, function) for o in f.operations)
+    return any(
+        getattr(o.operator, "is_derivative", False)
+        for f in reached(module, function)
+        for o in f.operations
+    )
 
 
 def reached(module: Module, function: Function) -> list[Function]:

@@ -10,6 +10,7 @@
 Legal if iterations are independent. `vectorize_short_axis` applies it to loops that read plane by plane."""
 
 from dataclasses import replace
+
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Index, Tensor
 from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block, vector_loop
@@ -41,8 +42,14 @@ class Planes:
         joined, period, width, store = self.joined, self.period, self.width, self.store
         plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
         element, begin = row + one, (affine(row) * period).expression()
-        of_one: dict[Expr, Expr] = {joined.outer: element, joined.inner: plane, joined.index: element * period + plane}
-        part = substitute_block((*self.names, Store(self.planes, (plane, one), store.value)), of_one)
+        of_one: dict[Expr, Expr] = {
+            joined.outer: element,
+            joined.inner: plane,
+            joined.index: element * period + plane,
+        }
+        part = substitute_block(
+            (*self.names, Store(self.planes, (plane, one), store.value)), of_one
+        )
         value = self.planes[lane % period, lane // period]
         shuffled = substitute_block((replace(store, value=value),), {joined.index: begin + lane})
         planes = For(plane, (vector_loop(one, *part),), kind="unrolled")

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex, loops as ir
@@ -84,11 +85,15 @@ def _crosses(outer: ir.For, inner: ir.For) -> bool:
         return False
     if not (independent(inner) and independent(outer)):
         return False
-    if not (far := _far(inner)) or any(stride(s.tensor, s.indices, inner.index) != 1 for s in stores(body)):
+    if not (far := _far(inner)) or any(
+        stride(s.tensor, s.indices, inner.index) != 1 for s in stores(body)
+    ):
         return False
     crosses = all(stride(r.tensor, r.indices, outer.index) == 1 for r in far)
     rows, lanes = _block(inner)
-    return crosses and not _below(outer.index.extent, rows) and not _below(inner.index.extent, lanes)
+    return (
+        crosses and not _below(outer.index.extent, rows) and not _below(inner.index.extent, lanes)
+    )
 
 
 def _far(inner: ir.For) -> list[ex.Read]:
@@ -111,7 +116,9 @@ def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir
     rows, lanes = _block(inner)
     size, tuning, store = processor().vector_bytes // lanes, processor().tuning, inner.body[-1]
     assert isinstance(store, ir.Store)
-    shared = alone and len(chain) == 2  # tiles write disjoint elements, so they may run on different threads
+    shared = (
+        alone and len(chain) == 2
+    )  # tiles write disjoint elements, so they may run on different threads
     if is_large(store.tensor):
         block = _by_strips(outer, inner, rows, lanes, shared)
     else:
@@ -119,7 +126,9 @@ def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir
         i = _Axis(outer.index, rows, tuning.tile_rows)
         block = (ir.For(j.tile, _squares(inner.body, i, j)),)
         if isinstance(fits := ex.both(i.fits, j.fits), ex.Expr):
-            block = (ir.If(fits, block, (ir.replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
+            block = (
+                ir.If(fits, block, (ir.replace(outer, start=i.first, stop=i.end, body=(inner,)),)),
+            )
         block = (ir.For(i.tile, block, kind="parallel" if shared else "serial"),)
     for s in reversed(chain[:-1]):
         if s is not outer:
@@ -131,7 +140,9 @@ def _squares(body: ir.Block, i: _Axis, j: _Axis, first: ir.Block = ()) -> ir.Blo
     """The squares of a tile."""
     row, lane = ex.Index("u", i.step), ex.Index("l", j.step)
     there: dict[ex.Expr, ex.Expr] = {i.index: i.begin + row, j.index: j.begin + lane}
-    square = ir.For(row, (ir.vector_loop(lane, *ir.substitute_block(body, there)),), kind="unrolled")
+    square = ir.For(
+        row, (ir.vector_loop(lane, *ir.substitute_block(body, there)),), kind="unrolled"
+    )
     return (ir.For(j.part, (*first, ir.For(i.part, (square,), stop=i.stop)), stop=j.stop),)
 
 
@@ -145,14 +156,30 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, tuning.short_row_bytes // size + 1)
-    lines = max(line, lanes)  # of a row: a tile owns whole cache lines and overlaps the next tile by one
-    whole = None if short or _below(inner.index.extent, tuning.tile_write_bytes // out) else _skew(store, inner.index)
+    lines = max(
+        line, lanes
+    )  # of a row: a tile owns whole cache lines and overlaps the next tile by one
+    whole = (
+        None
+        if short or _below(inner.index.extent, tuning.tile_write_bytes // out)
+        else _skew(store, inner.index)
+    )
     if whole is None:
-        j = _Axis(inner.index, lanes, -(-max(tuning.tile_write_bytes // out, 1) // lines) * lines + lines, lines)
+        j = _Axis(
+            inner.index,
+            lanes,
+            -(-max(tuning.tile_write_bytes // out, 1) // lines) * lines + lines,
+            lines,
+        )
         copied = tuning.tile_copy_bytes if many and skew is None else tuning.tile_read_bytes
         across = copied if j.overlap else line_bytes
     else:
-        j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
+        j = _Axis(
+            inner.index,
+            lanes,
+            max((FURTHER if many else PIECE) // max(size, out), lines),
+            skew=whole,
+        )
         across = min(PIECE, processor().l1_bytes // 2 // j.side)
     i = _Axis(outer.index, rows, (tuning.short_row_bytes if short else across) // size, skew=skew)
     lets = (*i.named(), *j.named())
@@ -165,29 +192,51 @@ def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool
         k, c = ex.Index("k", lanes), ex.Index("c", i.side)
         value = substitute(far[0], {i.index: i.first + c, j.index: j.begin + k})
         piece = ir.For(c, (ir.Store(near, (k, c), value),))
-        first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else ir.replace(piece, kind="vector", width=part),)))
+        first = (
+            ir.Alloc(near),
+            ir.For(k, (piece if i.side % part else ir.replace(piece, kind="vector", width=part),)),
+        )
         place, copy = key(far[0]), near[j.index - j.begin, i.index - i.first]
-        copied = partial(rewrite, change=lambda n: copy if isinstance(n, ex.Read) and key(n) == place else None)
+        copied = partial(
+            rewrite, change=lambda n: copy if isinstance(n, ex.Read) and key(n) == place else None
+        )
         body = ir.map_expressions(body, copied)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
     later, fetch = _prefetches([] if j.overlap else large, i, j)
-    block = (*lets, ir.Alloc(tile), *_squares(body, i, j, first), *later, _copy(store, tile, fetch, i, j))
-    return (ir.For(j.tile, (ir.For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
+    block = (
+        *lets,
+        ir.Alloc(tile),
+        *_squares(body, i, j, first),
+        *later,
+        _copy(store, tile, fetch, i, j),
+    )
+    return (
+        ir.For(
+            j.tile, (ir.For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"
+        ),
+    )
 
 
 def _skew(access: ex.Read | ir.Store, along: ex.Index) -> ex.Misalignment | None:
     """The misalignment that all rows of an access share; None if rows are aligned differently."""
-    line, row = processor().line_bytes // access.tensor.element.bytes, alignment(access.tensor, access.indices, along)
+    line, row = (
+        processor().line_bytes // access.tensor.element.bytes,
+        alignment(access.tensor, access.indices, along),
+    )
     return None if row is None or row % line else ex.Misalignment(access.tensor, line)
 
 
-def _copy(store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block], i: _Axis, j: _Axis) -> ir.Statement:
+def _copy(
+    store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block], i: _Axis, j: _Axis
+) -> ir.Statement:
     """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
     width = processor().vector_bytes // tile.element.bytes
 
     def by_rows(along: ir.For, here: ex.Expr, there: ex.Expr) -> ir.For:
         r = ex.Index("r", i.side)
-        body = ir.substitute_block((ir.replace(store, value=tile[r, here]),), {i.index: i.first + r, j.index: there})
+        body = ir.substitute_block(
+            (ir.replace(store, value=tile[r, here]),), {i.index: i.first + r, j.index: there}
+        )
         return ir.For(r, (*fetch(r), ir.replace(along, body=body)))
 
     if j.own is None and not j.overlap:
@@ -203,18 +252,27 @@ def _copy(store: ir.Store, tile: ex.Tensor, fetch: Callable[[ex.Index], ir.Block
     return ir.If((j.begins >= 0) & (j.begins <= j.index.extent - j.side), (whole,), (part,))
 
 
-def _prefetches(far: list[ex.Read], i: _Axis, j: _Axis) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:
+def _prefetches(
+    far: list[ex.Read], i: _Axis, j: _Axis
+) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:
     """The tile to prefetch, and the prefetches of its cache lines per row written."""
     ends, strips = i.tile.extent, j.tile.extent
-    ahead = max(AHEAD // (i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)), 2)
+    ahead = max(
+        AHEAD // (i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)), 2
+    )
     if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= ahead or not far:
         return (), lambda r: ()
     later, tiles = i.tile + ahead, ex.as_index(ends) if i.tiles is None else i.tiles
     past = later >= tiles  # beyond the end of the strip
     next_i = ex.as_index(0) if ends == 1 else ex.select(past, later - tiles, later)
-    next_j = ex.minimum(j.tile + ahead if ends == 1 else ex.select(past, j.tile + 1, j.tile), strips - 1)
+    next_j = ex.minimum(
+        j.tile + ahead if ends == 1 else ex.select(past, j.tile + 1, j.tile), strips - 1
+    )
     along, row = ex.Var("along.next", I64), ex.Var("row.next", I64)
-    lets = ir.Let(along, substitute(i.origin, {i.tile: next_i})), ir.Let(row, substitute(j.origin, {j.tile: next_j}))
+    lets = (
+        ir.Let(along, substitute(i.origin, {i.tile: next_i})),
+        ir.Let(row, substitute(j.origin, {j.tile: next_j})),
+    )
 
     def lines_of(read: ex.Read, r: ex.Index) -> ir.For:
         part = processor().line_bytes // read.tensor.element.bytes
@@ -235,7 +293,12 @@ class _Axis:
     elements earlier."""
 
     def __init__(
-        self, index: ex.Index, step: int, most: int, overlap: int = 0, skew: ex.Misalignment | None = None
+        self,
+        index: ex.Index,
+        step: int,
+        most: int,
+        overlap: int = 0,
+        skew: ex.Misalignment | None = None,
     ) -> None:
         n = index.extent
         known = isinstance(n, int)
@@ -254,14 +317,19 @@ class _Axis:
             self.first = ex.minimum(self.first, ex.as_index(n - self.side))
         self.tiles: ex.Expr | None = None  # number of tiles, if it is not the extent of the index
         self.begins: ex.Expr | None = None  # first element of a tile that begins early
-        self.own: tuple[ex.Expr, ex.Expr] | None = None  # bounds of the elements that only this tile writes
+        self.own: tuple[ex.Expr, ex.Expr] | None = (
+            None  # bounds of the elements that only this tile writes
+        )
         if skew is not None and known and n > self.side:
             self.tile = ex.Index(self.tile.name, (n + (pace + skew.line - 2)) // pace)
             self.tiles = (skew + (n + pace - 1)) // pace
             self.begins = self.tile * pace - skew
             begin = ex.maximum(self.begins, 0)
             self.first = ex.minimum(begin, ex.as_index(n - self.side))
-            self.own = ex.minimum(begin, ex.as_index(n)), ex.minimum((self.tile + 1) * pace - skew, ex.as_index(n))
+            self.own = (
+                ex.minimum(begin, ex.as_index(n)),
+                ex.minimum((self.tile + 1) * pace - skew, ex.as_index(n)),
+            )
         self.begin = self.first + self.part * step  # first element of a part
         self.end = self.first + self.side
         self.stop: ex.Expr | None = None

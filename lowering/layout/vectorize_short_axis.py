@@ -35,7 +35,11 @@ ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
     if (joined := join(kernel)) is None or len(kernel.body) != 1:
         return kernel
-    loop, *more = (s for s in ir.statements(joined.kernel.body) if isinstance(s, ir.For) and s.index is joined.index)
+    loop, *more = (
+        s
+        for s in ir.statements(joined.kernel.body)
+        if isinstance(s, ir.For) and s.index is joined.index
+    )
     count, period = joined.outer.extent, joined.inner.extent
     if (
         not isinstance(period, int)
@@ -45,21 +49,30 @@ def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
         return kernel
     if more or any(isinstance(s, (ir.For, ir.If, ir.Alloc)) for s in ir.statements(loop.body)):
         return kernel
-    form = _Periods if _suits(loop, joined.index) else Planes if reads_planes(loop, joined) else None
+    form = (
+        _Periods if _suits(loop, joined.index) else Planes if reads_planes(loop, joined) else None
+    )
     if form is None or not (isinstance(count, int) or overlaps(loop)):
         return kernel
     vectors = form(joined, loop, period)
-    scalars: dict[Expr, Expr] = {joined.outer: joined.index // period, joined.inner: joined.index % period}
+    scalars: dict[Expr, Expr] = {
+        joined.outer: joined.index // period,
+        joined.inner: joined.index % period,
+    }
     rest = ir.replace(loop, body=ir.substitute_block(loop.body, scalars))
     alone = joined.kernel.body == (loop,)
     if isinstance(count, int):
         whole = _counted(vectors, rest, count, period, alone)
     else:
         whole = _uncounted(vectors, rest, count, alone)
-    return joined.kernel.with_body(ir.rewrite_block(joined.kernel.body, lambda s: whole if s is loop else None))
+    return joined.kernel.with_body(
+        ir.rewrite_block(joined.kernel.body, lambda s: whole if s is loop else None)
+    )
 
 
-def _counted(vectors: "_Periods | Planes", rest: ir.For, count: int, period: int, alone: bool) -> ir.Block:
+def _counted(
+    vectors: "_Periods | Planes", rest: ir.For, count: int, period: int, alone: bool
+) -> ir.Block:
     """All blocks of iterations, and the remainder."""
     n, over = divmod(count, vectors.width)
     block = Index("b", n)
@@ -78,7 +91,9 @@ def _uncounted(vectors: "_Periods | Planes", rest: ir.For, count: Size, alone: b
     """All blocks of iterations for an unknown trip count: the last one overlaps the one before, if at least one fits."""
     n = count // vectors.width
     block = Index("b", n)
-    task, loop = _task(ir.For(block, vectors.at(block * vectors.width)), n // ITERATIONS_PER_TASK + 1)
+    task, loop = _task(
+        ir.For(block, vectors.at(block * vectors.width)), n // ITERATIONS_PER_TASK + 1
+    )
     last = task.eq(as_index(n // ITERATIONS_PER_TASK)) & (as_index(count % vectors.width) > 0)
     tail = ir.If(last, vectors.at(as_index(count - vectors.width)))
     body = ir.If(as_index(count) >= vectors.width, (*vectors.before, loop, tail), (rest,))
@@ -89,7 +104,9 @@ def _task(loop: ir.For, tasks: Dim) -> tuple[Index, ir.For]:
     """The index of tasks of a thread, and the iterations of one."""
     task = Index("s", tasks)
     first = task * ITERATIONS_PER_TASK
-    return task, ir.replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(loop.index.extent)))
+    return task, ir.replace(
+        loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(loop.index.extent))
+    )
 
 
 class _Periods:
@@ -102,7 +119,10 @@ class _Periods:
         buffers, self.inside = _hoisted(joined, loop.body, self.width * period, self.place)
         before: list[ir.Statement] = []
         for buffer, value in buffers.items():
-            before += [ir.Alloc(buffer), self.vectors((ir.Store(buffer, (self.place,), value),), ZERO)]
+            before += [
+                ir.Alloc(buffer),
+                self.vectors((ir.Store(buffer, (self.place,), value),), ZERO),
+            ]
         self.before = tuple(before)
 
     def at(self, row: Expr) -> ir.Block:
@@ -114,12 +134,22 @@ class _Periods:
             self.joined.inner: self.place % self.period,
             self.joined.index: (affine(row) * self.period).expression() + self.place,
         }
-        return ir.For(self.part, (ir.vector_loop(self.lane, *ir.substitute_block(body, places)),), kind="unrolled")
+        return ir.For(
+            self.part,
+            (ir.vector_loop(self.lane, *ir.substitute_block(body, places)),),
+            kind="unrolled",
+        )
 
 
-def _hoisted(joined: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], ir.Block]:
+def _hoisted(
+    joined: Joined, block: ir.Block, size: int, at: Expr
+) -> tuple[dict[Tensor, Expr], ir.Block]:
     """The reads of a block that depend on the short axis alone, and the block with buffers in their place."""
-    changing: set[Expr] = {joined.outer, joined.index, *(s.var for s in ir.statements(block) if isinstance(s, ir.Let))}
+    changing: set[Expr] = {
+        joined.outer,
+        joined.index,
+        *(s.var for s in ir.statements(block) if isinstance(s, ir.Let)),
+    }
     written = {s.tensor for s in stores(block)}
     buffers: dict[Tensor, Expr] = {}
     found: dict[Expr, Expr] = {}
@@ -129,7 +159,13 @@ def _hoisted(joined: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict
             return found[e]
         arrays = [n.tensor for n in walk(e) if isinstance(n, Read)]
         along = depends(e, {joined.inner}) and not depends(e, changing)
-        if arrays and along and written.isdisjoint(arrays) and e.type is not I1 and not isinstance(e, Var):
+        if (
+            arrays
+            and along
+            and written.isdisjoint(arrays)
+            and e.type is not I1
+            and not isinstance(e, Var)
+        ):
             buffer = Tensor(f"held{len(buffers)}", (size,), e.type, "register")
             buffers[buffer] = e
             found[e] = buffer[at]
@@ -137,7 +173,11 @@ def _hoisted(joined: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict
         return e if isinstance(e, Read) else None
 
     def change(s: ir.Statement) -> ir.Block | None:
-        return (ir.replace(s, value=rewrite(s.value, hoisted)),) if isinstance(s, (ir.Let, ir.Store)) else None
+        return (
+            (ir.replace(s, value=rewrite(s.value, hoisted)),)
+            if isinstance(s, (ir.Let, ir.Store))
+            else None
+        )
 
     return buffers, ir.rewrite_block(block, change)
 
@@ -145,4 +185,8 @@ def _hoisted(joined: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict
 def _suits(loop: ir.For, index: Index) -> bool:
     """Test whether stores move with the joined index, and some read does too."""
     contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in stores(loop.body))
-    return contiguous and independent(loop) and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))
+    return (
+        contiguous
+        and independent(loop)
+        and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))
+    )

@@ -8,6 +8,7 @@ Legal since exactly one version runs. Pays always: with equal sizes accesses are
 version is for `unswitch_broadcast`."""
 
 from dataclasses import replace
+
 from ...dialect.ir.sizes import Dim, Size, key_of, same_size
 from ...dialect.notation.expressions import Expr, as_index, both
 from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements
@@ -23,21 +24,28 @@ from .substitute_sizes import substitute_sizes
 @kernel_pass
 def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | None:
     """A version for equal sizes and one for others, or None; with `float_sums` only where float sums depend on it."""
-    return None if float_sums and not reduces_floats(kernel) else versions(kernel, _versions(kernel))
+    return (
+        None if float_sums and not reduces_floats(kernel) else versions(kernel, _versions(kernel))
+    )
 
 
 def _versions(kernel: Kernel) -> list[Kernel]:
     if (equal_sizes := _with_equal_sizes(kernel)) is None:
         return [kernel]
     equal, condition = equal_sizes
-    return [*_versions(replace(equal, name=f"{kernel.name}.equal").only(condition)), kernel.only(~condition)]
+    return [
+        *_versions(replace(equal, name=f"{kernel.name}.equal").only(condition)),
+        kernel.only(~condition),
+    ]
 
 
 def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     """The kernel for where the sizes that are broadcast are equal, and the test that they are."""
     same: dict[object, Dim] = {}
     tests: list[Expr] = []
-    along: list[Expr] = []  # indices along which the sizes are equal; an operand may be repeated at others, too
+    along: list[
+        Expr
+    ] = []  # indices along which the sizes are equal; an operand may be repeated at others, too
     repeats = broadcast_sizes(kernel.body)
     for loop in statements(kernel.body) if repeats else ():
         if isinstance(loop, For) and (sizes := repeats.get(loop.index)):
@@ -45,8 +53,14 @@ def _with_equal_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
             common: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
             if not isinstance(extent, Size):  # the size they are broadcast to is known
                 common = extent
-            equal = sizes if same_size(joined(*sizes.values()), extent) else {**sizes, key_of(extent): extent}
-            tests += [as_index(n).eq(as_index(common)) for k, n in equal.items() if k != key_of(common)]
+            equal = (
+                sizes
+                if same_size(joined(*sizes.values()), extent)
+                else {**sizes, key_of(extent): extent}
+            )
+            tests += [
+                as_index(n).eq(as_index(common)) for k, n in equal.items() if k != key_of(common)
+            ]
             same |= dict.fromkeys([*sizes, key_of(extent)], common)
             along.append(loop.index)
     if not isinstance(condition := both(*tests), Expr):

@@ -7,6 +7,7 @@ A reduction becomes an accumulator with its loops, a guarded value a branch, a c
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import count
+
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
@@ -45,16 +46,22 @@ def build_loops(program: Formulas) -> Plan:
         root = viewed(result, views)
         if root in owned or result in results or (slices is not None and result in views):
             space = "heap" if slices is None else "slice"
-            copy = ex.Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, space)
+            copy = ex.Tensor(
+                f"{result.name}.copy{len(results)}", result.shape, result.element, space
+            )
             kernels.append(_copy(result, copy, f"{program.name}.{len(kernels)}"))
             result = copy
         else:
             owned.add(root)
         results.append(result)
-    if slices is not None and slices.trips is None:  # what is carried lies where the next step reads it
+    if (
+        slices is not None and slices.trips is None
+    ):  # what is carried lies where the next step reads it
         for argument, result in zip(program.arguments[: slices.carry], results[1:], strict=True):
             kernels.append(_copy(result, argument, f"{program.name}.{len(kernels)}"))
-    ranges = {t: r for t, r in program.ranges.items() if t not in results}  # the caller may give results other storage
+    ranges = {
+        t: r for t, r in program.ranges.items() if t not in results
+    }  # the caller may give results other storage
     sides = program.name, program.arguments, tuple(results), program.constants
     return Plan(*sides, tuple(kernels), views, ranges, program.requirements)
 
@@ -69,13 +76,24 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     steps, operands, carried = nest.steps, nest.operands, nest.tensors[: nest.steps.carry]
     copies: list[ir.Kernel] = []
     if steps.trips is None:
-        initial, operands = operands[1 : 1 + steps.carry], (operands[0], *operands[1 + steps.carry :])
+        initial, operands = (
+            operands[1 : 1 + steps.carry],
+            (operands[0], *operands[1 + steps.carry :]),
+        )
         copies = [_copy(x, y, f"{name}.start") for x, y in zip(initial, carried, strict=True)]
     read = sorted_tensors({*operands, *(carried if copies else ())})
     plan = nest.program
     assert isinstance(plan, Plan)
     places = tuple(map(read.index, operands))
-    loop = ir.Loop(name, (*read, *nest.tensors), (), len(nest.tensors), nest.span, spans=(nest.span,), scheduled=True)
+    loop = ir.Loop(
+        name,
+        (*read, *nest.tensors),
+        (),
+        len(nest.tensors),
+        nest.span,
+        spans=(nest.span,),
+        scheduled=True,
+    )
     return [*copies, replace(loop, steps=steps, operands=places).with_plan(plan)]
 
 
@@ -83,7 +101,11 @@ def build_nest(formula: Formula, name: str) -> ir.Kernel:
     """The kernel that computes one formula, its loops in the order of the indices."""
     lower = _Lowering()
     body: list[ir.Statement] = []
-    body.append(ir.Store(formula.tensor, formula.indices, lower.value(in_primitives(formula.value), body, {})))
+    body.append(
+        ir.Store(
+            formula.tensor, formula.indices, lower.value(in_primitives(formula.value), body, {})
+        )
+    )
     parameters = (*sorted_tensors(reads(formula.value)), formula.tensor)
     nest, spans = ir.nested(formula.indices, tuple(body)), formula.spans or (formula.span,)
     return share_subexpressions(ir.Kernel(name, parameters, nest, 1, formula.span, spans=spans))
@@ -105,7 +127,9 @@ class _Lowering:
             return e
         if id(e) in done:
             return done[id(e)]
-        if not any(isinstance(c, LOWERED) or getattr(c, "function", "") == "rarely" for c in walk(e)):
+        if not any(
+            isinstance(c, LOWERED) or getattr(c, "function", "") == "rarely" for c in walk(e)
+        ):
             return e
         match e:
             case ex.Reduce():
@@ -123,12 +147,20 @@ class _Lowering:
         return new
 
     def reduction(self, e: ex.Reduce, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
-        acc, start = ir.accumulator(f"acc{next(self.names)}", e.type), ir.identity(e.function, e.type)
+        acc, start = (
+            ir.accumulator(f"acc{next(self.names)}", e.type),
+            ir.identity(e.function, e.type),
+        )
         inner: list[ir.Statement] = []
         match e.body:
             case ex.When(condition, then, ex.Const(value)) if value == start.value:
                 # outside the guard the reduced value is the identity: skip the update there
-                inner.append(ir.If(self.value(condition, inner, dict(done)), self.update(e, then, acc, [], done)))
+                inner.append(
+                    ir.If(
+                        self.value(condition, inner, dict(done)),
+                        self.update(e, then, acc, [], done),
+                    )
+                )
                 body = tuple(inner)
             case _:
                 body = self.update(e, e.body, acc, inner, done)
@@ -136,7 +168,12 @@ class _Lowering:
         return acc[()]
 
     def update(
-        self, e: ex.Reduce, value: ex.Expr, acc: ex.Tensor, out: list[ir.Statement], done: dict[int, ex.Expr]
+        self,
+        e: ex.Reduce,
+        value: ex.Expr,
+        acc: ex.Tensor,
+        out: list[ir.Statement],
+        done: dict[int, ex.Expr],
     ) -> ir.Block:
         reduced = self.value(value, out, dict(done))
         return (*out, accumulate(e.function, acc, reduced))
@@ -144,7 +181,9 @@ class _Lowering:
     def branch(self, e: ex.When, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
         condition = self.value(e.condition, out, done)
         if all(map(is_speculatable, (e.then, e.otherwise))):
-            return ex.select(condition, self.value(e.then, out, done), self.value(e.otherwise, out, done))
+            return ex.select(
+                condition, self.value(e.then, out, done), self.value(e.otherwise, out, done)
+            )
         chosen = ir.accumulator(f"acc{next(self.names)}", e.type)
         out.append(ir.Alloc(chosen))
         sides: list[ir.Block] = []
@@ -156,14 +195,21 @@ class _Lowering:
         return chosen[()]
 
     def rarely(
-        self, condition: ex.Expr, then: ex.Expr, usual: ex.Expr, out: list[ir.Statement], done: dict[int, ex.Expr]
+        self,
+        condition: ex.Expr,
+        then: ex.Expr,
+        usual: ex.Expr,
+        out: list[ir.Statement],
+        done: dict[int, ex.Expr],
     ) -> ex.Expr:
         """The usual value, and a select with the rare one if its condition holds for an element."""
         test = self.value(condition, out, done)
         chosen = ir.accumulator(f"acc{next(self.names)}", usual.type)
         out += [ir.Alloc(chosen), ir.assign(chosen, self.value(usual, out, done))]
         inner: list[ir.Statement] = []
-        inner.append(ir.assign(chosen, ex.select(test, self.value(then, inner, dict(done)), chosen[()])))
+        inner.append(
+            ir.assign(chosen, ex.select(test, self.value(then, inner, dict(done)), chosen[()]))
+        )
         out.append(ir.If(ex.apply("any", test), tuple(inner)))
         return chosen[()]
 

@@ -1,6 +1,7 @@
 """Clone a block for use in another place: over other indices, with fresh variables and buffers."""
 
 from dataclasses import replace
+
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Var
 
@@ -8,9 +9,19 @@ from ...dialect.notation.expressions import Expr, Index, Var
 def clone(block: ir.Block, values: dict[Expr, Expr], mark: str) -> ir.Block:
     """The block with its indices replaced, and `mark` appended to the names of its own indices, variables and buffers."""
     inside = ir.statements(block)
-    variables = {s.var: Var(f"{s.var.name}.{mark}", s.var.type) for s in inside if isinstance(s, ir.Let)}
-    indices = {s.index: Index(f"{s.index.name}.{mark}", s.index.extent) for s in inside if isinstance(s, ir.For)}
-    buffers = {s.tensor: replace(s.tensor, name=f"{s.tensor.name}.{mark}") for s in inside if isinstance(s, ir.Alloc)}
+    variables = {
+        s.var: Var(f"{s.var.name}.{mark}", s.var.type) for s in inside if isinstance(s, ir.Let)
+    }
+    indices = {
+        s.index: Index(f"{s.index.name}.{mark}", s.index.extent)
+        for s in inside
+        if isinstance(s, ir.For)
+    }
+    buffers = {
+        s.tensor: replace(s.tensor, name=f"{s.tensor.name}.{mark}")
+        for s in inside
+        if isinstance(s, ir.Alloc)
+    }
 
     def bind(s: ir.Statement) -> ir.Block | None:
         match s:

@@ -9,6 +9,7 @@ better than a short one inside another. Loops of one iteration are removed first
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
@@ -26,7 +27,9 @@ def collapse(kernel: ir.Kernel) -> ir.Kernel:
 
 
 @lru_cache(maxsize=512)
-def _collapsed(parameters: tuple[Tensor, ...], body: ir.Block) -> tuple[tuple[Tensor, ...], ir.Block]:
+def _collapsed(
+    parameters: tuple[Tensor, ...], body: ir.Block
+) -> tuple[tuple[Tensor, ...], ir.Block]:
     """The collapse of kernels that may differ in what directs passes; several of these ask for it."""
     kernel = _without_unit_axes(ir.Kernel("", parameters, _without_single(body)))
     while (pair := next(_pairs(kernel), None)) is not None:
@@ -54,7 +57,9 @@ def join(kernel: ir.Kernel) -> Joined | None:
     """Collapse the two innermost loops over elements if every result has their indices side by side."""
     for outer in ir.statements(kernel.body):
         match outer:
-            case ir.For(body=(ir.For(body=(first, *rest)) as inner,)) if outer.is_whole and inner.is_whole:
+            case ir.For(body=(ir.For(body=(first, *rest)) as inner,)) if (
+                outer.is_whole and inner.is_whole
+            ):
                 own, axis_of = allocated(inner.body), dict[Tensor, int | None]()
                 for tensor, at in every_access(kernel.body):
                     axis = _axis(tensor, at, outer.index, inner.index)
@@ -72,7 +77,10 @@ def flatten(kernel: ir.Kernel) -> ir.Kernel:
     if (joined := join(kernel)) is None:
         return kernel
     width = as_index(joined.inner.extent)
-    values: dict[Expr, Expr] = {joined.outer: joined.index // width, joined.inner: joined.index % width}
+    values: dict[Expr, Expr] = {
+        joined.outer: joined.index // width,
+        joined.inner: joined.index % width,
+    }
     return joined.kernel.with_body(ir.substitute_block(joined.kernel.body, values))
 
 
@@ -82,7 +90,11 @@ def _axis(tensor: Tensor, at: tuple[Expr, ...], i: Index, j: Index) -> int | Non
     first, last, rest = at[axis : axis + 1], at[axis + 1 : axis + 2], at[axis + 2 :]
     if first != (i,) or last != (j,) or any(depends(e, {i, j}) for e in rest):
         return None
-    return axis if same_size(tensor.shape[axis], i.extent) and same_size(tensor.shape[axis + 1], j.extent) else None
+    return (
+        axis
+        if same_size(tensor.shape[axis], i.extent) and same_size(tensor.shape[axis + 1], j.extent)
+        else None
+    )
 
 
 def _without_single(block: ir.Block) -> ir.Block:
@@ -101,7 +113,9 @@ def nonunit_loops(block: ir.Block) -> tuple[list[Index], ir.Block]:
     """The outer loops of a nest without those of one iteration, and the block inside."""
     indices, inner = ir.outer_loops(block)
     units: dict[Expr, Expr] = {i: ZERO for i in indices if same_size(i.extent, 1)}
-    return [i for i in indices if i not in units], ir.substitute_block(inner, units) if units else inner
+    return [i for i in indices if i not in units], ir.substitute_block(
+        inner, units
+    ) if units else inner
 
 
 def squeezed(items: tuple, tensor: Tensor) -> tuple:
@@ -111,17 +125,28 @@ def squeezed(items: tuple, tensor: Tensor) -> tuple:
 
 def _without_unit_axes(kernel: ir.Kernel) -> ir.Kernel:
     """Remove unit axes of a kernel with a float reduction: its order is then the same as for unknown sizes."""
-    if not any(s.tensor.space == "register" and s.tensor.element.kind == "float" for s in stores(kernel.body)):
+    if not any(
+        s.tensor.space == "register" and s.tensor.element.kind == "float"
+        for s in stores(kernel.body)
+    ):
         return kernel
     units = {t: {n for n, d in enumerate(t.shape) if same_size(d, 1)} for t in kernel.parameters}
     for tensor, at in every_access(kernel.body):
         if tensor in units:
-            units[tensor] = {n for n in units[tensor] if isinstance(i := at[n], Const) and i.value == 0}
-    squeezed = {t: replace(t, shape=_left(t.shape, positions)) for t, positions in units.items() if positions}
+            units[tensor] = {
+                n for n in units[tensor] if isinstance(i := at[n], Const) and i.value == 0
+            }
+    squeezed = {
+        t: replace(t, shape=_left(t.shape, positions))
+        for t, positions in units.items()
+        if positions
+    }
     if not squeezed:
         return kernel
     body = ir.replace_arrays(kernel.body, squeezed, lambda t, at: _left(at, units[t]))
-    return replace(kernel, body=body, parameters=tuple(squeezed.get(p, p) for p in kernel.parameters))
+    return replace(
+        kernel, body=body, parameters=tuple(squeezed.get(p, p) for p in kernel.parameters)
+    )
 
 
 def _left(items: tuple, without: set[int]) -> tuple:
@@ -178,13 +203,17 @@ def _joined(kernel: ir.Kernel, outer: ir.For, inner: ir.For, axes: dict[Tensor, 
 
     def place(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
         axis = axes[tensor]
-        elsewhere = at[axis] * as_index(inner.index.extent) + at[axis + 1]  # an access outside of the loops
+        elsewhere = (
+            at[axis] * as_index(inner.index.extent) + at[axis + 1]
+        )  # an access outside of the loops
         return _join(at, axis, index if at[axis] is outer.index else elsewhere)
 
     loop = replace(outer, index=index, body=inner.body)
     body = ir.rewrite_block(kernel.body, lambda s: (loop,) if s is outer else None)
     body = ir.replace_arrays(body, tensors, place)
-    joined = replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
+    joined = replace(
+        kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters)
+    )
     return Joined(joined, outer.index, inner.index, index)
 
 

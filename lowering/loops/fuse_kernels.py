@@ -10,6 +10,7 @@ always fuse. Stores come last, so that results may be stored in the place of ope
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Tensor, Var
@@ -34,7 +35,9 @@ class _Group:
     reads: set[Tensor] = field(default_factory=set)
     writes: set[Tensor] = field(default_factory=set)
     size: int = 0
-    needs: "dict[_Group, None]" = field(default_factory=dict)  # groups that must run before, in order
+    needs: "dict[_Group, None]" = field(
+        default_factory=dict
+    )  # groups that must run before, in order
 
 
 @plan_pass
@@ -42,7 +45,9 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
     """The plan with the same work in fewer kernels. A kernel without loops may access up to `scalars` arrays."""
     views = plan.views
     groups: list[_Group] = []
-    users: dict[Tensor, dict[_Group, None]] = {}  # the groups that access an array; below, those that write it
+    users: dict[
+        Tensor, dict[_Group, None]
+    ] = {}  # the groups that access an array; below, those that write it
     writers: dict[Tensor, dict[_Group, None]] = {}
     for kernel in plan.kernels:
         new = _group(kernel, views)
@@ -68,8 +73,15 @@ def _group(kernel: ir.Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     results = kernel.outputs
     inputs = kernel.inputs if isinstance(kernel, ir.Loop) else [r.tensor for r in reads(block)]
     read, written = ({viewed(t, views) for t in tensors} for tensors in (inputs, results))
-    simple = bool(block) and len(results) == 1 and _straight(block, results[0], indices) and results[0] not in read
-    return _Group([kernel], indices, [block], simple, read, written, sum(1 for _ in ir.nodes(block)))
+    simple = (
+        bool(block)
+        and len(results) == 1
+        and _straight(block, results[0], indices)
+        and results[0] not in read
+    )
+    return _Group(
+        [kernel], indices, [block], simple, read, written, sum(1 for _ in ir.nodes(block))
+    )
 
 
 def _straight(block: ir.Block, result: Tensor, indices: list[Index]) -> bool:
@@ -84,13 +96,21 @@ def _at(at: tuple[Expr, ...], indices: list[Index]) -> bool:
     return len(at) == len(indices) and all(a is i for a, i in zip(at, indices, strict=True))
 
 
-def _fusible_group(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
+def _fusible_group(
+    groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int
+) -> _Group | None:
     """The latest group that a kernel can join without a cycle of dependences between groups."""
     if not new.simple:
         return None
     for group in groups[: -processor().tuning.fused_lookback - 1 : -1]:
-        extents = zip_longest((i.extent for i in group.indices), (i.extent for i in new.indices), fillvalue=-1)
-        fits = group.simple and all(same_size(*pair) for pair in extents) and _worthwhile(group, new, scalars)
+        extents = zip_longest(
+            (i.extent for i in group.indices), (i.extent for i in new.indices), fillvalue=-1
+        )
+        fits = (
+            group.simple
+            and all(same_size(*pair) for pair in extents)
+            and _worthwhile(group, new, scalars)
+        )
         if fits and _pointwise(group, new, views) and not _leads(new.needs, group):
             return group
     return None
@@ -127,7 +147,11 @@ def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
     if not new.indices:
         return len(arrays) <= scalars
     shared = {t for t in new.reads & (group.reads | group.writes) if t.rank}
-    return bool(shared) and group.size + new.size <= processor().tuning.fused_kernel_nodes and len(arrays) <= ARRAYS
+    return (
+        bool(shared)
+        and group.size + new.size <= processor().tuning.fused_kernel_nodes
+        and len(arrays) <= ARRAYS
+    )
 
 
 def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bool:
@@ -166,7 +190,10 @@ def _kernel(group: _Group, groups: list[_Group], live: set[Tensor]) -> ir.Kernel
         if store.tensor in outside:
             last.append(replace(store, value=var))
     results = [s.tensor for s in last]
-    parameters = (*sorted_tensors({p for k in group.kernels for p in k.parameters} - {*values}), *results)
+    parameters = (
+        *sorted_tensors({p for k in group.kernels for p in k.parameters} - {*values}),
+        *results,
+    )
     spans = tuple(dict.fromkeys(s for k in group.kernels for s in k.spans))
     nest = ir.nested(group.indices, (*body, *last))
     return ir.Kernel(first.name, parameters, nest, len(results), first.span, spans=spans)

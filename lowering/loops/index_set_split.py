@@ -9,6 +9,7 @@ left to `loop_partition`. A remainder by an unknown size, over a known number of
 
 from collections.abc import Iterator
 from itertools import pairwise
+
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir
@@ -35,7 +36,10 @@ def index_set_split(kernel: ir.Kernel) -> ir.Kernel:
 def _reduces(block: ir.Block) -> bool:
     """Test whether a loop updates an accumulator from outside of it."""
     bodies = [s.body for s in ir.statements(block) if isinstance(s, ir.For)]
-    return any(not {s.tensor for s in stores(b) if s.tensor.space == "register"} <= allocated(b) for b in bodies)
+    return any(
+        not {s.tensor for s in stores(b) if s.tensor.space == "register"} <= allocated(b)
+        for b in bodies
+    )
 
 
 def _block(block: ir.Block, room: int) -> ir.Block:
@@ -51,7 +55,11 @@ def _loop(loop: ir.For, room: int) -> ir.Block:
         parts = len(cuts) + 1
         if 1 < parts <= MAX_PARTS and sum(1 for _ in ir.nodes(loop.body)) * parts <= room:
             ranges = enumerate(pairwise([first.value, *cuts, last.value]))
-            return tuple(s for k, (low, high) in ranges for s in _part(loop, low, high, str(k), room // parts))
+            return tuple(
+                s
+                for k, (low, high) in ranges
+                for s in _part(loop, low, high, str(k), room // parts)
+            )
     return (ir.replace(loop, body=_block(loop.body, room)),)
 
 
@@ -73,7 +81,9 @@ def _by_rounds(loop: ir.For, n: Size, count: int) -> ir.For:
 
     def change(e: Expr) -> Expr | None:
         match e:
-            case Apply("floormod" | "floordiv" as which, (i, Extent(size)), _) if i is loop.index and size.key == n.key:
+            case Apply("floormod" | "floordiv" as which, (i, Extent(size)), _) if (
+                i is loop.index and size.key == n.key
+            ):
                 return within if which == "floormod" else turn
         return at if e is loop.index else None
 
@@ -84,12 +94,16 @@ def _by_rounds(loop: ir.For, n: Size, count: int) -> ir.For:
 def _part(loop: ir.For, low: int, high: int, mark: str, room: int) -> ir.Block:
     """The iterations of a loop from low to high."""
     if high - low == 1:
-        return _block(simplify_with_bounds(clone(loop.body, {loop.index: as_index(low)}, mark)), room)
+        return _block(
+            simplify_with_bounds(clone(loop.body, {loop.index: as_index(low)}, mark)), room
+        )
     within = Index(loop.index.name, high - low)  # its extent carries the bounds
     body = simplify_with_bounds(clone(loop.body, {loop.index: within + low}, mark))
     index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
     body = simplify_with_bounds(ir.substitute_block(body, {within: index - low}))
-    return _loop(ir.replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
+    return _loop(
+        ir.replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room
+    )
 
 
 def _cuts(loop: ir.For, first: int, last: int) -> set[int]:
@@ -114,10 +128,15 @@ def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:
             sign, number = _alone(affine(a) - affine(b), index)
             if sign:
                 yield -number * sign
-        case Apply("floormod" | "floordiv", (a, Const(m)), _) if a.type is I64 and m > 0 and innermost:
+        case Apply("floormod" | "floordiv", (a, Const(m)), _) if (
+            a.type is I64 and m > 0 and innermost
+        ):
             sign, number = _alone(affine(a), index)
             if sign and n // m <= MAX_CUTS_PER_REMAINDER:
-                for k in range(number // m - MAX_CUTS_PER_REMAINDER - 1, number // m + MAX_CUTS_PER_REMAINDER + 2):
+                for k in range(
+                    number // m - MAX_CUTS_PER_REMAINDER - 1,
+                    number // m + MAX_CUTS_PER_REMAINDER + 2,
+                ):
                     yield k * m - number if sign > 0 else number - k * m + 1
 
 

@@ -6,7 +6,17 @@ Legal for values that read no memory. Pays since later passes then see the affin
 
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation.expressions import Expr, Index, Read
-from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, map_expressions, replace, statements
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    map_expressions,
+    replace,
+    statements,
+)
 from ...dialect.notation.traverse import substitute, walk
 from ..passes import kernel_pass
 
@@ -28,7 +38,13 @@ def _block(block: Block, values: dict[Expr, Expr]) -> Block:
                 (head,) = map_expressions((replace(s, body=()),), lambda e: substitute(e, values))
                 rest.append(replace(head, body=_block(s.body, values)))
             case If(condition, then, otherwise):
-                rest.append(If(substitute(condition, values), _block(then, values), _block(otherwise, values)))
+                rest.append(
+                    If(
+                        substitute(condition, values),
+                        _block(then, values),
+                        _block(otherwise, values),
+                    )
+                )
             case _:
                 rest += map_expressions((s,), lambda e: substitute(e, values))
     return tuple(rest)

@@ -6,6 +6,7 @@ Legal always; the last pass of each target. The branch stands inside a loop that
 is launched whether its condition holds or not. The fields of a kernel that only passes read get their defaults."""
 
 from dataclasses import replace
+
 from ...dialect.notation.loops import Block, For, If, Kernel
 from ..passes import scheduled_kernel_pass
 
@@ -14,7 +15,11 @@ from ..passes import scheduled_kernel_pass
 def kernel_condition_to_branch(kernel: Kernel) -> Kernel:
     if kernel.condition is None and kernel.sum_order == "either" and not kernel.scheduled:
         return kernel
-    body = kernel.body if kernel.condition is None else _guarded(kernel.body, If(kernel.condition, kernel.body))
+    body = (
+        kernel.body
+        if kernel.condition is None
+        else _guarded(kernel.body, If(kernel.condition, kernel.body))
+    )
     return replace(kernel, body=body, condition=None, sum_order="either", scheduled=False)
 
 

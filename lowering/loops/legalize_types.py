@@ -11,7 +11,9 @@ here; dialects define the other functions by `real`, `imag` and `complex`. Arith
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
+
 import numpy as np
+
 from ...dialect.ir.types import BF16, BY_DTYPE, C64, F32, F64, UI16, ElementType
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.plan import Plan
@@ -26,18 +28,32 @@ Parts: TypeAlias = tuple[ex.Expr, ...]  # the real and the imaginary part, or a 
 def legalize_types(plan: Plan) -> Plan:
     """The plan without elements that are complex or bf16."""
     tensors = {*plan.arguments, *plan.results, *plan.constants, *plan.home, *plan.home.values()}
-    tensors.update(s.tensor for k in plan.kernels for s in ir.statements(k.body) if isinstance(s, ir.Alloc))
+    tensors.update(
+        s.tensor for k in plan.kernels for s in ir.statements(k.body) if isinstance(s, ir.Alloc)
+    )
     tensors.update(p for k in plan.kernels for p in k.parameters)
     values = (e.type for k in plan.kernels for e in ir.nodes(k.body))
     if all(map(_is_legal, chain((t.element for t in tensors), values))):
         return plan
     split = _Legalizing()
-    arguments, results = tuple(map(split.tensor, plan.arguments)), tuple(map(split.tensor, plan.results))
+    arguments, results = (
+        tuple(map(split.tensor, plan.arguments)),
+        tuple(map(split.tensor, plan.results)),
+    )
     constants = {split.tensor(t): _legal_array(a) for t, a in plan.constants.items()}
-    pairs = zip(plan.kernels, (tuple(map(split.tensor, k.parameters)) for k in plan.kernels), strict=True)
+    pairs = zip(
+        plan.kernels, (tuple(map(split.tensor, k.parameters)) for k in plan.kernels), strict=True
+    )
     kernels = [replace(k, parameters=p, body=split.block(k.body)) for k, p in pairs]
     views = {split.tensor(t): split.tensor(h) for t, h in plan.views.items()}
-    return replace(plan, arguments=arguments, results=results, constants=constants, kernels=tuple(kernels), views=views)
+    return replace(
+        plan,
+        arguments=arguments,
+        results=results,
+        constants=constants,
+        kernels=tuple(kernels),
+        views=views,
+    )
 
 
 def part_type(element: ElementType) -> ElementType:
@@ -69,7 +85,9 @@ class _Legalizing:
         if _is_legal(t.element):
             return t
         if t not in self.tensors:
-            shape, element = (t.shape, UI16) if t.element is BF16 else ((*t.shape, 2), part_type(t.element))
+            shape, element = (
+                (t.shape, UI16) if t.element is BF16 else ((*t.shape, 2), part_type(t.element))
+            )
             self.tensors[t] = ex.Tensor(t.name, shape, element, t.space)
         return self.tensors[t]
 
@@ -81,7 +99,10 @@ class _Legalizing:
         match s:
             case ir.Let(var, value) if var.type.kind == "complex":
                 part = part_type(var.type)
-                names = self.names[var] = ex.Var(f"{var.name}.re", part), ex.Var(f"{var.name}.im", part)
+                names = self.names[var] = (
+                    ex.Var(f"{var.name}.re", part),
+                    ex.Var(f"{var.name}.im", part),
+                )
                 return tuple(map(ir.Let, names, self.parts(value)))
             case ir.Let(var, value) if var.type is BF16:
                 self.names[var] = (name,) = (ex.Var(var.name, UI16),)
@@ -91,8 +112,16 @@ class _Legalizing:
             case ir.Store(tensor, at, value) if tensor.element.kind == "complex":
                 t = self.tensor(tensor)
                 names = ex.Var("re", t.element), ex.Var("im", t.element)
-                lets = map(ir.Let, names, self.parts(value))  # both parts are computed before either is stored
-                return (*lets, *(ir.Store(t, (*at, ex.as_index(n)), v, s.streaming) for n, v in enumerate(names)))
+                lets = map(
+                    ir.Let, names, self.parts(value)
+                )  # both parts are computed before either is stored
+                return (
+                    *lets,
+                    *(
+                        ir.Store(t, (*at, ex.as_index(n)), v, s.streaming)
+                        for n, v in enumerate(names)
+                    ),
+                )
             case ir.Prefetch(tensor, at) if tensor.element.kind == "complex":
                 return (ir.Prefetch(self.tensor(tensor), (*at, ex.ZERO)),)
             case ir.Store(tensor) | ir.Prefetch(tensor) if tensor.element is BF16:
@@ -132,7 +161,9 @@ class _Legalizing:
                 at = tuple(i for (i,) in operands)
                 return tuple(ex.Read(self.tensor(tensor), (*at, ex.as_index(n))) for n in (0, 1))
             case ex.Cast():
-                re, im = operands[0] if len(operands[0]) == 2 else (*operands[0], ex.constant(0, part))
+                re, im = (
+                    operands[0] if len(operands[0]) == 2 else (*operands[0], ex.constant(0, part))
+                )
                 return ex.cast(re, part), ex.cast(im, part)
             case ex.Apply("complex", _, _):
                 return *operands[0], *operands[1]

@@ -15,9 +15,20 @@ without the guards that follow from the test."""
 
 from collections.abc import Mapping
 from itertools import pairwise
+
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.expressions import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum
+from ...dialect.notation.expressions import (
+    Const,
+    Expr,
+    Extent,
+    Index,
+    as_index,
+    both,
+    conjunction,
+    maximum,
+    minimum,
+)
 from ..analysis.accesses import stores
 from ..passes import kernel_pass
 from .tighten_bounds import bound
@@ -71,7 +82,9 @@ def _pieces(loop: ir.For, most: int) -> list[ir.Statement]:
         condition, at, below = cut
         first = _part(loop, loop.start, _clamp(at, loop), condition, below)
         second = _part(loop, _clamp(at, loop), loop.end, condition, not below)
-        return [p for part in (first, second) if part is not None for p in _pieces(part, most // 2)] or [loop]
+        return [
+            p for part in (first, second) if part is not None for p in _pieces(part, most // 2)
+        ] or [loop]
     return _interior(loop)
 
 
@@ -79,7 +92,12 @@ def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
     """A condition that changes once, as (condition, index at which it changes, whether it holds below)."""
     for condition in _conditions(loop.body, choices=True):
         sums = affine_conditions(condition)
-        if sums is None or len(sums) != 1 or negated_conditions(condition) is None or not _alone(sums[0], loop):
+        if (
+            sums is None
+            or len(sums) != 1
+            or negated_conditions(condition) is None
+            or not _alone(sums[0], loop)
+        ):
             continue
         if (bounds := bound(sums[0], loop.index)) is not None:
             return condition, bounds[1], not bounds[0]
@@ -88,7 +106,10 @@ def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
 
 def _alone(sum: Affine, loop: ir.For) -> bool:
     """Test whether no atom of an affine form is bound inside the loop."""
-    return not {key(s.index) for s in ir.statements(loop.body) if isinstance(s, ir.For)} & sum.terms.keys()
+    return (
+        not {key(s.index) for s in ir.statements(loop.body) if isinstance(s, ir.For)}
+        & sum.terms.keys()
+    )
 
 
 def _part(loop: ir.For, start: Expr, end: Expr, condition: Expr, holds: bool) -> ir.For | None:
@@ -108,7 +129,9 @@ def _interior(loop: ir.For) -> list[ir.Statement]:
     decided: dict[int, bool] = {}
     for condition in _conditions(loop.body):
         least = [_least(sum, extents) for sum in affine_conditions(condition) or []]
-        bounds = [b for sum in least if sum is not None and (b := bound(sum, loop.index)) is not None]
+        bounds = [
+            b for sum in least if sum is not None and (b := bound(sum, loop.index)) is not None
+        ]
         if bounds and len(bounds) == len(least):
             decided[id(condition)] = True
             for lower, value in bounds:
@@ -120,10 +143,14 @@ def _interior(loop: ir.For) -> list[ir.Statement]:
     low = _clamp(low, loop)
     high = maximum(low, _clamp(high, loop))
     parts = [
-        ir.replace(loop, start=a, stop=b) for a, b in pairwise((loop.start, low, high, loop.end)) if not _empty(a, b)
+        ir.replace(loop, start=a, stop=b)
+        for a, b in pairwise((loop.start, low, high, loop.end))
+        if not _empty(a, b)
     ]
     facts = [decided if (p.start, p.stop) == (low, high) else _nowhere(p, extents) for p in parts]
-    return [ir.replace(p, body=_decided(loop.body, f)) for p, f in zip(parts, facts, strict=True)] or [loop]
+    return [
+        ir.replace(p, body=_decided(loop.body, f)) for p, f in zip(parts, facts, strict=True)
+    ] or [loop]
 
 
 def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
@@ -137,11 +164,17 @@ def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> 
     return never
 
 
-def _of_any_length(loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[ir.Statement]:
+def _of_any_length(
+    loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]
+) -> list[ir.Statement]:
     """The parts under a run-time test that the interior is not empty, with the original loop otherwise."""
     tests = [affine(b) - affine(a) for a, b in pairwise((loop.start, low, high, loop.end))]
     interior = ir.replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
-    parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
+    parts = (
+        *_border(loop, loop.start, low, tests),
+        interior,
+        *_border(loop, high, loop.end, tests),
+    )
     exists = both(*(sum.expression() >= 0 for sum in _strictest(tests)))
     return [ir.If(exists, parts, (loop,))] if isinstance(exists, Expr) else [*parts]
 
@@ -163,8 +196,12 @@ def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Blo
     peeled: list[ir.Statement] = []
     for n in range(length.constant):
         at = affine(start).plus(n)
-        body = ir.substitute_block(_decided(loop.body, _implied(loop, at, tests)), {loop.index: at.expression()})
-        peeled.append(ir.replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
+        body = ir.substitute_block(
+            _decided(loop.body, _implied(loop, at, tests)), {loop.index: at.expression()}
+        )
+        peeled.append(
+            ir.replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body)
+        )
     return tuple(peeled)
 
 
@@ -173,7 +210,10 @@ def _implied(loop: ir.For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
     extents = _ranges(loop.body)
     truths: dict[int, bool] = {}
     for condition in _conditions(loop.body):
-        here = [s.without(loop.index) + at * s.factor(loop.index) for s in affine_conditions(condition) or []]
+        here = [
+            s.without(loop.index) + at * s.factor(loop.index)
+            for s in affine_conditions(condition) or []
+        ]
         least = [_least(sum, extents) for sum in here]
         if least and all(sum is not None and _grows(sum) for sum in least):
             truths[id(condition)] = True
@@ -191,7 +231,13 @@ def _grows(sum: Affine) -> bool:
 def _later(a: Expr, b: Expr) -> Expr:
     """The maximum of two numbers, simplified if their difference has a known sign."""
     difference = affine(a) - affine(b)
-    return a if _never_negative(difference) else b if _never_negative(difference * -1) else maximum(a, b)
+    return (
+        a
+        if _never_negative(difference)
+        else b
+        if _never_negative(difference * -1)
+        else maximum(a, b)
+    )
 
 
 def _earlier(a: Expr, b: Expr) -> Expr:
@@ -214,7 +260,11 @@ def _ranges(block: ir.Block) -> dict[object, tuple[int, int] | None]:
         if isinstance(s, ir.For):
             k, here = key(s.index), _range(s)
             before = ranges.get(k, here)
-            ranges[k] = None if here is None or before is None else (min(here[0], before[0]), max(here[1], before[1]))
+            ranges[k] = (
+                None
+                if here is None or before is None
+                else (min(here[0], before[0]), max(here[1], before[1]))
+            )
     return ranges
 
 
@@ -238,7 +288,9 @@ def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Aff
 
 def _conditions(block: ir.Block, choices: bool = False) -> list[Expr]:
     """The conditions of branches; with `choices`, only of those with two sides."""
-    branches = (s for s in ir.statements(block) if isinstance(s, ir.If) and (s.otherwise or not choices))
+    branches = (
+        s for s in ir.statements(block) if isinstance(s, ir.If) and (s.otherwise or not choices)
+    )
     return [c for s in branches for c in conjunction(s.condition)]
 
 

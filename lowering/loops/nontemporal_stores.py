@@ -7,10 +7,21 @@ of a kernel's traffic, and is written once, by vectors: no cache line is read be
 of the traffic of a copy. For a result of unknown size the kernel tests the size at run time."""
 
 from math import gcd
+
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
-from ...dialect.notation.loops import Block, For, If, Kernel, Statement, Store, is_one_turn, replace, rewrite_block
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    is_one_turn,
+    replace,
+    rewrite_block,
+)
 from ..analysis.accesses import alignment, reads, stores, stride
 from ..analysis.vector_alignment import begins_lines, can_shift
 from ..passes import kernel_pass
@@ -53,11 +64,18 @@ def _both(a: Statement, b: Statement, large: set[Tensor]) -> For | None:
     if not (isinstance(a, For) and isinstance(b, For) and a.kind == b.kind == "vector"):
         return None
     ends = [affine(e) - affine(a.start) for e in (b.start, a.end, b.end)]
-    follows = not any(e.terms for e in ends) and 0 <= ends[0].constant <= ends[1].constant <= ends[2].constant
+    follows = (
+        not any(e.terms for e in ends)
+        and 0 <= ends[0].constant <= ends[1].constant <= ends[2].constant
+    )
     if not follows or a.body is not b.body or a.index is not b.index or a.width != b.width:
         return None
     both = replace(a, stop=b.end)
-    streamed = (s for s in stores(both.body) if s.tensor in large and stride(s.tensor, s.indices, both.index) == 1)
+    streamed = (
+        s
+        for s in stores(both.body)
+        if s.tensor in large and stride(s.tensor, s.indices, both.index) == 1
+    )
     return both if any(can_peel_to_align(s, both) for s in streamed) else None
 
 
@@ -72,7 +90,11 @@ def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
             streaming = replace(s, body=(replace(lane, body=_streamed(lane.body, large, lane)),))
         case _:
             return None
-    extents = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(streaming.body) if t.streaming)
+    extents = (
+        (product(t.tensor.shape), least_size(t.tensor))
+        for t in stores(streaming.body)
+        if t.streaming
+    )
     tests = {(n.key, least): as_index(n) >= least for n, least in extents if isinstance(n, Size)}
     if not isinstance(are_large := both(*tests.values()), Expr):
         return (streaming,)
@@ -117,7 +139,12 @@ def can_peel_to_align(s: Store, lane: For) -> bool:
 def writes_lines(s: For, store: Store) -> bool:
     """Test whether a loop writes whole cache lines only."""
     length, line = s.length, processor().line_bytes // store.tensor.element.bytes
-    return not length.terms and not length.constant % line and not line % s.width and begins_lines(s, store)
+    return (
+        not length.terms
+        and not length.constant % line
+        and not line % s.width
+        and begins_lines(s, store)
+    )
 
 
 def _aligned(s: Store, lane: For) -> bool:

@@ -9,14 +9,27 @@ writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; their c
 from ...dialect.ir.sizes import Dim, same_size
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, as_index, minimum
-from ...dialect.notation.loops import Block, For, If, Kernel, has_loops, nodes, outer_loops, replace, substitute_block
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    has_loops,
+    nodes,
+    outer_loops,
+    replace,
+    substitute_block,
+)
 from ..analysis.accesses import allocated, stores
 from ..analysis.cost import Sizes, block_operations
 from ..passes import kernel_pass
 from ..processor import processor
 from .vectorize import can_be_vector
 
-MANY, LARGER = 128, 4  # number of blocks from which on they grow, and by which factor: longer runs of memory
+MANY, LARGER = (
+    128,
+    4,
+)  # number of blocks from which on they grow, and by which factor: longer runs of memory
 # blocks are multiples of whole vectors, so that equal blocks have no remainder
 WHOLE = (32, 16, 8)
 MOVED = 2  # cost of moving an element through memory, in operations
@@ -26,23 +39,36 @@ UNKNOWN = 64  # assumed extent of an unknown size
 @kernel_pass
 def parallelize(kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, if that is legal and pays."""
-    single, inner = outer_loops(kernel.body, lambda s: same_size(s.index.extent, 1) and s.stop is None)
+    single, inner = outer_loops(
+        kernel.body, lambda s: same_size(s.index.extent, 1) and s.stop is None
+    )
     body = rejoined(substitute_block(inner, {i: ZERO for i in single}) if single else kernel.body)
-    if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
+    if (
+        len(body) != 1
+        or not isinstance(loop := body[0], For)
+        or loop.kind != "serial"
+        or loop.stop is not None
+    ):
         return kernel
-    if not _own_places(loop) or (isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop)):
+    if not _own_places(loop) or (
+        isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop)
+    ):
         return kernel
     reduces, tuning = has_loops(loop.body), processor().tuning
     if reduces and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
-    return kernel.with_body((in_blocks(loop, tuning.task_reductions if reduces else tuning.task_iterations),))
+    return kernel.with_body(
+        (in_blocks(loop, tuning.task_reductions if reduces else tuning.task_iterations),)
+    )
 
 
 def in_blocks(loop: For, most: int) -> For:
     """Strip-mine a loop into blocks of iterations."""
     if isinstance(n := loop.index.extent, int):
         most *= LARGER if n >= MANY * most else 1
-        size = next((b for whole in WHOLE for b in range(most, most // 8, -whole) if n % b == 0), most)
+        size = next(
+            (b for whole in WHOLE for b in range(most, most // 8, -whole) if n % b == 0), most
+        )
     else:
         size = most
     block = Index("b", (n + size - 1) // size)
@@ -77,7 +103,9 @@ def rejoined(block: Block) -> Block:
     starts = [s.start.value for s in parts if isinstance(s.start, Const)]
     ends = [s.end.value for s in parts if isinstance(s.end, Const)]
     whole = 1 < len(block) == len(parts) == len(starts) == len(ends) and starts == [0, *ends[:-1]]
-    if not whole or any(s.index.extent != ends[-1] or not any(isinstance(i, For) for i in s.body) for s in parts):
+    if not whole or any(
+        s.index.extent != ends[-1] or not any(isinstance(i, For) for i in s.body) for s in parts
+    ):
         return block
     index = parts[0].index
     *first, last = (substitute_block(s.body, {s.index: index}) for s in parts)
@@ -88,11 +116,19 @@ def rejoined(block: Block) -> Block:
 
 def grain(loop: For) -> int:
     """The number of iterations that form a task for another thread."""
-    return max(1, -(-processor().wake_operations // max(1, block_operations(loop.body, Sizes(default=UNKNOWN), MOVED))))
+    return max(
+        1,
+        -(
+            -processor().wake_operations
+            // max(1, block_operations(loop.body, Sizes(default=UNKNOWN), MOVED))
+        ),
+    )
 
 
 def _own_places(loop: For) -> bool:
     """Test whether each iteration has its own buffers, and stores to its own elements."""
     own = allocated(loop.body)
     private = all(t.space != "heap" for t in own)
-    return private and all(s.tensor in own or any(i is loop.index for i in s.indices) for s in stores(loop.body))
+    return private and all(
+        s.tensor in own or any(i is loop.index for i in s.indices) for s in stores(loop.body)
+    )

@@ -7,10 +7,22 @@ check that fails. Pays where a bug in the compiler is looked for. Cf. AddressSan
 """
 
 from collections.abc import Callable
+
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, both, constant
+from ...dialect.notation.expressions import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    both,
+    constant,
+)
 from ...dialect.notation.interval import Interval, whole
 from ...dialect.notation.printer import Names, expression_text, size_text
 from ...dialect.notation.traverse import children, walk
@@ -29,8 +41,12 @@ def sanitize(kernel: ir.Kernel, context: Context) -> ir.Kernel:
 class _Checks:
     def __init__(self, kernel: ir.Kernel, context: Context) -> None:
         self.kernel, self.ranges, self.names = kernel, context.ranges, Names()
-        self.inside: set[tuple[Expr, Dim]] = set()  # the indices that checks before have found inside of a size
-        self.interval: Callable[[Expr], Interval | None] = intervals(context.ranges, context.constants)
+        self.inside: set[tuple[Expr, Dim]] = (
+            set()
+        )  # the indices that checks before have found inside of a size
+        self.interval: Callable[[Expr], Interval | None] = intervals(
+            context.ranges, context.constants
+        )
         for parameter in kernel.parameters:
             self.names.of(parameter)
 
@@ -60,17 +76,24 @@ class _Checks:
         if isinstance(e, Read):
             self.access(e.tensor, e.indices, statements)
         elif isinstance(e, (Apply, Cast)) and e.type.is_integer and not _is_index(e):
-            self.within(e, self.interval(e), f"{self.text(e)} leaves its proven interval", statements)
+            self.within(
+                e, self.interval(e), f"{self.text(e)} leaves its proven interval", statements
+            )
 
     def access(self, tensor: Tensor, at: tuple[Expr, ...], statements: list[ir.Statement]) -> None:
         for axis, (i, size) in enumerate(zip(at, tensor.shape, strict=True)):
-            if (isinstance(i, Const) and isinstance(size, int) and 0 <= i.value < size) or (i, size) in self.inside:
+            if (isinstance(i, Const) and isinstance(size, int) and 0 <= i.value < size) or (
+                i,
+                size,
+            ) in self.inside:
                 continue
             if _is_index(i):
                 self.inside.add((i, size))
             inside = (i >= 0) & (i < as_index(size))
             shown = f"index {self.text(i)} of {self.names.of(tensor)} is outside of axis {axis}"
-            self.require(inside, f"{shown}, whose size is {size_text(size, self.names)}", statements)
+            self.require(
+                inside, f"{shown}, whose size is {size_text(size, self.names)}", statements
+            )
 
     def stored(self, s: ir.Store, statements: list[ir.Statement]) -> None:
         """Append the check that a stored number lies in the interval of its array, before it is narrowed to that."""
@@ -78,9 +101,16 @@ class _Checks:
         if proven is not None and not whole(s.tensor.element).within(proven):
             if isinstance(value, Cast) and value.operand.type.is_integer:
                 value = value.operand
-            self.within(value, proven, f"what {self.names.of(s.tensor)} holds leaves its proven interval", statements)
+            self.within(
+                value,
+                proven,
+                f"what {self.names.of(s.tensor)} holds leaves its proven interval",
+                statements,
+            )
 
-    def within(self, e: Expr, interval: Interval | None, message: str, statements: list[ir.Statement]) -> None:
+    def within(
+        self, e: Expr, interval: Interval | None, message: str, statements: list[ir.Statement]
+    ) -> None:
         low, high = e.type.limits
         if interval is not None and not isinstance(e, Const):
             lower = e >= constant(interval.low, e.type) if interval.low > low else True
@@ -89,7 +119,11 @@ class _Checks:
                 self.require(inside, f"{message}, {interval}", statements)
 
     def require(self, condition: Expr, message: str, statements: list[ir.Statement]) -> None:
-        statements.append(ir.Guard(condition, f"sanitize: {message} (kernel @{self.kernel.name})", self.kernel.span))
+        statements.append(
+            ir.Guard(
+                condition, f"sanitize: {message} (kernel @{self.kernel.name})", self.kernel.span
+            )
+        )
 
     def text(self, e: Expr) -> str:
         shown = expression_text(e, self.names, e.type)

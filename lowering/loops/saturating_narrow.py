@@ -6,6 +6,7 @@ Legal where the clamp lies within the narrow type. Pays since processors saturat
 packs), and the clamp then handles more lanes per vector."""
 
 from dataclasses import replace
+
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16
 from ...dialect.notation.expressions import Apply, Cast, Expr, cast, constant, maximum, minimum
 from ...dialect.notation.loops import Kernel, map_expressions, nodes
@@ -31,7 +32,9 @@ def _narrowed(e: Expr) -> Expr | None:
             least, most = type.limits
             if least <= low <= high <= most and (low, high) != (least, most):
                 x = rewrite(x, _narrowed)
-                narrow = cast(minimum(maximum(x, constant(least, x.type)), constant(most, x.type)), type)
+                narrow = cast(
+                    minimum(maximum(x, constant(least, x.type)), constant(most, x.type)), type
+                )
                 narrow = narrow if low == least else maximum(narrow, constant(int(low), type))
                 return narrow if high == most else minimum(narrow, constant(int(high), type))
     return None

@@ -7,6 +7,7 @@ Legal for integers and conditions over indices and sizes; arithmetic on data wra
 always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable."""
 
 from functools import lru_cache
+
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
 from ...dialect.notation.simplify import fold_constants, simplify_index
@@ -56,5 +57,6 @@ def _named(block: ir.Block) -> ir.Block:
     block = tuple(s for s in block if not (isinstance(s, ir.Alloc) and s.tensor in values))
     block = ir.replace_reads(block, values)
     return tuple(
-        ir.Let(values[s.tensor], s.value) if isinstance(s, ir.Store) and s.tensor in values else s for s in block
+        ir.Let(values[s.tensor], s.value) if isinstance(s, ir.Store) and s.tensor in values else s
+        for s in block
     )

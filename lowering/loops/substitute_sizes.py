@@ -5,6 +5,7 @@ for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x a
 from collections.abc import Callable
 from dataclasses import replace
 from operator import is_not
+
 from ...dialect.ir.sizes import Dim, same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Const, Expr, Extent, Index, as_index
@@ -26,12 +27,18 @@ def substitute_sizes(kernel: ir.Kernel, size: Callable[[Dim], Dim]) -> ir.Kernel
         match e:
             case Extent(n):
                 return as_index(size(n))
-            case Apply("select", (Apply("lt", (Index() as i, Extent(n)), _), again, Const(0)), _) if again is i:
+            case Apply(
+                "select", (Apply("lt", (Index() as i, Extent(n)), _), again, Const(0)), _
+            ) if again is i:
                 return ZERO if same_size(n := size(n), 1) else i if same_size(n, i.extent) else None
         return None
 
     shapes = {t: tuple(map(size, t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))}
-    arrays = {t: replace(t, shape=shape) for t, shape in shapes.items() if any(map(is_not, shape, t.shape))}
+    arrays = {
+        t: replace(t, shape=shape)
+        for t, shape in shapes.items()
+        if any(map(is_not, shape, t.shape))
+    }
     body = ir.replace_arrays(ir.rewrite_block(kernel.body, bind), arrays)
     body = ir.map_expressions(ir.substitute_block(body, {**indices}), lambda e: rewrite(e, sized))
     return replace(kernel, body=body, parameters=tuple(arrays.get(p, p) for p in kernel.parameters))

@@ -8,6 +8,7 @@ loop's index is hoisted out of the loop; one that is affine in it becomes a boun
 
 from functools import reduce
 from operator import and_
+
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.expressions import Expr, Index, Read, conjunction, maximum, minimum
@@ -41,7 +42,9 @@ def _narrowed(loop: ir.For, conditions: list[Expr], body: ir.Block) -> ir.Statem
     start, end = loop.start, loop.end
     stored = {s.tensor for s in stores(body)}
     for condition in conditions:
-        changes = any(isinstance(e, Read) and e.tensor in stored for e in walk(condition))  # in an iteration
+        changes = any(
+            isinstance(e, Read) and e.tensor in stored for e in walk(condition)
+        )  # in an iteration
         if not changes and not depends(condition, {loop.index}):
             outside.append(condition)
             continue

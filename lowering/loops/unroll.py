@@ -12,7 +12,9 @@ from ..passes import scheduled_kernel_pass
 
 MAX_TRIPS = 8  # iterations of an unrolled loop
 MAX_NODES = 400  # nodes of expressions of all iterations together
-MAX_NODES_AROUND_VECTORS = 240  # the same for loops around vector loops, whose nodes emit more instructions
+MAX_NODES_AROUND_VECTORS = (
+    240  # the same for loops around vector loops, whose nodes emit more instructions
+)
 
 
 @scheduled_kernel_pass
@@ -26,7 +28,9 @@ def _unrolled(s: ir.Statement, factor: int) -> ir.Block | None:
         s = ir.replace(s, body=ir.substitute_block(s.body, {s.index: s.start}))
     loop = ir.rewrite_within(s, lambda inner: _unrolled(inner, factor))
     if isinstance(loop, ir.For) and loop.kind == "serial":
-        around_vectors = any(isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(loop.body))
+        around_vectors = any(
+            isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(loop.body)
+        )
         if 0 < cost(loop, factor) <= (MAX_NODES_AROUND_VECTORS if around_vectors else MAX_NODES):
             loop = ir.replace(loop, kind="unrolled")
     return (loop,)
@@ -52,4 +56,8 @@ def cost(s: ir.For, factor: int = MAX_TRIPS) -> int:
 
 def iterations(s: ir.For) -> int:
     """The trip count of a loop; 0 if unknown."""
-    return s.end.value - s.start.value if isinstance(s.start, Const) and isinstance(s.end, Const) else 0
+    return (
+        s.end.value - s.start.value
+        if isinstance(s.start, Const) and isinstance(s.end, Const)
+        else 0
+    )

@@ -12,13 +12,23 @@ two where a long dependence chain leaves units idle. A loop that reads backwards
 
 from collections.abc import Iterator
 from math import lcm
+
 from ...dialect.ir.types import I1
 from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine, key
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, maximum
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
-from ..analysis.accesses import allocated, depends, every_access, reads, stores, stride, varies, varying_values
+from ..analysis.accesses import (
+    allocated,
+    depends,
+    every_access,
+    reads,
+    stores,
+    stride,
+    varies,
+    varying_values,
+)
 from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
 from ..analysis.reduction_order import has_lanes
@@ -43,7 +53,10 @@ def vectorize(s: ir.Statement) -> ir.Block | None:
 
 def can_be_vector(s: ir.For) -> bool:
     """Test whether iterations are independent, uniform and contiguous in memory, and lanes order no reduction."""
-    ordered = any(isinstance(b, ir.For) and (b.kind != "serial" or has_lanes(b)) for b in ir.statements(s.body))
+    ordered = any(
+        isinstance(b, ir.For) and (b.kind != "serial" or has_lanes(b))
+        for b in ir.statements(s.body)
+    )
     return not ordered and independent(s) and _alike(s) and _beside(s)
 
 
@@ -57,7 +70,10 @@ def independent(s: ir.For) -> bool:
         places.setdefault(tensor, set()).add(tuple(map(key, at)))
     inner = [b for b in ir.statements(s.body) if isinstance(b, (ir.For, ir.Let))]
     bound: set[Expr] = {b.index if isinstance(b, ir.For) else b.var for b in inner}
-    return all(len(places[t.tensor]) == 1 and any(_moves(i, s.index, bound) for i in t.indices) for t in written)
+    return all(
+        len(places[t.tensor]) == 1 and any(_moves(i, s.index, bound) for i in t.indices)
+        for t in written
+    )
 
 
 def _moves(e: Expr, index: Index, bound: set[Expr]) -> bool:
@@ -76,7 +92,12 @@ def _alike(s: ir.For) -> bool:
             return False  # all lanes take one branch
         return any(varies(n, varying) for n in walk(e))
 
-    tests = (e for b in ir.statements(s.body) if isinstance(b, (ir.If, ir.For)) for e in ir.expressions(b))
+    tests = (
+        e
+        for b in ir.statements(s.body)
+        if isinstance(b, (ir.If, ir.For))
+        for e in ir.expressions(b)
+    )
     places = (i for t, at in every_access(s.body) if t in own for i in at)
     return not (any(map(differs, tests)) or any(map(differs, places)))
 
@@ -84,10 +105,21 @@ def _alike(s: ir.For) -> bool:
 def _beside(s: ir.For) -> bool:
     """Test whether accesses are contiguous, uniform, shuffles of close elements, or gathers."""
     own = allocated(s.body)
-    if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
+    if any(
+        stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own
+    ):
         return False
-    several = Lanes(s.index, begins(s.start, s.end, width := lanes(s)), width, lambda e: not depends(e, {s.index}))
-    return all(_loads_windows(r, several) or _is_gather(r, s.index) for r in reads(s.body) if r.tensor not in own)
+    several = Lanes(
+        s.index,
+        begins(s.start, s.end, width := lanes(s)),
+        width,
+        lambda e: not depends(e, {s.index}),
+    )
+    return all(
+        _loads_windows(r, several) or _is_gather(r, s.index)
+        for r in reads(s.body)
+        if r.tensor not in own
+    )
 
 
 def _loads_windows(r: Read, lanes: Lanes) -> bool:
@@ -155,7 +187,9 @@ def widen(s: ir.For, width: int) -> ir.Block:
         if not (whole and overlaps(s)):
             rest, least = ir.replace(s, start=middle, stop=end), _one_vector(s)
             return vectors, *(widen(rest, least) if least < width else (rest,))
-        return vectors, ir.replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
+        return vectors, ir.replace(
+            s, start=start + (count - width), stop=end, kind="vector", width=width
+        )
     ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
     whole = not any(e.divisor % parts for e in ends)
     if not (whole and overlaps(s)):
@@ -186,7 +220,9 @@ def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
         return (ir.If(count >= width, (first, last), short),)
 
     half = width // 2
-    short = vectors(half, s.start + half, (s,)) if half >= MIN_LANES and ir.has_loops(s.body) else (s,)
+    short = (
+        vectors(half, s.start + half, (s,)) if half >= MIN_LANES and ir.has_loops(s.body) else (s,)
+    )
     return vectors(width, s.start + (count - 1) // width * width, short)
 
 
@@ -196,10 +232,17 @@ def _backwards(s: ir.Statement) -> ir.Statement:
         return s
     steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
     length = s.length
-    if not steps or any(n is None or n > 0 for n in steps) or length.terms or length.constant < 2 * s.width:
+    if (
+        not steps
+        or any(n is None or n > 0 for n in steps)
+        or length.terms
+        or length.constant < 2 * s.width
+    ):
         return s
     block, lane = Index("b", length.constant // s.width), Index("l", s.width)
-    place: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
+    place: dict[Expr, Expr] = {
+        s.index: s.start + (length.constant - s.width) - block * s.width + lane
+    }
     return ir.For(block, (ir.vector_loop(lane, *ir.substitute_block(s.body, place)),))
 
 

@@ -6,6 +6,7 @@ signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are comput
 
 from collections.abc import Callable
 from functools import partial
+
 from ...dialect.ir.types import BF16, compute_type
 from ...dialect.notation.expressions import Apply, Expr
 from ...dialect.notation.traverse import over, rebuild
@@ -31,7 +32,9 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
 def computed(function: str, *operands: Expr) -> Expr:
     """One of FUNCTIONS of these operands, in primitives."""
     element = operands[0].type
-    return converted(FUNCTIONS[function](*(converted(o, compute_type(element)) for o in operands)), element)
+    return converted(
+        FUNCTIONS[function](*(converted(o, compute_type(element)) for o in operands)), element
+    )
 
 
 def in_primitives(expr: Expr) -> Expr:

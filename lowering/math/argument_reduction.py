@@ -7,6 +7,7 @@ before contribute multiples of four quadrants) are shifted into place and multip
 
 from itertools import pairwise
 from typing import NamedTuple
+
 from ...dialect.ir.types import F32, F64, I32, I64, UI64
 from ...dialect.notation.expressions import Bitcast, Expr, cast, constant, select
 from . import primitives as fp
@@ -83,7 +84,9 @@ def far(x: Expr) -> Reduced:
     """The reduction of NEAR <= x < infinity."""
     if x.type is F32:
         quadrant, high, _ = _far(cast(x, F64), fp.BIAS[F64] + 17, fp.BIAS[F64] + 127, 2)
-        return Reduced(cast(quadrant, I32), cast(high, F32), cast(cast(cast(high, F32), F64) - high, F32))
+        return Reduced(
+            cast(quadrant, I32), cast(high, F32), cast(cast(cast(high, F32), F64) - high, F32)
+        )
     return _far(x, fp.BIAS[F64] + 30, 2 * fp.BIAS[F64], 3)
 
 
@@ -93,8 +96,13 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
     mantissa = (b & ((1 << 52) - 1)) | (1 << 52)
     place = (b >> 52) - least
     # x = mantissa 2^(exponent - 1075): the bits of 2/pi count from number exponent - 1076 on, which then has weight 2
-    words = _window(_words(1077 - least, ((greatest - least) >> 6) + size + 1), place >> 6, size + 1)
-    window = [(high << (place & 63)) | ((low >> 1) >> ((place & 63) ^ 63)) for high, low in pairwise(words)]
+    words = _window(
+        _words(1077 - least, ((greatest - least) >> 6) + size + 1), place >> 6, size + 1
+    )
+    window = [
+        (high << (place & 63)) | ((low >> 1) >> ((place & 63) ^ 63))
+        for high, low in pairwise(words)
+    ]
     # the product modulo 2^(64 size), which stands for four quadrants
     middle, end = _product(mantissa, window[1])
     if size == 3:
@@ -103,11 +111,15 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
     top = mantissa * window[0] + middle
     # to the nearest quadrant: what is left is a signed number of 128 bits, summed from floats of 32 bits each
     fraction, more = (top << 2) | (end >> 62), end << 2
-    high, low = exact_sum(_double(fraction ^ (1 << 63), 32, 2.0**-32, 2.0**31), _double(fraction & LOW, 0, 2.0**-64))
+    high, low = exact_sum(
+        _double(fraction ^ (1 << 63), 32, 2.0**-32, 2.0**31), _double(fraction & LOW, 0, 2.0**-64)
+    )
     rest = ordered_sum(high, _double(more, 32, 2.0**-96) + _double(more & LOW, 0, 2.0**-128))
     first, second, _ = HALF_PI[F64]
     angle = exact_product(rest.high, first)
-    angle = ordered_sum(angle.high, fp.fma(rest.high, second, fp.fma(low + rest.low, first, angle.low)))
+    angle = ordered_sum(
+        angle.high, fp.fma(rest.high, second, fp.fma(low + rest.low, first, angle.low))
+    )
     return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, -angle.low)
 
 
@@ -115,7 +127,9 @@ def _words(zeros: int, count: int) -> list[Expr]:
     """The first `count` words of 64 bits of 2/pi, after this number of zero bits."""
     table = int(TWO_OVER_PI_BITS, 16)
     length = 4 * len(TWO_OVER_PI_BITS) + zeros
-    return [constant((table >> (length - 64 * (i + 1))) & ((1 << 64) - 1), UI64) for i in range(count)]
+    return [
+        constant((table >> (length - 64 * (i + 1))) & ((1 << 64) - 1), UI64) for i in range(count)
+    ]
 
 
 def _window(words: list[Expr], start: Expr, count: int) -> list[Expr]:

@@ -26,7 +26,10 @@ def in_f32(e: Expr, parts: tuple[Expr, ...]) -> Expr:
     match e:
         case Cast(operand, type) if BF16 in (operand.type, type):
             return converted(parts[0], type)
-        case Apply(function, _, type) if parts[-1].type is BF16 and function not in ("select", "rarely"):
+        case Apply(function, _, type) if parts[-1].type is BF16 and function not in (
+            "select",
+            "rarely",
+        ):
             return converted(apply(function, *map(_widened, parts)), type)
         case Reduce(function, axes, _) if parts[0].type is BF16:
             return converted(Reduce(function, axes, _widened(parts[0])), BF16)

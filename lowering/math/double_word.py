@@ -1,6 +1,7 @@
 """Double-word arithmetic: numbers as unevaluated sums of two floats, high + low, by error-free transformations."""
 
 from typing import NamedTuple
+
 from ...dialect.notation.expressions import Expr, Operand
 from .primitives import fma
 

@@ -43,7 +43,16 @@ ERFC_PIECES = (
 )  # fmt: skip
 # f32: 2^-24 e^(x^2) erfc x in x less the center, x <= 10.1, to 2^-27.8: the columns are those of 1 + x in [1, 3/2) 2^n and
 # [3/2, 2) 2^n, numbered by the upper bits
-ERFCX_CENTERS = (1.4736328, 2.4902344, 3.9511719, 6.055664, 8.645264, 8.645264, 0.28710938, 0.77246094)
+ERFCX_CENTERS = (
+    1.4736328,
+    2.4902344,
+    3.9511719,
+    6.055664,
+    8.645264,
+    8.645264,
+    0.28710938,
+    0.77246094,
+)
 ERFCX_PIECES = (
     (1.9428327e-08, 1.26084565e-08, 8.261125e-09, 5.4803886e-09, 3.8642805e-09, 3.8642805e-09, 4.4319137e-08,
      2.9730064e-08),
@@ -118,7 +127,9 @@ def _scaled_complement(x: Expr) -> Doubled:
     top = ordered_sum(constant(start, F64), z * fp.polynomial(z, ERFCX))
     by = inverse * shift
     high = top.high * by
-    return Doubled(high, (fp.fma(-high, pole.high, top.high) + (top.low + low - high * pole.low)) * by)
+    return Doubled(
+        high, (fp.fma(-high, pole.high, top.high) + (top.low + low - high * pole.low)) * by
+    )
 
 
 def _by_pieces(size: Expr) -> Expr:
@@ -131,14 +142,18 @@ def _by_pieces(size: Expr) -> Expr:
     return fp.fma(rest, pieces.polynomial(rest, more), first)
 
 
-def _looked_up(function: str, size: Expr, change: tuple[tuple[float, ...], ...]) -> tuple[Expr, Expr, Expr]:
+def _looked_up(
+    function: str, size: Expr, change: tuple[tuple[float, ...], ...]
+) -> tuple[Expr, Expr, Expr]:
     """erf or erfc at the nearest grid point r, the slope of erf there, and the change: erf x = erf r + slope change."""
     shifted, n = fp.nearest(size, 1 / ERF_SPACING)
     rest = fp.fma(n, -ERF_SPACING, size)  # exact
     place, square = n * rest, rest * rest
     first, second, third = (fp.horner(place, c) for c in change)
     less = fp.fma(place, first, square * fp.fma(square, third, second))
-    value, slope = (apply(f"{function}_{column}", fp.bits(shifted)) for column in ("value", "slope"))
+    value, slope = (
+        apply(f"{function}_{column}", fp.bits(shifted)) for column in ("value", "slope")
+    )
     return value, slope, fp.fma(rest, less, rest)
 
 
@@ -164,7 +179,9 @@ def _vanishing(size: Expr) -> Expr:
         value = fp.fma(scaled, less, scaled)
     else:
         scaled = _scaled_complement(size)
-        value = (scaled.high + fp.fma(scaled.high, less, fp.fma(scaled.low, less, scaled.low))) * 2.0 ** -LATER[t]
+        value = (
+            scaled.high + fp.fma(scaled.high, less, fp.fma(scaled.low, less, scaled.low))
+        ) * 2.0 ** -LATER[t]
     return value * fp.as_float((fp.bits(shifted) + LATER[t]) << fp.MANTISSA[t])
 
 
@@ -204,7 +221,11 @@ def erfcx(x: Expr) -> Expr:
     e = exponential(square.high, square.low)
     start = ordered_sum(constant(1.0, t), -x)
     small = ordered_sum(start.high, start.low - _near(x))
-    near = fp.fma(e.high, small.high, fp.fma(e.high, small.low, e.low * small.high)) * e.scale * e.scale
+    near = (
+        fp.fma(e.high, small.high, fp.fma(e.high, small.low, e.low * small.high))
+        * e.scale
+        * e.scale
+    )
     c = _scaled_complement(minimum(2.0**30, maximum(0.5, size)))
     far = select(size > 2.0**30, ROOT_PI_INVERSE / size, c.high + c.low)
     # 2 e^(x^2) - erfcx |x| for negative x

@@ -3,6 +3,7 @@
 2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing overflows early."""
 
 from typing import NamedTuple
+
 from ...dialect.ir.types import F32, F64
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum
 from . import primitives as fp
@@ -111,15 +112,23 @@ def of_reduced(x: Reduced, usual: bool, exactly: bool = False) -> Expr:
     exactly = exactly or t is F64
     less = fp.fma(r * r, fp.polynomial(r, EXPM1[t]), low if exactly else r)
     start = constant(1.0, t)
-    if exactly:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
+    if (
+        exactly
+    ):  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
         start = 1.0 + high
         less = (high - (start - 1.0)) + less
-    return fp.fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
+    return (
+        fp.fma(scale(shifted), less, scale(shifted) * start)
+        if usual
+        else power_of_two(n, start + less)
+    )
 
 
 def exp(x: Expr) -> Expr:
     unusual = fp.absolute(x) > USUAL[x.type]
-    return fp.rarely(unusual, of_reduced(reduced(clamp(x, RANGE[x.type])), False), of_reduced(reduced(x), True))
+    return fp.rarely(
+        unusual, of_reduced(reduced(clamp(x, RANGE[x.type])), False), of_reduced(reduced(x), True)
+    )
 
 
 def exp2(x: Expr) -> Expr:
@@ -129,9 +138,13 @@ def exp2(x: Expr) -> Expr:
         n = shifted - fp.POWER_ROUNDER[t]
         r = x - n
         less = fp.fma(r, fp.LN2[t][0], r * r * fp.polynomial(r, EXP2[t]))
-        return fp.fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+        return (
+            fp.fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+        )
 
-    return fp.rarely(fp.absolute(x) > USUAL2[x.type], value(clamp(x, RANGE2[x.type]), False), value(x, True))
+    return fp.rarely(
+        fp.absolute(x) > USUAL2[x.type], value(clamp(x, RANGE2[x.type]), False), value(x, True)
+    )
 
 
 def expm1(x: Expr) -> Expr:

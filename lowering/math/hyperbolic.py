@@ -70,7 +70,9 @@ def sinh(x: Expr) -> Expr:
     (up, down, sinh_r, more), size = _halves(x), fp.absolute(x)
     difference = up - down
     usual = difference + fp.fma(up + down, sinh_r, difference * more)
-    return fp.keep_zero_sign(x, fp.rarely(size > USUAL[x.type], fp.flip(_half_exp(size), fp.sign_of(x)), usual))
+    return fp.keep_zero_sign(
+        x, fp.rarely(size > USUAL[x.type], fp.flip(_half_exp(size), fp.sign_of(x)), usual)
+    )
 
 
 def cosh(x: Expr) -> Expr:
@@ -87,11 +89,15 @@ def tanh(x: Expr) -> Expr:
     size = minimum(FLAT[t], fp.absolute(x))
     n, shifted, high, _ = reduced(size + size)
     r = fp.fma(n, -fp.LN2[t][1], high)
-    more = fp.fma(scale(shifted), fp.fma(r * r, fp.polynomial(r, EXPM1[t]), r), scale(shifted) + 1.0)
+    more = fp.fma(
+        scale(shifted), fp.fma(r * r, fp.polynomial(r, EXPM1[t]), r), scale(shifted) + 1.0
+    )
     z = size * size
     over, under = TANH[t]
     small = size < TANH_LIMIT
-    quotient = select(small, size * z * fp.horner(z, over), -2.0) / select(small, fp.polynomial(z, under), more)
+    quotient = select(small, size * z * fp.horner(z, over), -2.0) / select(
+        small, fp.polynomial(z, under), more
+    )
     return fp.keep_zero_sign(x, select(small, size, 1.0) + quotient)
 
 
@@ -128,8 +134,12 @@ def atanh(x: Expr) -> Expr:
     t = x.type
     width, size = fp.MANTISSA[t], fp.absolute(x)
     # a quarter more, rounded down: e is 0 up to |x| = 1/4, where the sum cancels least
-    power = (fp.bits(1.0 + size) - fp.bits(1.0 - size) + (fp.bits_of_power(0, t) + (1 << (width - 2)))) & -(1 << width)
-    e = fp.as_float(fp.shift_right(power, width) | fp.bits_of_power(width, t)) - (2.0**width + fp.BIAS[t])
+    power = (
+        fp.bits(1.0 + size) - fp.bits(1.0 - size) + (fp.bits_of_power(0, t) + (1 << (width - 2)))
+    ) & -(1 << width)
+    e = fp.as_float(fp.shift_right(power, width) | fp.bits_of_power(width, t)) - (
+        2.0**width + fp.BIAS[t]
+    )
     y = fp.as_float(power)
     s = fp.fma(size, 1.0 + y, -(y - 1.0)) / fp.fma(size, 1.0 - y, 1.0 + y)
     z = s * s
@@ -140,7 +150,9 @@ def atanh(x: Expr) -> Expr:
     w = twice / divisor
     near = log_of_one_plus(w, fp.fma(-w, divisor, twice) / divisor) * 0.5
     near = select(size < 1.0, near, select(size.eq(1.0), constant(fp.INFINITY, t), fp.NAN))
-    return fp.keep_zero_sign(x, fp.rarely(size > 1.0 - 2.0**-12, near, usual))  # and the sign of the poles
+    return fp.keep_zero_sign(
+        x, fp.rarely(size > 1.0 - 2.0**-12, near, usual)
+    )  # and the sign of the poles
 
 
 def _decay(x: Expr) -> tuple[Expr, Expr]:

@@ -3,6 +3,7 @@
 For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series."""
 
 from typing import NamedTuple
+
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Expr, Operand, apply, constant, select
 from ...dialect.notation.math_tables import LOG_LEAST, LOG_WIDTH
@@ -37,8 +38,23 @@ NATURAL = Base(
     {F32: 1.0, F64: 1.0},
     fp.LN2,
     {
-        F32: (-0.4999999, 0.3333395, -0.25001794, 0.1996204, -0.16569684, 0.14917801, -0.14312717, 0.08740572),
-        F64: (-0.4999999999999636, 0.3333333333430389, -0.2500000143541993, 0.1999997246463024, -0.16545303907780898),
+        F32: (
+            -0.4999999,
+            0.3333395,
+            -0.25001794,
+            0.1996204,
+            -0.16569684,
+            0.14917801,
+            -0.14312717,
+            0.08740572,
+        ),
+        F64: (
+            -0.4999999999999636,
+            0.3333333333430389,
+            -0.2500000143541993,
+            0.1999997246463024,
+            -0.16545303907780898,
+        ),
     },
 )
 BINARY = Base(
@@ -46,8 +62,23 @@ BINARY = Base(
     {F32: 1.442695, F64: 1.4426950408889634},
     {F32: (1.0, 0.0), F64: (1.0, 0.0)},
     {
-        F32: (-0.7213474, 0.48090908, -0.36070037, 0.2879487, -0.23901634, 0.21553318, -0.20681113, 0.1257371),
-        F64: (-0.7213475204444292, 0.4808983469769899, -0.36067378093097296, 0.2885386109263786, -0.2386982789775629),
+        F32: (
+            -0.7213474,
+            0.48090908,
+            -0.36070037,
+            0.2879487,
+            -0.23901634,
+            0.21553318,
+            -0.20681113,
+            0.1257371,
+        ),
+        F64: (
+            -0.7213475204444292,
+            0.4808983469769899,
+            -0.36067378093097296,
+            0.2885386109263786,
+            -0.2386982789775629,
+        ),
     },
 )
 DECIMAL = Base(
@@ -55,8 +86,23 @@ DECIMAL = Base(
     {F32: 0.4342945, F64: 0.4342944819032518},
     {F32: (0.30103, -1.4320989e-08), F64: (0.3010299956639812, -2.8037281277851704e-18)},
     {
-        F32: (-0.21714722, 0.1447664, -0.10857999, 0.08672037, -0.07200054, 0.06460743, -0.06186006, 0.038042534),
-        F64: (-0.2171472409516101, 0.144764827305299, -0.10857362670976249, 0.08685877679605891, -0.07185534188561553),
+        F32: (
+            -0.21714722,
+            0.1447664,
+            -0.10857999,
+            0.08672037,
+            -0.07200054,
+            0.06460743,
+            -0.06186006,
+            0.038042534,
+        ),
+        F64: (
+            -0.2171472409516101,
+            0.144764827305299,
+            -0.10857362670976249,
+            0.08685877679605891,
+            -0.07185534188561553,
+        ),
     },
 )
 
@@ -77,7 +123,9 @@ def split(x: Expr, least: int | None = None) -> Split:
     k = fp.bits(x) + (fp.bits_of_power(0, t) - least)
     mantissa = fp.as_float((k & ((1 << width) - 1)) + least)
     # an integer below 2^width becomes a float by being the low bits of 2^width
-    exponent = fp.as_float(fp.shift_right(k, width) | fp.bits_of_power(width, t)) - (2.0**width + bias)
+    exponent = fp.as_float(fp.shift_right(k, width) | fp.bits_of_power(width, t)) - (
+        2.0**width + bias
+    )
     return Split(mantissa, exponent, fp.as_float((2 * bias << width) - (k & -(1 << width))), k)
 
 
@@ -146,9 +194,13 @@ def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
     if isinstance(low, Expr):
         lost = fp.fma(x, inverse, (inverse - 1.0) - f)  # what f was rounded by
         low = fp.fma(low, inverse, lost) * fp.fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
-    return fp.fma(e, fp.LN2[x.type][0], _of_one_plus(f, NATURAL, low) if x.type is F32 else _by_series(f, low))
+    return fp.fma(
+        e, fp.LN2[x.type][0], _of_one_plus(f, NATURAL, low) if x.type is F32 else _by_series(f, low)
+    )
 
 
 def log1p(x: Expr) -> Expr:
     beyond = fp.outside(x + 1.0, -fp.MANY, fp.MANY)
-    return fp.keep_zero_sign(x, fp.rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x)))
+    return fp.keep_zero_sign(
+        x, fp.rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x))
+    )

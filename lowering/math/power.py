@@ -40,7 +40,9 @@ def _logarithm(size: Expr, any: bool = False) -> Doubled:
         cell = fp.Pieces.of_place(fp.shift_right(place, PLACES), len(FACTOR))
         factor, start, low = (cell.at(column, t) for column in (FACTOR, START, REST))
     else:
-        factor, start, low = (apply(f"pow_{c}", fp.shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low"))
+        factor, start, low = (
+            apply(f"pow_{c}", fp.shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low")
+        )
     r = fp.fma(m, factor, -1.0)  # exact, as what the first sum starts from
     first = ordered_sum(fp.fma(e, fp.SHORT_LN2[t][0], start), r)
     half = exact_product(r, r * -0.5)
@@ -60,7 +62,9 @@ def _any_power(size: Expr, y: Expr) -> Expr:
     """The power of a base that is not negative."""
     t = size.type
     log = _logarithm(size, True)
-    high = select(size < fp.INFINITY, select(size.eq(0.0), constant(-fp.INFINITY, t), log.high), size)
+    high = select(
+        size < fp.INFINITY, select(size.eq(0.0), constant(-fp.INFINITY, t), log.high), size
+    )
     p = y * high
     limited = clamp(p, RANGE[t])
     low = select(limited.eq(p), fp.fma(y, high, -p) + y * log.low, 0.0)
@@ -91,7 +95,9 @@ def _root(a: Expr) -> Expr:
     # q = a^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm; here the upper ones
     width, shift = fp.MANTISSA[t], 32 if t is F64 else 8
     one = (1023 << 20) if t is F64 else (127 << 15)
-    start = fp.as_float(fp.shift_right(fp.bits(a), shift) | ((width + (1023 if t is F64 else 127)) << width))
+    start = fp.as_float(
+        fp.shift_right(fp.bits(a), shift) | ((width + (1023 if t is F64 else 127)) << width)
+    )
     offset = 2.0**width + round(2.0**width / 3 + one * 4 / 3 - 0.06805 * 2.0 ** (width - shift))
     q = fp.as_float(fp.bits(fp.fma(start, -1 / 3, offset)) << shift)
     d = fp.fma(-(a * q * q), q, 1.0)
@@ -112,7 +118,9 @@ def cbrt(x: Expr) -> Expr:
     # of what is not normal, zero is usual
     unusual = fp.is_not_normal(size) & size.ne(0.0)
     subnormal = _root(size * 2.0 ** (54 if t is F64 else 24)) * 2.0 ** -(18 if t is F64 else 8)
-    rare = select(size < fp.LEAST_NORMAL[t], subnormal, select(size < fp.INFINITY, _root(size), size))
+    rare = select(
+        size < fp.LEAST_NORMAL[t], subnormal, select(size < fp.INFINITY, _root(size), size)
+    )
     return fp.flip(fp.rarely(unusual, rare, _root(size)), fp.sign_of(x))
 
 

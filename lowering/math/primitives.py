@@ -4,6 +4,7 @@ A primitive has the same bits on every target, and so does every expression of p
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
 from ...dialect.ir.types import F32, F64, I32, I64, UI32, UI64, ElementType
 from ...dialect.notation.expressions import Bitcast, Expr, Operand, apply, constant, select
 
@@ -24,14 +25,19 @@ MANY = 60  # 2^60 + 1 is 2^60, and its square is a number
 LN2 = {F32: (0.6931472, -1.9046542e-09), F64: (0.6931471805599453, 2.3190468138462996e-17)}
 
 # the same, the first part so short that products with numbers of 8 bits, or 10 of f64, are exact
-SHORT_LN2 = {F32: (0.693145751953125, 1.4286068e-06), F64: (0.6931471805598903, 5.497923018708371e-14)}
+SHORT_LN2 = {
+    F32: (0.693145751953125, 1.4286068e-06),
+    F64: (0.6931471805598903, 5.497923018708371e-14),
+}
 
 # x + 1.5 * 2^mantissa has the nearest integer to x in its low bits; with the bias added those bits, shifted up, are 2^x
 ROUNDER = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}
 POWER_ROUNDER = {F32: 1.5 * 2.0**23 + 127, F64: 1.5 * 2.0**52 + 1023}
 
 
-def nearest(x: Expr, factor: float, rounder: dict[ElementType, float] = ROUNDER) -> tuple[Expr, Expr]:
+def nearest(
+    x: Expr, factor: float, rounder: dict[ElementType, float] = ROUNDER
+) -> tuple[Expr, Expr]:
     """The integer n nearest to x times a factor, as the low bits of a float and as a float."""
     shifted = fma(x, factor, rounder[x.type])
     return shifted, shifted - rounder[x.type]
@@ -124,7 +130,10 @@ class Pieces(NamedTuple):
         """The table's entry for this piece."""
         parts: list[Expr] = [constant(c, type) for c in table]
         for condition in self.conditions:
-            parts = [select(condition, high, low) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+            parts = [
+                select(condition, high, low)
+                for low, high in zip(parts[::2], parts[1::2], strict=True)
+            ]
         return parts[0]
 
     def polynomial(self, x: Expr, tables: Sequence[Sequence[float]]) -> Expr:

@@ -1,6 +1,7 @@
 """The trigonometric functions sin, cos and tan, after argument reduction, and their inverses."""
 
 from typing import NamedTuple
+
 from ...dialect.ir.types import F32, F64, I32
 from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
 from . import primitives as fp
@@ -69,7 +70,9 @@ def _far_sine(x: Expr, quadrants: int) -> Expr:
 
 def _rotated(x: Expr, n: Expr, r: Expr, quadrants: int) -> Expr:
     """sin(x + quadrants pi/2), from sin r with the sign changed for odd n; a large x is reduced by `far`."""
-    return fp.rarely(x >= NEAR[x.type], _far_sine(x, quadrants), fp.flip(_sine(r), n << (n.type.bits - 1)))
+    return fp.rarely(
+        x >= NEAR[x.type], _far_sine(x, quadrants), fp.flip(_sine(r), n << (n.type.bits - 1))
+    )
 
 
 def sin(x: Expr) -> Expr:
@@ -142,7 +145,9 @@ class _Angle(NamedTuple):
 
     def less_from(self, eighths: float, where: Expr) -> "_Angle":
         """The number of eighths minus the angle, where the condition holds."""
-        return _Angle(select(where, eighths - self.eighths, self.eighths), select(where, -self.q, self.q))
+        return _Angle(
+            select(where, eighths - self.eighths, self.eighths), select(where, -self.q, self.q)
+        )
 
 
 def _angle(up: Expr, across: Expr | None = None) -> _Angle:
@@ -168,7 +173,9 @@ def atan(x: Expr) -> Expr:
         return fp.flip(_angle(minimum(2.0**fp.MANY, size)).value(), fp.sign_of(x))
     steep = size > 1.0
     ratio = select(steep, constant(-1.0, F32), size) / maximum(1.0, size)
-    return fp.flip(_arc(ratio, select(steep, constant(HALF_PI_FACTORS[0], F32), 0.0)), fp.sign_of(x))
+    return fp.flip(
+        _arc(ratio, select(steep, constant(HALF_PI_FACTORS[0], F32), 0.0)), fp.sign_of(x)
+    )
 
 
 def atan2(y: Expr, x: Expr) -> Expr:
@@ -189,6 +196,8 @@ def atan2(y: Expr, x: Expr) -> Expr:
     # beyond what can be added: both by a power of two, where they are near to each other
     half = 2.0 ** (fp.BIAS[t] // 2)
     close, factor = least > most * 2.0**-20, select(most > one, constant(1 / half, t), half)
-    far = _angle(select(close, least * factor, ratio), select(close, most * factor, one)).less_from(2.0, steep)
+    far = _angle(select(close, least * factor, ratio), select(close, most * factor, one)).less_from(
+        2.0, steep
+    )
     far, usual = (angle.less_from(4.0, back).value() for angle in (far, _angle(up, across)))
     return fp.flip(fp.rarely(fp.outside(most, -fp.MANY, fp.MANY), far, usual), fp.sign_of(y))

@@ -10,7 +10,9 @@ An element that is read at plain indices becomes an input of the operation; any 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
+
 import numpy as np
+
 from ...dialect.ir.diagnostics import NOWHERE, Diagnostic, TargetError
 from ...dialect.ir.sizes import Dim, Size, same_size
 from ...dialect.ir.types import I1, ElementType
@@ -25,7 +27,12 @@ from .scalars import Unsupported, computed, constant, converted, literal, mlir_t
 Indices: TypeAlias = tuple[ex.Index, ...]
 COLUMNS = {name: rows for rows in ROWS for name in rows.columns}
 LISTED = 64  # elements of a constant up to which each is written by itself: the others are bytes
-_SIZES = {"//": "floordivsi", "max": "maxsi", "min": "minsi", "*": "muli"}  # the operations of computed sizes
+_SIZES = {
+    "//": "floordivsi",
+    "max": "maxsi",
+    "min": "minsi",
+    "*": "muli",
+}  # the operations of computed sizes
 
 
 def linalg_text(program: Formulas) -> str:
@@ -60,7 +67,9 @@ class _Writer:
                     dim = f"tensor.dim {self.names[tensor]}, {at} : {self.type(tensor)}"
                     self.sizes[size.key] = self.emit(dim)
         for tensor, array in program.constants.items():
-            self.names[tensor] = self.emit(f"arith.constant {_dense(array, tensor)} : {self.type(tensor)}")
+            self.names[tensor] = self.emit(
+                f"arith.constant {_dense(array, tensor)} : {self.type(tensor)}"
+            )
         for step in program.steps:
             formula = step.formula if isinstance(step, View) else step
             self.span = formula.span
@@ -125,7 +134,11 @@ class _Writer:
 
     def formula(self, formula: Formula) -> None:
         value = self.lifted(formula.value, formula.indices)
-        if isinstance(value, ex.Read) and value.indices == formula.indices and value is not formula.value:
+        if (
+            isinstance(value, ex.Read)
+            and value.indices == formula.indices
+            and value is not formula.value
+        ):
             self.names[formula.tensor] = self.names[value.tensor]  # the reduction is all there is
         else:
             self.names[formula.tensor] = self.generic(formula.tensor, formula.indices, value)
@@ -144,26 +157,39 @@ class _Writer:
 
         return rewrite(e, change)
 
-    def generic(self, tensor: ex.Tensor, over: Indices, value: ex.Expr, reduce: ex.Reduce | None = None) -> str:
+    def generic(
+        self, tensor: ex.Tensor, over: Indices, value: ex.Expr, reduce: ex.Reduce | None = None
+    ) -> str:
         inner = () if reduce is None else reduce.indices
         every = (*over, *inner)
         place = {i: n for n, i in enumerate(every)}
         inputs = [r for r in _reads(value) if _whole(r, place)]
         covered = {i for r in inputs for i in r.indices} | set(over)
-        operands = [(self.names[r.tensor], self.type(r.tensor), [place[i] for i in r.indices]) for r in inputs]  # type: ignore[index]
-        if missing := [i for i in inner if i not in covered]:  # their extents come from a tensor that is not read
+        operands = [
+            (self.names[r.tensor], self.type(r.tensor), [place[i] for i in r.indices])
+            for r in inputs
+        ]  # type: ignore[index]
+        if missing := [
+            i for i in inner if i not in covered
+        ]:  # their extents come from a tensor that is not read
             name, type = self.empty(tuple(i.extent for i in missing), I1)
             operands.append((name, type, [place[i] for i in missing]))
         out, out_type = self.empty(tensor.shape, tensor.element)
         element = mlir_type(tensor.element)
         if reduce is not None:
             first = self.emit(constant(SCALARS[reduce.function].identity(reduce.type), reduce.type))  # type: ignore[misc]
-            out = self.emit(f"linalg.fill ins({first} : {element}) outs({out} : {out_type}) -> {out_type}")
+            out = self.emit(
+                f"linalg.fill ins({first} : {element}) outs({out} : {out_type}) -> {out_type}"
+            )
         dims = ", ".join(f"d{n}" for n in range(len(every)))
         maps = [*(at for _, _, at in operands), list(range(len(over)))]
-        shown = ", ".join(f"affine_map<({dims}) -> ({', '.join(f'd{n}' for n in at)})>" for at in maps)
+        shown = ", ".join(
+            f"affine_map<({dims}) -> ({', '.join(f'd{n}' for n in at)})>" for at in maps
+        )
         kinds = ", ".join(['"parallel"'] * len(over) + ['"reduction"'] * len(inner))
-        values, value_types = (", ".join(each) for each in ([n for n, _, _ in operands], [t for _, t, _ in operands]))
+        values, value_types = (
+            ", ".join(each) for each in ([n for n, _, _ in operands], [t for _, t, _ in operands])
+        )
         ins = f" ins({values} : {value_types})" if operands else ""
         self.count += 1
         result = f"%{self.count}"
@@ -204,14 +230,20 @@ class _Writer:
             case ex.Read(tensor, indices):
                 if (name := self.names.get((tensor, indices))) is not None:
                     return name
-                at = [self.emit(f"arith.index_cast {self.scalar(i)} : i64 to index") for i in indices]
-                return self.emit(f"tensor.extract {self.names[tensor]}[{', '.join(at)}] : {self.type(tensor)}")
+                at = [
+                    self.emit(f"arith.index_cast {self.scalar(i)} : i64 to index") for i in indices
+                ]
+                return self.emit(
+                    f"tensor.extract {self.names[tensor]}[{', '.join(at)}] : {self.type(tensor)}"
+                )
             case ex.Cast(operand, type):
                 return converted(self.scalar(operand), operand.type, type, self.emit)
             case ex.Bitcast(operand, type):
                 if (source := mlir_type(operand.type)) == mlir_type(type):
                     return self.scalar(operand)
-                return self.emit(f"arith.bitcast {self.scalar(operand)} : {source} to {mlir_type(type)}")
+                return self.emit(
+                    f"arith.bitcast {self.scalar(operand)} : {source} to {mlir_type(type)}"
+                )
             case ex.When(condition, then, otherwise):
                 return self.when(self.scalar(condition), then, otherwise)
             case ex.Reduce():
@@ -222,7 +254,9 @@ class _Writer:
                 if function in FUNCTIONS:
                     return self.scalar(in_primitives(e))
                 if function in COLUMNS:
-                    return self.looked_up(function, self.scalar(operands[0]), mlir_type(operands[0].type))
+                    return self.looked_up(
+                        function, self.scalar(operands[0]), mlir_type(operands[0].type)
+                    )
                 return self.apply(function, [self.scalar(o) for o in operands], operands[-1].type)
         raise Unsupported(f"MLIR has no {e.__class__.__name__}")
 
@@ -250,7 +284,9 @@ class _Writer:
     def loop(self, reduce: ex.Reduce, left: Indices, so_far: str | None) -> str:
         """A reduction inside an element, as a nest of loops that carries its value."""
         if so_far is None:
-            so_far = self.emit(constant(SCALARS[reduce.function].identity(reduce.type), reduce.type))  # type: ignore[misc]
+            so_far = self.emit(
+                constant(SCALARS[reduce.function].identity(reduce.type), reduce.type)
+            )  # type: ignore[misc]
         if not left:
             return self.apply(reduce.function, [so_far, self.scalar(reduce.body)], reduce.type)
         low, high, step = self.size(0), self.size(left[0].extent), self.size(1)

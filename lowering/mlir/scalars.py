@@ -2,13 +2,20 @@
 
 from collections.abc import Callable
 from typing import TypeAlias
+
 from ...dialect.ir.types import BF16, F32, F64, I1, ElementType
 
 Emit: TypeAlias = Callable[[str], str]  # of an operation: the name of its result
 
 NAMES: dict[str, dict[str, str]] = {  # by kind of element: signed, unsigned, bool, float
-    **{n: {"int": f"arith.{n}i", "uint": f"arith.{n}i", "float": f"arith.{n}f"} for n in ("add", "sub", "mul")},
-    **{n: {"int": f"arith.{n}si", "uint": f"arith.{n}ui", "float": f"arith.{n}f"} for n in ("div", "rem")},
+    **{
+        n: {"int": f"arith.{n}i", "uint": f"arith.{n}i", "float": f"arith.{n}f"}
+        for n in ("add", "sub", "mul")
+    },
+    **{
+        n: {"int": f"arith.{n}si", "uint": f"arith.{n}ui", "float": f"arith.{n}f"}
+        for n in ("div", "rem")
+    },
     **{n: {"float": f"arith.{n}f"} for n in ("neg", "maximum", "minimum")},
     **{n: dict.fromkeys(("int", "uint", "bool"), f"arith.{n}i") for n in ("and", "or", "xor")},
     **{n: {"float": f"math.{n}"} for n in ("floor", "ceil", "trunc", "fma", "sqrt")},
@@ -19,7 +26,14 @@ NAMES: dict[str, dict[str, str]] = {  # by kind of element: signed, unsigned, bo
     "clz": {"int": "math.ctlz", "uint": "math.ctlz"},
     "rint": {"float": "math.roundeven"},
 }
-COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}  # of signed integers
+COMPARISONS = {
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "slt",
+    "le": "sle",
+    "gt": "sgt",
+    "ge": "sge",
+}  # of signed integers
 
 
 class Unsupported(Exception):
@@ -32,7 +46,11 @@ def mlir_type(element: ElementType) -> str:
         raise Unsupported("linalg has no complex numbers")
     if element is BF16:
         raise Unsupported("bf16 is not lowered to linalg")
-    return "i1" if element.kind == "bool" else f"{'f' if element.kind == 'float' else 'i'}{element.bits}"
+    return (
+        "i1"
+        if element.kind == "bool"
+        else f"{'f' if element.kind == 'float' else 'i'}{element.bits}"
+    )
 
 
 def literal(value: object, element: ElementType) -> str:
@@ -65,7 +83,9 @@ def computed(function: str, operands: list[str], element: ElementType, emit: Emi
     type = mlir_type(element)
     if function in COMPARISONS:
         return compare(function, operands[0], operands[1], element, emit)
-    if (name := NAMES.get(function, {}).get(element.kind)) == "arith.remf":  # of which xDSL reads the generic form only
+    if (
+        name := NAMES.get(function, {}).get(element.kind)
+    ) == "arith.remf":  # of which xDSL reads the generic form only
         return emit(f'"{name}"({", ".join(operands)}) : ({type}, {type}) -> {type}')
     if name is not None:
         return emit(f"{name} {', '.join(operands)} : {type}")
@@ -109,7 +129,13 @@ def converted(value: str, source: ElementType, to: ElementType, emit: Emit) -> s
         return emit(f"arith.{'si' if source.kind == 'int' else 'ui'}tofp {value} : {a} to {b}")
     if source.bits == to.bits and source.kind != "bool":
         return value
-    name = "trunci" if source.bits > to.bits and source.kind != "bool" else "extsi" if source.kind == "int" else "extui"
+    name = (
+        "trunci"
+        if source.bits > to.bits and source.kind != "bool"
+        else "extsi"
+        if source.kind == "int"
+        else "extui"
+    )
     return emit(f"arith.{name} {value} : {a} to {b}")
 
 

@@ -14,6 +14,7 @@ is blocked, so that a block has about 4096 terms. Within a block the order is th
 over several rows and columns keep the order of their terms, however many."""
 
 from collections.abc import Callable
+
 from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both
@@ -33,7 +34,11 @@ ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "x
 
 @kernel_pass
 def blocked_sums(kernel: ir.Kernel) -> ir.Kernel:
-    return kernel if kernel.sum_order == "terms" else kernel.with_body(ir.rewrite_block(kernel.body, _in_order))
+    return (
+        kernel
+        if kernel.sum_order == "terms"
+        else kernel.with_body(ir.rewrite_block(kernel.body, _in_order))
+    )
 
 
 def _in_order(s: ir.Statement) -> ir.Block | None:
@@ -44,7 +49,9 @@ def _in_order(s: ir.Statement) -> ir.Block | None:
     return in_branches(s, in_blocks(s, found, lambda reduction: (blocked(reduction, found),)), (s,))
 
 
-def in_blocks(reduction: ir.For, functions: dict[Tensor, str], by_blocks: Callable[[ir.For], ir.Block]) -> ir.Block:
+def in_blocks(
+    reduction: ir.For, functions: dict[Tensor, str], by_blocks: Callable[[ir.For], ir.Block]
+) -> ir.Block:
     """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
     extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, ir.For)]
     if isinstance(extent, int) or not inner:
@@ -69,10 +76,15 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
     if not isinstance(s, ir.For) or not s.is_whole:
         return None
     inner, own = ir.statements(s.body), allocated(s.body)
-    if any((isinstance(i, ir.For) and not i.is_whole) or (isinstance(i, ir.If) and not ir.is_rare(i)) for i in inner):
+    if any(
+        (isinstance(i, ir.For) and not i.is_whole) or (isinstance(i, ir.If) and not ir.is_rare(i))
+        for i in inner
+    ):
         return None
     found: dict[Tensor, str] = {}
-    values: list[Expr] = [e for i in inner if not isinstance(i, ir.Store) for e in ir.expressions(i)]
+    values: list[Expr] = [
+        e for i in inner if not isinstance(i, ir.Store) for e in ir.expressions(i)
+    ]
     for store in stores(s.body):
         if store.tensor in own:
             values.append(store.value)
@@ -81,7 +93,9 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
             return None
         found[store.tensor] = reduction[0]
         values += reduction[1]
-    if not found or any(isinstance(e, Read) and e.tensor in found for value in values for e in walk(value)):
+    if not found or any(
+        isinstance(e, Read) and e.tensor in found for value in values for e in walk(value)
+    ):
         return None
     return found
 
@@ -89,7 +103,9 @@ def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
 def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
     """The function that updates an accumulator, and its other operands."""
     match store:
-        case ir.Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())))):
+        case ir.Store(
+            Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())))
+        ):
             if again is acc:
                 return "add", (a, b)
     found = reduction_update(store)
@@ -98,7 +114,9 @@ def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
 
 def has_order(functions: dict[Tensor, str]) -> bool:
     """Test whether the order of a reduction decides its bits."""
-    return any(t.element.kind == "float" and function in ORDERED for t, function in functions.items())
+    return any(
+        t.element.kind == "float" and function in ORDERED for t, function in functions.items()
+    )
 
 
 def keeps_order(kernel: ir.Kernel) -> Expr | bool:
@@ -110,7 +128,13 @@ def keeps_order(kernel: ir.Kernel) -> Expr | bool:
 
 
 def terms(reduction: ir.For) -> Dim:
-    return product(tuple(s.index.extent for s in (reduction, *ir.statements(reduction.body)) if isinstance(s, ir.For)))
+    return product(
+        tuple(
+            s.index.extent
+            for s in (reduction, *ir.statements(reduction.body))
+            if isinstance(s, ir.For)
+        )
+    )
 
 
 def length(reduction: ir.For) -> Dim:
@@ -128,5 +152,9 @@ def blocked(reduction: ir.For, functions: dict[Tensor, str]) -> ir.For:
     start, end = block_bounds(extent, each, block)
     initial = ((part, ir.identity(functions[t], t.element)) for t, part in parts.items())
     clear = [s for part, value in initial for s in (ir.Alloc(part), ir.assign(part, value))]
-    within = ir.replace(reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end)
-    return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in functions.items())))
+    within = ir.replace(
+        reduction, body=ir.replace_arrays(reduction.body, parts), start=start, stop=end
+    )
+    return ir.For(
+        block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in functions.items()))
+    )

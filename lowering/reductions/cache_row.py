@@ -12,6 +12,7 @@ Legal since equal pure statements give equal values. Pays for at least `cached_o
 the L1 cache; for rows of unknown length the kernel tests the length at run time."""
 
 from itertools import takewhile
+
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
@@ -46,7 +47,11 @@ def _with_rows(block: ir.Block) -> ir.Block:
                 cached, longest = _with_row(block, n, m, *found), _longest(found[1])
                 if isinstance(first.index.extent, int):
                     return cached
-                return (ir.If(as_index(first.index.extent) <= longest, cached, clone(block, {}, "long")),)
+                return (
+                    ir.If(
+                        as_index(first.index.extent) <= longest, cached, clone(block, {}, "long")
+                    ),
+                )
     return block
 
 
@@ -55,14 +60,18 @@ def _longest(value: Var | Tensor) -> int:
     return processor().l1_bytes // (value.type if isinstance(value, Var) else value.element).bytes
 
 
-def _alike(a: ir.Statement, b: ir.Statement, between: ir.Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
+def _alike(
+    a: ir.Statement, b: ir.Statement, between: ir.Block
+) -> tuple[int, Var | Tensor, Var | Tensor] | None:
     """The number of leading statements of two loops that compute one value, and its names; None if there is none."""
     if not (isinstance(a, ir.For) and isinstance(b, ir.For) and a.is_whole and b.is_whole):
         return None
     if not same_size(a.index.extent, b.index.extent):
         return None
     pairs: dict[object, object] = {a.index: b.index}
-    count = sum(1 for _ in takewhile(lambda xy: _same(*xy, pairs), zip(a.body, b.body, strict=False)))
+    count = sum(
+        1 for _ in takewhile(lambda xy: _same(*xy, pairs), zip(a.body, b.body, strict=False))
+    )
     head = a.body[:count]
     if block_operations(head, UNKNOWN) < processor().tuning.cached_operations:
         return None
@@ -72,9 +81,17 @@ def _alike(a: ir.Statement, b: ir.Statement, between: ir.Block) -> tuple[int, Va
     first, second = _used(head, a.body[count:]), _used(b.body[:count], b.body[count:])
     if {*first, *second} & {s.tensor for s in (*stores(a.body[count:]), *stores(b.body[count:]))}:
         return None
-    if len(first) != 1 or len(second) != 1 or pairs.get(value := first.pop()) is not (other := second.pop()):
+    if (
+        len(first) != 1
+        or len(second) != 1
+        or pairs.get(value := first.pop()) is not (other := second.pop())
+    ):
         return None
-    return None if isinstance(a.index.extent, int) and a.index.extent > _longest(value) else (count, value, other)
+    return (
+        None
+        if isinstance(a.index.extent, int) and a.index.extent > _longest(value)
+        else (count, value, other)
+    )
 
 
 def _same(a: ir.Statement, b: ir.Statement, pairs: dict[object, object]) -> bool:
@@ -89,11 +106,17 @@ def _same(a: ir.Statement, b: ir.Statement, pairs: dict[object, object]) -> bool
             pairs[x] = y
             return (x.element, x.shape, x.space) == (y.element, y.shape, y.space) and not x.shape
         case ir.Store(), ir.Store():
-            return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # both are scalars
+            return pairs.get(a.tensor) is b.tensor and _equal(
+                a.value, b.value, pairs
+            )  # both are scalars
         case ir.If(), ir.If():
             statements = zip((*a.then, *a.otherwise), (*b.then, *b.otherwise), strict=True)
             alike = (len(a.then), len(a.otherwise)) == (len(b.then), len(b.otherwise))
-            return _equal(a.condition, b.condition, pairs) and alike and all(_same(x, y, pairs) for x, y in statements)
+            return (
+                _equal(a.condition, b.condition, pairs)
+                and alike
+                and all(_same(x, y, pairs) for x, y in statements)
+            )
     return False
 
 
@@ -117,21 +140,36 @@ def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
 
 def _used(head: ir.Block, rest: ir.Block) -> set[Var | Tensor]:
     """The names that the rest of a loop's body takes from its head."""
-    defined = {s.var if isinstance(s, ir.Let) else s.tensor for s in head if isinstance(s, (ir.Let, ir.Alloc))}
-    used = {x.tensor if isinstance(x, Read) else x for x in ir.nodes(rest) if isinstance(x, (Read, Var))}
+    defined = {
+        s.var if isinstance(s, ir.Let) else s.tensor
+        for s in head
+        if isinstance(s, (ir.Let, ir.Alloc))
+    }
+    used = {
+        x.tensor if isinstance(x, Read) else x for x in ir.nodes(rest) if isinstance(x, (Read, Var))
+    }
     return defined & (used | {s.tensor for s in stores(rest)})
 
 
-def _with_row(block: ir.Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor) -> ir.Block:
+def _with_row(
+    block: ir.Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor
+) -> ir.Block:
     first, second = block[n], block[m]
     assert isinstance(first, ir.For) and isinstance(second, ir.For)
     at = first.index
     length = at.extent if isinstance(at.extent, int) else _longest(value)
-    row = Tensor(f"{value.name}.row", (length,), value.type if isinstance(value, Var) else value.element, "stack")
+    row = Tensor(
+        f"{value.name}.row",
+        (length,),
+        value.type if isinstance(value, Var) else value.element,
+        "stack",
+    )
     computed = value if isinstance(value, Var) else value[()]
     fills = ir.replace(first, body=(*first.body[:count], ir.Store(row, (at,), computed)))
     rest = _from_row(first.body[count:], value, row, at)
-    again = ir.replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=clone(rest, {at: k}, "row"))
+    again = ir.replace(
+        first, index=(k := Index(f"{at.name}.row", at.extent)), body=clone(rest, {at: k}, "row")
+    )
     uses = ir.replace(second, body=_from_row(second.body[count:], other, row, second.index))
     return (*block[:n], ir.Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
 

@@ -14,9 +14,21 @@ rows, and where each element is read once; elements that are read again are bett
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
+
 from ...dialect.ir.types import ElementType
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
+from ...dialect.notation.expressions import (
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    cast,
+    maximum,
+    minimum,
+)
 from ..analysis.accesses import depends, reads, stores, stride
 from ..loops.parallelize import block_bounds
 from ..loops.vectorize import can_be_vector
@@ -32,7 +44,9 @@ NARROWEST = 256  # columns of a block, at least
 def column_reduction(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
         case (ir.For(kind="serial") as loop,) if (blocks := _swept(loop, set())) is not None:
-            return kernel.with_body((ir.replace(blocks, kind="parallel"),))  # blocks write disjoint elements
+            return kernel.with_body(
+                (ir.replace(blocks, kind="parallel"),)
+            )  # blocks write disjoint elements
     return kernel.with_body(ir.rewrite_block(kernel.body, _inside(set())))
 
 
@@ -53,7 +67,9 @@ def _swept(loop: ir.For, around: set[Index]) -> ir.For | None:
     reductions = [s for s in loop.body if isinstance(s, ir.For)]
     if not reductions or not loop.is_whole or _short(loop) or not can_be_vector(loop):
         return None
-    if not all(is_plain(s) for s in reductions) or any(isinstance(s, ir.Alloc) and s.tensor.rank for s in loop.body):
+    if not all(is_plain(s) for s in reductions) or any(
+        isinstance(s, ir.Alloc) and s.tensor.rank for s in loop.body
+    ):
         return None
     if not all(reads_rows(s, loop.index, around) for s in reductions):
         return None
@@ -71,22 +87,31 @@ def is_plain(reduction: ir.For) -> bool:
         return False
     if len(inner) == 1 and isinstance(inner[0], ir.For):
         return is_plain(inner[0])
-    return all(isinstance(s, ir.Let) or (isinstance(s, ir.Store) and not s.tensor.rank) for s in inner)
+    return all(
+        isinstance(s, ir.Let) or (isinstance(s, ir.Store) and not s.tensor.rank) for s in inner
+    )
 
 
 def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
     """Test whether a reduction reads every element along the columns once, from rows that lie far apart."""
     *_, last = chain = ir.perfect_nest(reduction)
-    shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each of these indices has its own rows
+    shared = {
+        i for i in around if any(depends(s.start, {i}) for s in chain)
+    }  # each of these indices has its own rows
     needed = {*around - shared, column, *(s.index for s in chain)}
     if _short(last):
         return False
     beside = [r for r in reads(reduction.body) if r.tensor.rank and depends(r, {column})]
     for r in beside:
-        if stride(r.tensor, r.indices, column) != 1 or not needed <= {i for i in r.indices if isinstance(i, Index)}:
+        if stride(r.tensor, r.indices, column) != 1 or not needed <= {
+            i for i in r.indices if isinstance(i, Index)
+        }:
             return False
         apart = stride(r.tensor, r.indices, last.index)
-        if apart is not None and apart * r.tensor.element.bytes < processor().tuning.column_pitch_bytes:
+        if (
+            apart is not None
+            and apart * r.tensor.element.bytes < processor().tuning.column_pitch_bytes
+        ):
             return False
     return bool(beside)
 
@@ -97,10 +122,15 @@ class _Columns:
     def __init__(self, loop: ir.For, alone: bool) -> None:
         self.loop = loop
         self.parts = list(_parts(loop.body))
-        shared = [*(s.tensor for s in loop.body if isinstance(s, ir.Alloc)), *_shared_names(self.parts)]
+        shared = [
+            *(s.tensor for s in loop.body if isinstance(s, ir.Alloc)),
+            *_shared_names(self.parts),
+        ]
         n = loop.index.extent
         most = processor().l1_bytes // max(_element(t).bytes for t in shared) // len(shared)
-        few = -(-n // (MIN_BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
+        few = (
+            -(-n // (MIN_BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
+        )
         self.width = max(NARROWEST, min(most, few))
         self.index = Index("b", (n + (self.width - 1)) // self.width)
         self.first, self.stop = block_bounds(n, self.width, self.index)
@@ -110,7 +140,9 @@ class _Columns:
     def blocks(self) -> ir.For:
         statements: list[ir.Statement] = []
         for part in self.parts:
-            statements += self.rows(part[0]) if isinstance(part[0], ir.For) else (self.columns(part),)
+            statements += (
+                self.rows(part[0]) if isinstance(part[0], ir.For) else (self.columns(part),)
+            )
         return ir.For(self.index, (*map(ir.Alloc, self.buffers.values()), *statements))
 
     def columns(self, block: ir.Block) -> ir.For:
@@ -129,7 +161,9 @@ class _Columns:
             elif shared in used:
                 before += [ir.Alloc(shared), ir.Store(shared, (), buffer[self.place])]
                 after += [ir.Store(buffer, self.place, shared[()])] if shared in changed else []
-        return ir.replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
+        return ir.replace(
+            self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop
+        )
 
     def rows(self, reduction: ir.For) -> ir.Block:
         """A reduction, several rows at a time, and the remaining rows."""
@@ -142,18 +176,31 @@ class _Columns:
         """A long reduction, one block of rows after the other."""
         long = blocked(reduction, accumulators)
         *_, within = (n for n, s in enumerate(long.body) if isinstance(s, ir.For))
-        clear, reduction_of_block, add = long.body[:within], long.body[within], long.body[within + 1 :]
+        clear, reduction_of_block, add = (
+            long.body[:within],
+            long.body[within],
+            long.body[within + 1 :],
+        )
         parts = {s.tensor for s in clear if isinstance(s, ir.Alloc)}
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
         assert isinstance(reduction_of_block, ir.For)
         zeros = tuple(s for s in clear if not isinstance(s, ir.Alloc))
-        return (ir.replace(long, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
+        return (
+            ir.replace(
+                long,
+                body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add)),
+            ),
+        )
 
     def some_rows(self, reduction: ir.For) -> ir.Block:
         if isinstance(inner := reduction.body[0], ir.For):
             return (ir.replace(reduction, body=self.some_rows(inner)),)
         length = reduction.length
-        n = maximum(reduction.end - reduction.start, 0) if length.terms else as_index(length.constant)
+        n = (
+            maximum(reduction.end - reduction.start, 0)
+            if length.terms
+            else as_index(length.constant)
+        )
         block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
         at = reduction.start + block * ROWS_AT_ONCE + row
         group = ir.For(row, ir.substitute_block(reduction.body, {reduction.index: at}))
@@ -166,7 +213,14 @@ class _Columns:
         return (some,) if isinstance(n, Const) and n.value % ROWS_AT_ONCE == 0 else (some, rest)
 
     def between(
-        self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
+        self,
+        block: Index,
+        row: Index,
+        blocks: Expr,
+        acc: Tensor,
+        value: Expr,
+        element: ElementType,
+        most: int,
     ) -> ir.For:
         """Add narrow integers in an intermediate type, for as many terms as it holds, then widen them into the sums."""
         part = ir.accumulator("part", element)
@@ -183,7 +237,9 @@ class _Columns:
 
 def _parts(block: ir.Block) -> Iterator[ir.Block]:
     """The loops of a block, and the statements between them, without its buffers."""
-    for is_loop, found in groupby((s for s in block if not isinstance(s, ir.Alloc)), lambda s: isinstance(s, ir.For)):
+    for is_loop, found in groupby(
+        (s for s in block if not isinstance(s, ir.Alloc)), lambda s: isinstance(s, ir.For)
+    ):
         part = tuple(found)
         yield from ((s,) for s in part) if is_loop else (part,)
 
@@ -196,7 +252,11 @@ def _shared_names(parts: list[ir.Block]) -> list[Var]:
 
 
 def _shared(block: ir.Block) -> set[Tensor | Var]:
-    return {x.tensor if isinstance(x, Read) else x for x in ir.nodes(block) if isinstance(x, (Read, Var))}
+    return {
+        x.tensor if isinstance(x, Read) else x
+        for x in ir.nodes(block)
+        if isinstance(x, (Read, Var))
+    }
 
 
 def _element(shared: Tensor | Var) -> ElementType:

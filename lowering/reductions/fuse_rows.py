@@ -9,6 +9,7 @@ has no cache per thread. A value per row that only the fused kernel reads become
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Index, Tensor, Var
@@ -40,7 +41,10 @@ def _joined(first: ir.Kernel, second: ir.Kernel, home: Mapping[Tensor, Tensor]) 
     reductions = [any(isinstance(s, ir.For) for s in block) for _, block in loops]
     innermost = [ir.outer_loops(k.body)[0][-1:] for k in (first, second)]
     counts = [(len(found), found[-1:]) for found, _ in loops]
-    depth = min(n - (not r and last == i) for (n, last), r, i in zip(counts, reductions, innermost, strict=True))
+    depth = min(
+        n - (not r and last == i)
+        for (n, last), r, i in zip(counts, reductions, innermost, strict=True)
+    )
     if depth < 1 or not any(reductions):
         return None
     outer, inner = (found[:depth] for found, _ in loops)
@@ -62,7 +66,13 @@ def _joined(first: ir.Kernel, second: ir.Kernel, home: Mapping[Tensor, Tensor]) 
     results = (*first.outputs, *second.outputs)
     given = dict.fromkeys(p for k in (first, second) for p in k.parameters if p not in results)
     spans = tuple(dict.fromkeys([*first.spans, *second.spans]))
-    return replace(first, parameters=(*given, *results), body=ir.nested(outer, body), results=len(results), spans=spans)
+    return replace(
+        first,
+        parameters=(*given, *results),
+        body=ir.nested(outer, body),
+        results=len(results),
+        spans=spans,
+    )
 
 
 def _in_rows(block: ir.Block, indices: list[Index], written: set[Tensor]) -> bool:
@@ -75,7 +85,9 @@ def _in_rows(block: ir.Block, indices: list[Index], written: set[Tensor]) -> boo
         shape = squeezed(tensor.shape, tensor)
         if len(shape) > 1 or tensor in written:
             mine, row = squeezed(at, tensor)[: len(indices)], product(shape[len(indices) :])
-            if len(mine) < len(indices) or any(a is not i for a, i in zip(mine, indices, strict=True)):
+            if len(mine) < len(indices) or any(
+                a is not i for a, i in zip(mine, indices, strict=True)
+            ):
                 return False
             # half of the cache is for what the other kernels touch
             if isinstance(row, int) and row * tensor.element.bytes > processor().l2_bytes // 2:
@@ -92,7 +104,9 @@ def _without_arrays(kernel: ir.Kernel, kernels: list[ir.Kernel], plan: Plan) -> 
     uses = Counter(s.tensor for s in stores(block))
     found = [s.tensor for s in block if isinstance(s, ir.Store)]
     per_row = [t for t in found if len(squeezed(t.shape, t)) == len(indices)]
-    values = {t: Var(t.name, t.element) for t in per_row if t in {*kernel.outputs} - kept and uses[t] == 1}
+    values = {
+        t: Var(t.name, t.element) for t in per_row if t in {*kernel.outputs} - kept and uses[t] == 1
+    }
     if not values or len(values) == kernel.results:
         return kernel
     body = tuple(
@@ -100,4 +114,9 @@ def _without_arrays(kernel: ir.Kernel, kernels: list[ir.Kernel], plan: Plan) -> 
         for s in ir.replace_reads(block, values)
     )
     parameters = tuple(p for p in kernel.parameters if p not in values)
-    return replace(kernel, parameters=parameters, body=ir.nested(indices, body), results=kernel.results - len(values))
+    return replace(
+        kernel,
+        parameters=parameters,
+        body=ir.nested(indices, body),
+        results=kernel.results - len(values),
+    )

@@ -49,7 +49,11 @@ def by_lanes(s: ir.Statement, most: int | None = None) -> ir.Block | None:
     left, before = s.start, widths[0]
     for width in widths:
         statements += _halves(function, sums, before, width)
-        lane, block, whole = Index("l", width), Index("b", extent), maximum(s.end - left, 0) // width
+        lane, block, whole = (
+            Index("l", width),
+            Index("b", extent),
+            maximum(s.end - left, 0) // width,
+        )
         step = (*names, ir.Store(sums, (lane,), apply(function, sums[lane], value)))
         step = ir.substitute_block(step, {s.index: left + block * width + lane})
         if not (isinstance(whole, Const) and not whole.value):
@@ -66,7 +70,11 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
     """The lanes of a reduction, and those of its remainder."""
     if element not in (F32, F64):
         return (max(VECTORS * processor().vector_bytes // element.bytes, 8),)
-    return (LANES,) if function in ORDERED else (FLOAT_VECTORS * processor().vector_bytes // element.bytes, LANES)
+    return (
+        (LANES,)
+        if function in ORDERED
+        else (FLOAT_VECTORS * processor().vector_bytes // element.bytes, LANES)
+    )
 
 
 def _halves(function: str, sums: Tensor, width: int, least: int) -> list[ir.Statement]:
@@ -75,5 +83,7 @@ def _halves(function: str, sums: Tensor, width: int, least: int) -> list[ir.Stat
         width //= 2
         lane = Index("h", width)
         step = ir.Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
-        steps.append(ir.vector_loop(lane, step) if width > 1 else ir.For(lane, (step,), kind="unrolled"))
+        steps.append(
+            ir.vector_loop(lane, step) if width > 1 else ir.For(lane, (step,), kind="unrolled")
+        )
     return steps

@@ -22,7 +22,12 @@ from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
 from .split_reduction import split_in_blocks
 
 SHARES = 8
-IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
+IN_ANY_ORDER = {
+    "int": ASSOCIATIVE,
+    "uint": ASSOCIATIVE,
+    "bool": ASSOCIATIVE,
+    "float": ("maximum", "minimum"),
+}
 
 
 @kernel_pass
@@ -35,7 +40,11 @@ def partition_reduction(kernel: Kernel) -> Kernels | None:
 
 def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     match kernel.body:
-        case (For(column, (Alloc(acc), Store(own, (), Const()), For(row) as reduction, *after)) as loop,):
+        case (
+            For(
+                column, (Alloc(acc), Store(own, (), Const()), For(row) as reduction, *after)
+            ) as loop,
+        ):
             whole = own is acc and loop.is_whole and reduction.is_whole and is_plain(reduction)
             if not whole or has_loops(tuple(after)):
                 return None
@@ -47,11 +56,16 @@ def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     if found is None or not free or not reads_rows(reduction, column, set()):
         return None
     columns, rows = column.extent, row.extent
-    if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > processor().l1_bytes:
+    if (
+        not (isinstance(columns, int) and isinstance(rows, int))
+        or columns * acc.element.bytes > processor().l1_bytes
+    ):
         return None
     each = sum(r.tensor.element.bytes for r in reads(reduction.body) if r.tensor.rank)
     length = -(-rows // (SHARES * ROWS_AT_ONCE)) * ROWS_AT_ONCE
     count = -(-rows // length)
-    if count < 2 or each * rows * columns < 2 * processor().l2_bytes:  # a core's own cache holds less
+    if (
+        count < 2 or each * rows * columns < 2 * processor().l2_bytes
+    ):  # a core's own cache holds less
         return None
     return split_in_blocks(kernel, length, count, from_zero=False)

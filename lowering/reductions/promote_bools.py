@@ -5,9 +5,18 @@
 Legal always; pays since vectors of bits would be unpacked for each element."""
 
 from dataclasses import replace
+
 from ...dialect.ir.types import I1, UI8
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read
-from ...dialect.notation.loops import Alloc, Block, Kernel, Statement, Store, map_expressions, rewrite_block
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    Kernel,
+    Statement,
+    Store,
+    map_expressions,
+    rewrite_block,
+)
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import stores
 from ..passes import kernel_pass
@@ -18,7 +27,9 @@ FUNCTIONS = ("and", "or", "xor")
 @kernel_pass
 def promote_bools(kernel: Kernel) -> Kernel:
     updates = [s for s in stores(kernel.body) if _is_update(s)]
-    assigned = {s.tensor for s in stores(kernel.body) if s not in updates and not isinstance(s.value, Const)}
+    assigned = {
+        s.tensor for s in stores(kernel.body) if s not in updates and not isinstance(s.value, Const)
+    }
     if not (bytes := {t: replace(t, element=UI8) for t in {s.tensor for s in updates} - assigned}):
         return kernel
 
@@ -36,13 +47,17 @@ def promote_bools(kernel: Kernel) -> Kernel:
                 return (Store(bytes[tensor], (), Apply(function, (bytes[tensor][()], new), UI8)),)
         return None
 
-    return kernel.with_body(map_expressions(rewrite_block(kernel.body, change), lambda e: rewrite(e, read)))
+    return kernel.with_body(
+        map_expressions(rewrite_block(kernel.body, change), lambda e: rewrite(e, read))
+    )
 
 
 def _is_update(s: Store) -> bool:
     """Test whether a statement reduces a boolean into an accumulator."""
     match s:
-        case Store(tensor, (), Apply(function, (Read(again, ()), value), _)) if tensor.element is I1:
+        case Store(tensor, (), Apply(function, (Read(again, ()), value), _)) if (
+            tensor.element is I1
+        ):
             own = tensor.space == "register" and again is tensor and function in FUNCTIONS
             return own and not any(isinstance(e, Read) and e.tensor is tensor for e in walk(value))
     return False

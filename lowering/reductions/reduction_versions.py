@@ -13,10 +13,20 @@ from functools import reduce
 from itertools import combinations
 from operator import and_
 from typing import Any
+
 from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, key_of, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    blocks,
+    statements,
+)
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory, reduction_update
@@ -77,7 +87,9 @@ def _with_ones(kernel: Kernel, never: frozenset[Atoms]) -> tuple[Kernel, tuple[A
     for some in (c for count in range(1, len(atoms) + 1) for c in combinations(atoms, count)):
         if not any(n <= {*some} for n in never):
             ones: dict[Any, Dim] = dict.fromkeys(some, 1)
-            single = substitute_sizes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
+            single = substitute_sizes(
+                kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n
+            )
             if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in orders(single)]:
                 return single, some
     return None
@@ -120,7 +132,9 @@ def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> It
             loops = around[outside.get(s.tensor, 0) :]
             found = along_memory(loops[-1]) if loops else None
             along = found is not None and found[0] is s
-            may_change = len(loops) > 1 or (len(loops) == 1 and not along and reduction_update(s) is not None)
+            may_change = len(loops) > 1 or (
+                len(loops) == 1 and not along and reduction_update(s) is not None
+            )
             yield _Order(tuple(n.index.extent for n in loops), along, may_change)
         inner = (*around, s) if isinstance(s, For) else around
         for b in blocks(s):

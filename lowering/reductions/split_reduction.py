@@ -8,6 +8,7 @@ Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; 
 elements. For an unknown number of terms the original kernel computes short reductions."""
 
 from dataclasses import replace
+
 from ...dialect.ir.sizes import Dim, key_of, product, smaller
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Index, Tensor, Var, as_index
@@ -39,12 +40,17 @@ def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
     if not isinstance(count, int):
         number = smaller(count // MIN_TERMS, 1) * number  # a short reduction has no blocks
         long = as_index(count) >= MIN_TERMS
-    if long is not None and not isinstance(each, int):  # the blocks are those of the loops inside if this has one iteration
+    if long is not None and not isinstance(
+        each, int
+    ):  # the blocks are those of the loops inside if this has one iteration
         long = several = long & ~as_index(extent).eq(1)
     parts, joined = split_in_blocks(plain, each, number)
     if not (grid or any(has_order(reduction_accumulators(s) or {}) for s in reductions)):
         joined = lane_reduction(joined)
-    versions = [replace(parts, sum_order="terms").only(several), replace(joined, scheduled=True).only(long)]
+    versions = [
+        replace(parts, sum_order="terms").only(several),
+        replace(joined, scheduled=True).only(long),
+    ]
     if long is not None:
         order = "terms" if several is None else kernel.sum_order
         versions.append(replace(kernel, name=f"{kernel.name}.short", sum_order=order).only(~long))
@@ -53,7 +59,9 @@ def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
 
 def separate_reductions(kernel: ir.Kernel) -> tuple[list[Index], list[ir.For]]:
     """The loops around the reductions of a kernel, and these; none if they depend on each other or differ in their extents."""
-    indices, block = ir.outer_loops(kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None)
+    indices, block = ir.outer_loops(
+        kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None
+    )
     found = [s for s in block if isinstance(s, ir.For)]
     if not all(map(_is_alone, found)) or any(isinstance(s, (ir.If, ir.Assert)) for s in block):
         return indices, []
@@ -67,7 +75,9 @@ def _is_alone(reduction: ir.For) -> bool:
     own = {*allocated(reduction.body), *found}
     named = {s.var for s in ir.statements(reduction.body) if isinstance(s, ir.Let)}
     used = {e for e in ir.nodes((reduction,)) if isinstance(e, Var)}
-    return used <= named and all(r.tensor in own for r in reads((reduction,)) if r.tensor.space == "register")
+    return used <= named and all(
+        r.tensor in own for r in reads((reduction,)) if r.tensor.space == "register"
+    )
 
 
 def _extents(reduction: ir.For) -> tuple[object, ...]:
@@ -81,14 +91,22 @@ def _block_of(reduction: ir.For, block: Index, each: Dim, from_zero: bool) -> ir
     if not (from_zero and isinstance(extent, int) and isinstance(each, int) and extent % each == 0):
         return replace(reduction, start=start, stop=stop)
     within = Index(reduction.index.name, each)
-    return replace(reduction, index=within, body=ir.substitute_block(reduction.body, {reduction.index: start + within}))
+    return replace(
+        reduction,
+        index=within,
+        body=ir.substitute_block(reduction.body, {reduction.index: start + within}),
+    )
 
 
-def split_in_blocks(kernel: ir.Kernel, each: Dim, count: Dim, from_zero: bool = True) -> tuple[ir.Kernel, ir.Kernel]:
+def split_in_blocks(
+    kernel: ir.Kernel, each: Dim, count: Dim, from_zero: bool = True
+) -> tuple[ir.Kernel, ir.Kernel]:
     """The kernels that reduce each block of so many iterations, and the partial results.
 
     Equal blocks run `from_zero`, so that the threads of a GPU's block take the same steps."""
-    indices, block = ir.outer_loops(kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None)
+    indices, block = ir.outer_loops(
+        kernel.body, lambda s: s.is_whole and reduction_accumulators(s) is None
+    )
     number = Index("b", count)
     partial: list[ir.Statement] = []
     after: list[ir.Statement] = []
@@ -108,9 +126,18 @@ def split_in_blocks(kernel: ir.Kernel, each: Dim, count: Dim, from_zero: bool = 
         partial.append(_block_of(s, number, each, from_zero))
         partial += [ir.Store(arrays[acc], (number, *indices), acc[()]) for acc in found]
     bodies = (ir.For(number, ir.nested(indices, tuple(partial))),), ir.nested(indices, tuple(after))
-    inputs = [[p for p in kernel.inputs if p in read] for read in ({r.tensor for r in reads(b)} for b in bodies)]
+    inputs = [
+        [p for p in kernel.inputs if p in read]
+        for read in ({r.tensor for r in reads(b)} for b in bodies)
+    ]
     parts = (*inputs[0], *arrays.values())
     return (
-        replace(kernel, name=f"{kernel.name}.parts", parameters=parts, body=bodies[0], results=len(arrays)),
+        replace(
+            kernel,
+            name=f"{kernel.name}.parts",
+            parameters=parts,
+            body=bodies[0],
+            results=len(arrays),
+        ),
         replace(kernel, parameters=(*inputs[1], *arrays.values(), *kernel.outputs), body=bodies[1]),
     )

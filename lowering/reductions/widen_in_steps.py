@@ -15,7 +15,17 @@ memory; `column_reduction` does the same for rows that lie far apart."""
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
+from ...dialect.notation.expressions import (
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Tensor,
+    cast,
+    constant,
+    maximum,
+    minimum,
+)
 from ..analysis.accesses import reads, stride
 from ..analysis.reduction_order import reduction_update
 from ..passes import statement_pass
@@ -41,35 +51,55 @@ def narrow_sum(s: ir.Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
 @statement_pass
 def widen_in_steps(s: ir.Statement) -> ir.Block | None:
     match s:
-        case ir.For(body=(ir.Store() as store,), kind="serial") if (found := narrow_sum(store)) is not None:
+        case ir.For(body=(ir.Store() as store,), kind="serial") if (
+            found := narrow_sum(store)
+        ) is not None:
             acc, value, between, most = found
             sums = VECTORS * processor().vector_bytes
             width, wide = sums // between.bytes, sums // acc.element.bytes
             whole = maximum(s.end - s.start, 0) // width
-            strides = {stride(r.tensor, r.indices, s.index) for r in reads((ir.Store(acc, (), value),))}
+            strides = {
+                stride(r.tensor, r.indices, s.index) for r in reads((ir.Store(acc, (), value),))
+            }
             extent = s.index.extent
-            if strides != {1} or not isinstance(extent, int) or extent < processor().tuning.widening_steps * width:
+            if (
+                strides != {1}
+                or not isinstance(extent, int)
+                or extent < processor().tuning.widening_steps * width
+            ):
                 return None
         case ir.For(kind="vector"):
             return (s,)
         case _:
             return None
-    part, sums = Tensor("part", (width,), between, "register"), Tensor("sums", (wide,), acc.element, "register")
+    part, sums = (
+        Tensor("part", (width,), between, "register"),
+        Tensor("sums", (wide,), acc.element, "register"),
+    )
     turns, turn = Index("c", -(-extent // (width * most))), Index("b", extent // width)
     lane, piece, column = Index("l", width), Index("q", width // wide), Index("l", wide)
-    (moved,) = ir.substitute_block((ir.Store(acc, (), value),), {s.index: s.start + turn * width + lane})
+    (moved,) = ir.substitute_block(
+        (ir.Store(acc, (), value),), {s.index: s.start + turn * width + lane}
+    )
     assert isinstance(moved, ir.Store)
     adds = ir.Store(part, (lane,), part[lane] + cast(moved.value, between))
-    widens = ir.Store(sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element))
+    widens = ir.Store(
+        sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element)
+    )
     first, every, left = turns * most, Index("q", wide), s.start + whole * width
     exact = isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value
     clear = ir.vector_loop(lane, ir.Store(part, (lane,), constant(0, between)))
-    several = ir.For(turn, (ir.vector_loop(lane, adds),), start=first, stop=minimum(first + most, whole))
+    several = ir.For(
+        turn, (ir.vector_loop(lane, adds),), start=first, stop=minimum(first + most, whole)
+    )
     return (
         ir.Alloc(sums),
         ir.vector_loop(column, ir.Store(sums, (column,), constant(0, acc.element))),
         ir.Alloc(part),
-        ir.For(turns, (clear, several, ir.For(piece, (ir.vector_loop(column, widens),), kind="unrolled"))),
+        ir.For(
+            turns,
+            (clear, several, ir.For(piece, (ir.vector_loop(column, widens),), kind="unrolled")),
+        ),
         ir.For(every, (ir.update("add", acc, sums[every]),), kind="unrolled"),
         *(() if exact else (ir.replace(s, start=left),)),
     )

@@ -12,7 +12,9 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 from operator import and_, or_
+
 import numpy as np
+
 from ...dialect.ir.types import F32
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant
@@ -39,7 +41,11 @@ def leaping(kernel: Kernel) -> Kernel | None:
     for s in kernel.body:
         if isinstance(s, Let):
             continue
-        if not isinstance(s, Store) or s.tensor.element is not F32 or (step := _step(s, values)) is None:
+        if (
+            not isinstance(s, Store)
+            or s.tensor.element is not F32
+            or (step := _step(s, values)) is None
+        ):
             return None
         before = Read(s.tensor, s.indices)
         if not (conditions := _exact(before, step)):

@@ -7,6 +7,7 @@ State is updated in place if a tick reads it only at the point it writes (`in_pl
 
 from collections.abc import Sequence
 from dataclasses import replace
+
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.expressions import Const, Expr, Tensor, as_index
 from ...dialect.notation.loops import Kernel, redirect
@@ -24,7 +25,9 @@ def pack_state(plan: Plan, context: Context) -> StepPlan:
     nexts = {argument: plan.results[n] for n, argument in context.overwritten.items()}
     packing = _Packing(plan.arguments, plan.kernels, nexts, {*plan.views, *plan.views.values()})
     arrays, seconds = tuple(packing.arrays), tuple(packing.seconds)
-    packed = replace(plan, arguments=arrays, results=seconds, kernels=tuple(map(packing.kernel, plan.kernels)))
+    packed = replace(
+        plan, arguments=arrays, results=seconds, kernels=tuple(map(packing.kernel, plan.kernels))
+    )
     return StepPlan(packed, tuple(packing.places), tuple(packing.turns), packing.groups)
 
 
@@ -32,14 +35,20 @@ class _Packing:
     """Arrays for all states: one per state with axes or views, one for the scalars of a type that change alike."""
 
     def __init__(
-        self, arguments: tuple[Tensor, ...], kernels: Sequence[Kernel], nexts: dict[int, Tensor], views: set[Tensor]
+        self,
+        arguments: tuple[Tensor, ...],
+        kernels: Sequence[Kernel],
+        nexts: dict[int, Tensor],
+        views: set[Tensor],
     ) -> None:
         self.kernels = kernels
         self.arrays: list[Tensor] = []
         self.seconds: list[Tensor] = []
         self.turns: list[int] = []
         self.places: list[StateSlot] = []
-        self.moved: dict[Tensor, tuple[Tensor, tuple[Expr, ...]]] = {}  # array and element of each packed scalar
+        self.moved: dict[
+            Tensor, tuple[Tensor, tuple[Expr, ...]]
+        ] = {}  # array and element of each packed scalar
         self.groups: dict[Tensor, tuple[Group, ...]] = {}
         pairs = [(argument, nexts.get(n, argument)) for n, argument in enumerate(arguments)]
         kinds = [  # of the array that holds a state beside others
@@ -52,7 +61,9 @@ class _Packing:
                 self.places.append(StateSlot(self.add(argument, following)))
                 continue
             if kind not in shared:
-                shared[kind] = self.add_shared(*kind, [pair for pair, k in zip(pairs, kinds, strict=True) if k == kind])
+                shared[kind] = self.add_shared(
+                    *kind, [pair for pair, k in zip(pairs, kinds, strict=True) if k == kind]
+                )
             (element,) = self.moved[argument][1]
             assert isinstance(element, Const)
             self.places.append(StateSlot(shared[kind], element.value))
@@ -64,7 +75,9 @@ class _Packing:
             self.seconds.append(second)
         return len(self.arrays) - 1
 
-    def add_shared(self, element: ElementType, turning: bool, members: list[tuple[Tensor, Tensor]]) -> int:
+    def add_shared(
+        self, element: ElementType, turning: bool, members: list[tuple[Tensor, Tensor]]
+    ) -> int:
         arranged = arrange(() if turning else self.kernels, [argument for argument, _ in members])
         name = f"scalars.{element}.turning" if turning else f"scalars.{element}"
         array = Tensor(name, (arranged.size,), element)
@@ -81,4 +94,6 @@ class _Packing:
         if not self.moved.keys() & set(kernel.parameters):
             return kernel
         body = redirect(kernel.body, lambda tensor, at: self.moved.get(tensor))
-        return with_tensors(kernel, body, lambda tensor: self.moved[tensor][0] if tensor in self.moved else tensor)
+        return with_tensors(
+            kernel, body, lambda tensor: self.moved[tensor][0] if tensor in self.moved else tensor
+        )

@@ -11,10 +11,22 @@ goes back from t to s."""
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
 import numpy as np
+
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
+from ...dialect.notation.expressions import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    select,
+)
 from ...dialect.notation.loops import Alloc, For, Kernel, Let, Statement, Store, vector_loop
 from ...dialect.notation.traverse import children as parts_of, with_children
 from ..passes import step_pass
@@ -99,7 +111,9 @@ def slp_vectorize(step: StepPlan) -> StepPlan:
     once: list[Kernel] = []
     twice: Kernel | None = None
     for kernel in plan.kernels:
-        rolled = next((r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None)
+        rolled = next(
+            (r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None
+        )
         kernel, twice, lanes = rolled or (kernel, None, {})
         constants.update(lanes)
         once.append(kernel)
@@ -153,10 +167,18 @@ class _Rolling:
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
         lets = tuple(s for s in self.remaining if isinstance(s, Let))
         stores = tuple(s for s in self.remaining if isinstance(s, Store))
-        kernel = replace(self.kernel, parameters=(*self.constants.values(), *self.kernel.parameters))
-        constants = {t: np.frombuffer(numbers, type.dtype) for (type, numbers), t in self.constants.items()}
+        kernel = replace(
+            self.kernel, parameters=(*self.constants.values(), *self.kernel.parameters)
+        )
+        constants = {
+            t: np.frombuffer(numbers, type.dtype) for (type, numbers), t in self.constants.items()
+        }
         if stores:
-            return kernel.with_body((*lets, Alloc(following), forth, back, *stores)), None, constants
+            return (
+                kernel.with_body((*lets, Alloc(following), forth, back, *stores)),
+                None,
+                constants,
+            )
         once, twice = ((Alloc(following), forth, last) for last in (back, again))
         return kernel.with_body(once), kernel.with_body(twice), constants
 
@@ -171,7 +193,9 @@ class _Rolling:
         return self.loop(target, zip(self.rows(), values, strict=True))
 
     def loop(self, target: Tensor, rows: Iterable[tuple[int, Expr]]) -> For:
-        return vector_loop(self.lane, *(Store(target, (self.at(first),), value) for first, value in rows))
+        return vector_loop(
+            self.lane, *(Store(target, (self.at(first),), value) for first, value in rows)
+        )
 
     def at(self, first: int, turn: int = 0) -> Expr:
         """The positions of a row, with lanes rotated."""
@@ -179,7 +203,9 @@ class _Rolling:
 
     def row(self, group: Group, j: int) -> Expr:
         """The vector expression of a row, from its scalars' expressions."""
-        return self.together([None if n is None else self.stores[group.place(n)].value for n in group.row(j)])
+        return self.together(
+            [None if n is None else self.stores[group.place(n)].value for n in group.row(j)]
+        )
 
     def together(self, values: Sequence[Expr | None]) -> Expr:
         """One expression for all lanes; a lane with None accepts any value."""
@@ -198,19 +224,32 @@ class _Rolling:
         first = present[0]
         match first:
             case Const(_, type) if all(isinstance(v, Const) and v.type is type for v in present):
-                numbers = np.array([v.value if isinstance(v, Const) else first.value for v in values], type.dtype)
-                return first if len({n.tobytes() for n in numbers}) == 1 else self.constant(first, numbers)
+                numbers = np.array(
+                    [v.value if isinstance(v, Const) else first.value for v in values], type.dtype
+                )
+                return (
+                    first
+                    if len({n.tobytes() for n in numbers}) == 1
+                    else self.constant(first, numbers)
+                )
             case Read(tensor, (Const(),)) if tensor is self.array:
                 return self.gathered([None if v is None else self.element(v) for v in values])
             case Read() if all(key(v) == key(first) for v in present):
                 return first
             case Apply() | Cast() if all(_head(v) == _head(first) for v in present):
-                parts = [(None,) * len(parts_of(first)) if v is None else parts_of(v) for v in values]
+                parts = [
+                    (None,) * len(parts_of(first)) if v is None else parts_of(v) for v in values
+                ]
                 return with_children(first, tuple(map(self.together, zip(*parts, strict=True))))
         raise _Unlike
 
     def constant(self, like: Const, numbers: np.ndarray) -> Expr:
-        tensor = Tensor(f"{self.array.name}.constants{len(self.constants)}", (self.lanes,), like.type, "constant")
+        tensor = Tensor(
+            f"{self.array.name}.constants{len(self.constants)}",
+            (self.lanes,),
+            like.type,
+            "constant",
+        )
         return self.constants.setdefault((like.type, numbers.tobytes()), tensor)[self.lane]
 
     def element(self, e: Expr) -> int:
@@ -224,7 +263,10 @@ class _Rolling:
         present = {p for p in places if p is not None}
         if len(present) == 1 and len(places) - places.count(None) > 1:
             return self.tensor(place := present.pop())[place]
-        ways = [None if p is None else (p - p % self.lanes, (p - n) % self.lanes) for n, p in enumerate(places)]
+        ways = [
+            None if p is None else (p - p % self.lanes, (p - n) % self.lanes)
+            for n, p in enumerate(places)
+        ]
         (usual, _), *rest = Counter(w for w in ways if w is not None).most_common()
         if len(rest) >= SOURCES:
             raise _Unlike

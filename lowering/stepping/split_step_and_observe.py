@@ -6,7 +6,9 @@ All feedback is applied at once: every next state is a function of the current o
 computed when they are read."""
 
 from dataclasses import dataclass
+
 import numpy as np
+
 from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
 from ...dialect.cog.slice_shift_stack import Subfield
 from ...dialect.ir.types import FieldType
@@ -44,7 +46,11 @@ class StepAndObserve:
 
 def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
     """The functions of a verified clocked program."""
-    drivers = {o.operator.target: o.operator.driver for o in graph.operations if isinstance(o.operator, Feedback)}
+    drivers = {
+        o.operator.target: o.operator.driver
+        for o in graph.operations
+        if isinstance(o.operator, Feedback)
+    }
     states: list[State] = []
     probes: list[tuple[str, Value]] = []
     computed: list[Operation] = []
@@ -52,9 +58,13 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
         match operation.operator:
             case Field(label=label, initial=initial, type=type):
                 value = operation.results[0]
-                states.append(State(label, value, initial_value(initial, type), drivers.get(value), True))
+                states.append(
+                    State(label, value, initial_value(initial, type), drivers.get(value), True)
+                )
             case Sensor(label=label, type=type):
-                states.append(State(label, operation.results[0], initial_value(None, type), None, True))
+                states.append(
+                    State(label, operation.results[0], initial_value(None, type), None, True)
+                )
             case Actuator(label=label, x=x, initial=initial):
                 value = Value(label, x.known_type, operation.span)
                 states.append(State(label, value, initial_value(initial, x.known_type), x, False))
@@ -72,7 +82,9 @@ def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
         name = f"{graph.name}.{does}"
         while name in module.functions:
             name += "_"
-        new = Function(name, tuple(s.value for s in states), tuple(operations), tuple(results), span=graph.span)
+        new = Function(
+            name, tuple(s.value for s in states), tuple(operations), tuple(results), span=graph.span
+        )
         functions = {name: f for name, f in module.functions.items() if not isinstance(f, Graph)}
         return verify(module.with_functions({**functions, name: new})).functions[name]
 

@@ -15,9 +15,29 @@ bits, and so run independently."""
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
+
 from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block
+from ...dialect.notation.expressions import (
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    as_index,
+    minimum,
+)
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    map_expressions,
+    rewrite_block,
+)
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
@@ -44,11 +64,17 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] 
     if not isinstance(loop, For) or loop.kind != "parallel" or loop.stop is not None:
         return None
     height = loop.index.extent
-    if not isinstance(height, int) or {*results} != {*states.values()} or any(t.shape[:1] != (height,) for t in states):
+    if (
+        not isinstance(height, int)
+        or {*results} != {*states.values()}
+        or any(t.shape[:1] != (height,) for t in states)
+    ):
         return None
     if not all(s.indices[0] is loop.index for s in stores(loop.body) if s.tensor in results):
         return None
-    found = [_offset(r.indices[0], loop.index, height) for r in reads(loop.body) if r.tensor in states]
+    found = [
+        _offset(r.indices[0], loop.index, height) for r in reads(loop.body) if r.tensor in states
+    ]
     reach = max((abs(d) for d in found if d is not None), default=0)
     if None in found or not reach:
         return None
@@ -56,9 +82,15 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> tuple[Kernel, int] 
     row = sum(size // height for t in states if isinstance(size := t.bytes, int))
     tuning = processor().tuning
     ticks = min(tuning.skewed_ticks, 1 + processor().l2_bytes // 2 // (rows * row))
-    if row * height <= processor().l3_bytes // 4 or ticks < 2 or height < 2 * tuning.skewed_rows * reach * ticks:
+    if (
+        row * height <= processor().l3_bytes // 4
+        or ticks < 2
+        or height < 2 * tuning.skewed_rows * reach * ticks
+    ):
         return None
-    return kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks
+    return kernel.with_body(
+        (_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)
+    ), ticks
 
 
 def _padded(t: Tensor) -> tuple[int, ...]:
@@ -80,19 +112,38 @@ def _offset(e: Expr, row: Index, height: int) -> int | None:
 class _Skewing:
     """The parameters that the levels of a pass share: level n is tick n after the first, `reach` rows behind the one before."""
 
-    def __init__(self, loop: For, states: dict[Tensor, Tensor], height: int, reach: int, rows: int, ticks: int) -> None:
-        self.loop, self.states, self.height, self.reach, self.ticks = loop, states, height, reach, ticks
+    def __init__(
+        self,
+        loop: For,
+        states: dict[Tensor, Tensor],
+        height: int,
+        reach: int,
+        rows: int,
+        ticks: int,
+    ) -> None:
+        self.loop, self.states, self.height, self.reach, self.ticks = (
+            loop,
+            states,
+            height,
+            reach,
+            ticks,
+        )
         self.rows = rows
         self.over = 2 * reach * (ticks - 1)  # rows recomputed per block
         count = 1
-        while 2 * count <= min(BLOCKS, height // (processor().tuning.skewed_rows * reach * (ticks - 1))):
+        while 2 * count <= min(
+            BLOCKS, height // (processor().tuning.skewed_rows * reach * (ticks - 1))
+        ):
             count *= 2
         self.size = -(-height // count)
         self.block = Index("b", -(-height // self.size))
         self.step = Index("s", self.size + self.over)
         shapes = {t: (rows, *_padded(t)) for t in states}
         each = range(1, ticks)
-        self.rings = [{t: Tensor(f"{t.name}.{n}", shapes[t], t.element, "stack") for t in states} for n in each]
+        self.rings = [
+            {t: Tensor(f"{t.name}.{n}", shapes[t], t.element, "stack") for t in states}
+            for n in each
+        ]
 
     def blocks(self) -> For:
         first = self.block * self.size
@@ -101,13 +152,21 @@ class _Skewing:
             last = minimum(last, as_index(self.height + self.over) - first)
         later = [If(self.step >= 2 * self.reach * n, self.level(n)) for n in range(1, self.ticks)]
         rings = [Alloc(r) for level in self.rings for r in level.values()]
-        return For(self.block, (*rings, For(self.step, (*self.level(0), *later), stop=last)), kind="parallel")
+        return For(
+            self.block,
+            (*rings, For(self.step, (*self.level(0), *later), stop=last)),
+            kind="parallel",
+        )
 
     def level(self, n: int) -> Block:
         """A tick's row: read from the rows of the tick before, stored for the tick after."""
         last = n == self.ticks - 1
         start = self.block * self.size + self.step
-        row = start - self.over if last else (start + (self.height - (self.ticks - 1 + n) * self.reach)) % self.height
+        row = (
+            start - self.over
+            if last
+            else (start + (self.height - (self.ticks - 1 + n) * self.reach)) % self.height
+        )
         body = self.loop.body
         if n:
             body = map_expressions(body, lambda e: rewrite(e, lambda x: self.earlier(x, n)))
@@ -128,7 +187,14 @@ class _Skewing:
         if not isinstance(s, Store) or s.tensor not in self.states.values():
             return None
         state = next(t for t, following in self.states.items() if following is s.tensor)
-        return (replace(s, tensor=self.rings[n][state], indices=(self.slot(0), *s.indices[1:]), streaming=False),)
+        return (
+            replace(
+                s,
+                tensor=self.rings[n][state],
+                indices=(self.slot(0), *s.indices[1:]),
+                streaming=False,
+            ),
+        )
 
     def slot(self, d: int) -> Expr:
         """The slot of a ring for the row `d` steps ago."""

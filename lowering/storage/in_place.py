@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
+
 from ...dialect.notation.expressions import Const, Tensor, Var
 from ...dialect.notation.loops import Block, For, Kernel, Loop, Store, redirect
 from ...dialect.notation.plan import Plan, viewed
@@ -34,13 +35,22 @@ def in_place(plan: Plan, context: Context) -> Plan:
     found, given = list(results), set(arguments)
     for n, k in context.overwritten.items():
         result, argument = results[n], arguments[k]
-        alone = writers[result] == 1 and times[result] == 1 and result not in given and argument not in taken
+        alone = (
+            writers[result] == 1
+            and times[result] == 1
+            and result not in given
+            and argument not in taken
+        )
         if not alone or result in seen or not seen.get(argument, -1) < writer[result]:
             continue
-        if last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(result, argument):
+        if last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(
+            result, argument
+        ):
             names[result] = found[n] = argument
             taken.add(argument)
-    ranges = {t: r for t, r in plan.ranges.items() if t not in taken}  # an argument holds a result in the end
+    ranges = {
+        t: r for t, r in plan.ranges.items() if t not in taken
+    }  # an argument holds a result in the end
     renamed = tuple(_renamed(kernel, names) for kernel in kernels)
     return replace(plan, kernels=renamed, results=tuple(found), ranges=ranges)
 
@@ -73,7 +83,10 @@ class _Uses:
         if len(self.stores.get(result, ())) != 1 or result in self.reads or result not in self.last:
             return False
         (at,) = self.stores[result]
-        return all(len(place) == len(at) and all(map(is_, place, at)) for place in self.reads.get(argument, ()))
+        return all(
+            len(place) == len(at) and all(map(is_, place, at))
+            for place in self.reads.get(argument, ())
+        )
 
 
 def _stored_last(block: Block) -> set[Tensor]:
@@ -95,5 +108,7 @@ def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
     if isinstance(kernel, Loop):
         return replace(kernel, parameters=tuple(names.get(p, p) for p in kernel.parameters))
 
-    body = redirect(kernel.body, lambda tensor, at: (names[tensor], at) if tensor in names else None)
+    body = redirect(
+        kernel.body, lambda tensor, at: (names[tensor], at) if tensor in names else None
+    )
     return with_tensors(kernel, body, lambda tensor: names.get(tensor, tensor))

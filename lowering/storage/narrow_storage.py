@@ -9,6 +9,7 @@ more than `narrow_reads` times. A contraction packs its operands, so its reads d
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ...dialect.notation import loops as ir
@@ -40,16 +41,25 @@ def narrow_storage(plan: Plan) -> Plan:
                 types[home] = found
     narrower = {home for home, found in types.items() if found is not home.element}
     users = [k for k in plan.kernels if any(plan.home[p] in narrower for p in k.parameters)]
-    kept = {plan.home[t] for k in users for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k))}
+    kept = {
+        plan.home[t]
+        for k in users
+        for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k))
+    }
     types = {home: found for home, found in types.items() if home not in kept}
     same = {t: types[h] for t, h in plan.home.items() if h in types and h.element is t.element}
-    narrowed = {t: replace(t, element=element) for t, element in same.items() if element is not t.element}
+    narrowed = {
+        t: replace(t, element=element) for t, element in same.items() if element is not t.element
+    }
     if not narrowed:
         return plan
     views = {narrowed.get(t, t): narrowed.get(h, h) for t, h in plan.views.items()}
     kernels = tuple(_compacted(k, narrowed) for k in plan.kernels)
     ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
-    constants = {narrowed.get(t, t): a.astype(types.get(t, t.element).dtype) for t, a in plan.constants.items()}
+    constants = {
+        narrowed.get(t, t): a.astype(types.get(t, t.element).dtype)
+        for t, a in plan.constants.items()
+    }
     return replace(plan, constants=constants, kernels=kernels, views=views, ranges=ranges)
 
 
@@ -73,7 +83,10 @@ def read_often(kernel: ir.Kernel) -> set[Tensor]:
                 count(inner, inside)
 
     count(kernel.body, 1)
-    most = {p: processor().tuning.narrow_reads * evaluate(product(p.shape), UNKNOWN) for p in kernel.parameters}
+    most = {
+        p: processor().tuning.narrow_reads * evaluate(product(p.shape), UNKNOWN)
+        for p in kernel.parameters
+    }
     if not (often := {p for p in kernel.parameters if counts[p] > most[p]}):
         return often
     plain = collapsed(kernel)
@@ -86,7 +99,9 @@ def _compacted(kernel: ir.Kernel, narrowed: Mapping[Tensor, Tensor]) -> ir.Kerne
 
     def read(e: Expr) -> Expr | None:
         if isinstance(e, Read) and e.tensor in narrowed:
-            return Cast(Read(narrowed[e.tensor], tuple(rewrite(i, read) for i in e.indices)), e.type)
+            return Cast(
+                Read(narrowed[e.tensor], tuple(rewrite(i, read) for i in e.indices)), e.type
+            )
         return None
 
     def store(s: ir.Statement) -> ir.Block | None:
@@ -96,4 +111,6 @@ def _compacted(kernel: ir.Kernel, narrowed: Mapping[Tensor, Tensor]) -> ir.Kerne
         return None
 
     body = ir.rewrite_block(ir.map_expressions(kernel.body, lambda e: rewrite(e, read)), store)
-    return replace(kernel, parameters=tuple(narrowed.get(p, p) for p in kernel.parameters), body=body)
+    return replace(
+        kernel, parameters=tuple(narrowed.get(p, p) for p in kernel.parameters), body=body
+    )

@@ -6,6 +6,7 @@ Legal always; pays by memory. Arrays of known size with disjoint lifetimes share
 them, one after the other."""
 
 from dataclasses import replace
+
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import scratch_buffers
@@ -44,7 +45,12 @@ def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tenso
     for size, t in sorted(known, key=lambda pair: -pair[0]):
         at = 0
         for start, end, other in sorted(placed, key=lambda p: p[0]):
-            if first[other] <= last[t] and first[t] <= last[other] and start < at + size and at < end:
+            if (
+                first[other] <= last[t]
+                and first[t] <= last[other]
+                and start < at + size
+                and at < end
+            ):
                 at = end
         offsets[t] = at
         placed.append((at, at + size, t))

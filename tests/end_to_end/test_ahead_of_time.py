@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.jit.aot.interfaces import HEADERS
 from cvm.jit.host_processor import host_features
 from cvm.lowering.processor import LEVELS, named
+
 import cvm
 from cvm import cli
 from cvm.commands import build
@@ -100,9 +102,17 @@ def test_what_does_not_hold_is_a_status_with_a_message(folder: Path) -> None:
     given = [np.array([[1, 10, 2]], np.int32), np.array([True]), y, t]
     status = built.model_main(*pointers(*given))
     assert built.model_message(status) == b"1: argument %x: expected values from -9 to 9"
-    a, b, q = np.array([8, 9, 10, 11], np.int32), np.array([1, 2, 0, 4], np.int32), np.empty(4, np.int32)
+    a, b, q = (
+        np.array([8, 9, 10, 11], np.int32),
+        np.array([1, 2, 0, 4], np.int32),
+        np.empty(4, np.int32),
+    )
     status = built.model_divide_by_2_(*pointers(a, b, q))
-    assert status > 0 and built.model_message(status).startswith(b"13: ") and b"zero" in built.model_message(status)
+    assert (
+        status > 0
+        and built.model_message(status).startswith(b"13: ")
+        and b"zero" in built.model_message(status)
+    )
     b[2] = 5
     assert built.model_divide_by_2_(*pointers(a, b, q)) == 0 and q.tolist() == [1, 4, 2, 2]
     assert built.model_message(0) == b"" and built.model_message(-1) == b"out of memory"
@@ -111,14 +121,28 @@ def test_what_does_not_hold_is_a_status_with_a_message(folder: Path) -> None:
 @linked
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_c_program_takes_header_and_object(folder: Path) -> None:
-    assert cli.main(["build", "p.cvm", "-o", "d.o", "--header", "d.h", "--entry", "divide.by_2$"]) == 0
+    assert (
+        cli.main(["build", "p.cvm", "-o", "d.o", "--header", "d.h", "--entry", "divide.by_2$"]) == 0
+    )
     Path("main.c").write_text(
         '#include <stdio.h>\n#include "d.h"\n'
         "int main(void) {\n  int32_t a[] = {8, 9, 10, 11}, b[] = {1, 2, 5, 4}, q[4];\n"
         '  int32_t status = d_divide_by_2_(a, b, q);\n  printf("%d %d %d %d %s", q[0], q[1], q[2], q[3], d_message(status));\n}\n'
     )
     subprocess.run(
-        ["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "main.c", "d.o", "-o", "main"], check=True
+        [
+            "cc",
+            "-std=c99",
+            "-Wall",
+            "-Wextra",
+            "-pedantic",
+            "-Werror",
+            "main.c",
+            "d.o",
+            "-o",
+            "main",
+        ],
+        check=True,
     )
     assert subprocess.run(["./main"], capture_output=True, check=True).stdout == b"1 4 2 2 "
 
@@ -132,27 +156,39 @@ def test_the_version_of_this_processor_is_chosen_when_a_library_is_loaded(folder
     """The last whose features are there; all give the same."""
     built = library(folder, "--entry", "divide.by_2$", "--entry", "blur", "--cpu", VERSIONS)
     described = [named(name) for name in VERSIONS.split(",")]
-    runs = [n for n, p in enumerate(described) if p and {*LEVELS[p.cpu], *p.features} <= host_features()]
+    runs = [
+        n for n, p in enumerate(described) if p and {*LEVELS[p.cpu], *p.features} <= host_features()
+    ]
     assert ctypes.c_int32.in_dll(built, "model_version").value == max(runs)
     image = np.random.default_rng(0).standard_normal((8, 64, 64), dtype=np.float32)
     blurred = np.empty_like(image)
     assert built.model_blur(*pointers(image, blurred)) == 0
     np.testing.assert_array_equal(blurred, cvm.compile(PROGRAM, "blur")(image))
-    a, b, q = np.array([8, 9, 10, 11], np.int32), np.array([1, 2, 0, 4], np.int32), np.empty(4, np.int32)
+    a, b, q = (
+        np.array([8, 9, 10, 11], np.int32),
+        np.array([1, 2, 0, 4], np.int32),
+        np.empty(4, np.int32),
+    )
     status = built.model_divide_by_2_(*pointers(a, b, q))
     assert b"zero" in built.model_message(status)
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 def test_a_cpp_program_takes_header_and_static_library(folder: Path) -> None:
-    assert cli.main(["build", "p.cvm", "-o", "libd.a", "--header", "d.hpp", "--entry", "divide.by_2$"]) == 0
+    assert (
+        cli.main(["build", "p.cvm", "-o", "libd.a", "--header", "d.hpp", "--entry", "divide.by_2$"])
+        == 0
+    )
     Path("main.cpp").write_text(
         '#include <array>\n#include <cstdio>\n#include "d.hpp"\n'
         "int main() {\n  std::array<int32_t, 4> a{8, 9, 10, 11}, q{};\n  int32_t b[]{1, 2, 5, 4};\n"
         "  int32_t status = d::divide_by_2_(a, b, q);\n"
         '  std::printf("%d %d %d %d %s", q[0], q[1], q[2], q[3], d::message(status));\n}\n'
     )
-    subprocess.run(["c++", "-std=c++20", "-Wall", "-Werror", "main.cpp", "-L.", "-ld", "-o", "main"], check=True)
+    subprocess.run(
+        ["c++", "-std=c++20", "-Wall", "-Werror", "main.cpp", "-L.", "-ld", "-o", "main"],
+        check=True,
+    )
     assert subprocess.run(["./main"], capture_output=True, check=True).stdout == b"1 4 2 2 "
 
 
@@ -167,9 +203,15 @@ fn main() {
 
 @pytest.mark.skipif(shutil.which("rustc") is None, reason="no Rust compiler")
 def test_a_rust_program_takes_module_and_static_library(folder: Path) -> None:
-    assert cli.main(["build", "p.cvm", "-o", "libd.a", "--header", "d.rs", "--entry", "divide.by_2$"]) == 0
+    assert (
+        cli.main(["build", "p.cvm", "-o", "libd.a", "--header", "d.rs", "--entry", "divide.by_2$"])
+        == 0
+    )
     Path("main.rs").write_text(RUST)
-    subprocess.run(["rustc", "-D", "warnings", "main.rs", "-L", ".", "-l", "static=d", "-o", "main"], check=True)
+    subprocess.run(
+        ["rustc", "-D", "warnings", "main.rs", "-L", ".", "-l", "static=d", "-o", "main"],
+        check=True,
+    )
     done = subprocess.run(["./main"], capture_output=True, check=True, text=True)
     assert done.stdout.startswith("[1, 4, 2, 2] Ok(()) Err(") and "zero" in done.stdout
 
@@ -179,7 +221,10 @@ def test_the_caller_gives_the_workspace_where_there_is_no_system(folder: Path) -
     assert cli.main(["build", "p.cvm", *known, *(f"--header=m{end}" for end in HEADERS)]) == 0
     (size,) = re.findall("#define M_BLUR_WORKSPACE ([0-9]+)", Path("m.h").read_text())
     assert int(size) >= 8 * 64 * 4
-    assert "int32_t m_blur(const float *in_x, float *out_z, void *workspace);" in Path("m.h").read_text()
+    assert (
+        "int32_t m_blur(const float *in_x, float *out_z, void *workspace);"
+        in Path("m.h").read_text()
+    )
     spans = "std::span<const float, 32768> in_x, std::span<float, 32768> out_z, void *workspace"
     assert f"inline int32_t blur({spans})" in Path("m.hpp").read_text()
     assert f"workspace: &mut Workspace<{size}>" in Path("m.rs").read_text()
@@ -187,9 +232,15 @@ def test_the_caller_gives_the_workspace_where_there_is_no_system(folder: Path) -
 
 def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
     assert cli.main(["build", "p.cvm", "-o", "2 */int.o", "--entry", "blur"]) == 2  # no such folder
-    assert cli.main(["build", "p.cvm", "-o", "int x;.o", "--header", "h.h", "--entry", "divide.by_2$"]) == 0
+    assert (
+        cli.main(["build", "p.cvm", "-o", "int x;.o", "--header", "h.h", "--entry", "divide.by_2$"])
+        == 0
+    )
     text = Path("h.h").read_text()
-    assert "int32_t int_x__divide_by_2_(const int32_t *in_int, const int32_t *in_float, int32_t *out_r);" in text
+    assert (
+        "int32_t int_x__divide_by_2_(const int32_t *in_int, const int32_t *in_float, int32_t *out_r);"
+        in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +253,11 @@ def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
         ),
         ("-o m.o --entry clock", 1, "@clock is a graph; functions are built ahead of time"),
         ("-o m.o --entry none", 1, "the program has no function @none"),
-        ("-o m.exe --entry blur", 2, "-o is an object file, .o, a static library, .a, or a shared library"),
+        (
+            "-o m.exe --entry blur",
+            2,
+            "-o is an object file, .o, a static library, .a, or a shared library",
+        ),
         (
             "-o m.o --entry blur --header m.txt",
             2,
@@ -213,7 +268,11 @@ def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
             2,
             "several processors make several object files; -o makes a library",
         ),
-        ("-o m.a --entry blur --cpu x86-64-v2,native", 1, "cannot be chosen when a library is loaded"),
+        (
+            "-o m.a --entry blur --cpu x86-64-v2,native",
+            1,
+            "cannot be chosen when a library is loaded",
+        ),
         ("-o m.a --entry blur --cpu x86-64-v2,cortex-a53", 1, "are of aarch64 and of x86_64"),
         ("-o m.o --size N", 2, "--size N: expected NAME=NUMBER, such as N=16"),
         (f"-o m.o --size N={'9' * 5000}", 2, "expected NAME=NUMBER, such as N=16"),
@@ -234,4 +293,7 @@ def test_a_library_needs_a_linker(
     monkeypatch.setenv("PATH", str(folder))
     assert cli.main(["build", "p.cvm", "-o", "m.so", "--entry", "blur"]) == 1
     said = capsys.readouterr().err
-    assert f"none of {', '.join(build.LINKERS)} is there; -o m.a makes a static library without one" in said
+    assert (
+        f"none of {', '.join(build.LINKERS)} is there; -o m.a makes a static library without one"
+        in said
+    )

@@ -12,10 +12,12 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
 import numpy as np
 import pytest
 from cvm.lowering.pipeline import PASSES, PIPELINES, TARGETS
 from cvm.lowering.step_plan import StepPlan
+
 import cvm
 from cvm import cli
 from cvm.diagnostic_output import SHOWN
@@ -53,7 +55,9 @@ Command = Callable[..., Said]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Command:
     """Runs `cvm` in an empty folder; `stdin` is its standard input."""
     monkeypatch.chdir(tmp_path)
 
@@ -75,7 +79,9 @@ def arrays() -> None:
 
 def test_run_takes_arrays_by_name(command: Command) -> None:
     arrays()
-    said = command("run", "add.cvm", "--inputs", "xy.npz", "--input", "x=x.npy", "--output", "out.npz")
+    said = command(
+        "run", "add.cvm", "--inputs", "xy.npz", "--input", "x=x.npy", "--output", "out.npz"
+    )
     assert said == (0, "%sum: tensor<2x3xi32>\n  [[7, 8, 9],\n   [10, 11, 12]]\n", "")
     with np.load("out.npz") as out:
         assert out.files == ["sum"]
@@ -92,10 +98,14 @@ def test_a_constant_of_one_number_is_written_as_that_number(command: Command) ->
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_random_inputs_are_those_of_their_seed(command: Command, target: str) -> None:
-    first, again, other = (command("run", "open.cvm", "--random-inputs", seed, "--target", target) for seed in "112")
+    first, again, other = (
+        command("run", "open.cvm", "--random-inputs", seed, "--target", target) for seed in "112"
+    )
     assert first == again and first.out != other.out
     assert first.err == "sizes of %x left open, here ?N = 4\n"
-    assert "%x: tensor<4x2xi32>" in first.out and set(first.out.partition("%x:")[2]) <= set("56tensor<4x2xi32> [],\n")
+    assert "%x: tensor<4x2xi32>" in first.out and set(first.out.partition("%x:")[2]) <= set(
+        "56tensor<4x2xi32> [],\n"
+    )
 
 
 def test_given_arrays_settle_sizes_of_random_ones(command: Command) -> None:
@@ -123,7 +133,9 @@ def test_profile_lists_the_kernels(command: Command) -> None:
     heading, kernel, total = said.out.splitlines()[-3:]
     assert heading.split() == ["time", "share", "GB/s", "G", "op/s", "kernel", "writes"]
     assert "100.0%" in kernel and "%sum: 8xi32" in kernel and " in 1 kernel, " in total
-    refused = command("run", "open.cvm", "--random-inputs", "0", "--profile", "--target", "reference")
+    refused = command(
+        "run", "open.cvm", "--random-inputs", "0", "--profile", "--target", "reference"
+    )
     assert refused.status == 2 and "--profile is for the target cpu" in refused.err
 
 
@@ -166,12 +178,18 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
             "lower add.cvm --to loops --ranges",
             "--ranges shows the ranges of a program's values: it goes with --to graph",
         ),
-        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, linalg, formulas, loops, "),
+        (
+            "lower add.cvm --to wasm",
+            "unknown stage 'wasm'; the stages are graph, mlir, linalg, formulas, loops, ",
+        ),
         ("run add.cvm -O1", "invalid choice: 1 (choose from 0, 2)"),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
         ("frobnicate", "invalid choice"),
         ("check add.cvm --jsn", "unrecognized arguments: --jsn; did you mean --json"),
-        ("run add.cvm --random-inputs 0 --limits memory=x", "--limits memory=x: a limit is a number"),
+        (
+            "run add.cvm --random-inputs 0 --limits memory=x",
+            "--limits memory=x: a limit is a number",
+        ),
         ("build add.cvm -o m.o --triple foo", "--triple: unknown cpu 'foo'"),
         ("build add.cvm -o m.o --cpu foo", "--cpu: unknown cpu 'foo'"),
         ("test none", "there is no file or folder none"),
@@ -195,12 +213,21 @@ def test_a_program_that_fails_is_status_1(command: Command) -> None:
         ),
     }.items():
         found = command(*arguments.split())
-        assert found.status == 1 and said in found.err and found.err.endswith("1 error\n") and found.out == ""
+        assert (
+            found.status == 1
+            and said in found.err
+            and found.err.endswith("1 error\n")
+            and found.out == ""
+        )
 
 
 def test_check_warns_of_overflows(command: Command) -> None:
     Path("open.cvm").write_text(OPEN.replace("elemwise_add %x, %y", "elemwise_add %x, %x"))
-    assert command("check", "--overflow", "open.cvm") == (0, "open.cvm: ok, 1 function, 1 operation\n", "")
+    assert command("check", "--overflow", "open.cvm") == (
+        0,
+        "open.cvm: ok, 1 function, 1 operation\n",
+        "",
+    )
     found = command("check", "--overflow", "add.cvm", "open.cvm")
     assert found.status == 1 and found.out.count(": ok, ") == 2
     assert found.err.splitlines() == [
@@ -217,20 +244,27 @@ def test_lower_shows_ranges(command: Command) -> None:
     found = command("lower", "open.cvm", "--to", "graph", "--ranges")
     assert found.status == 0 and "  %sum = cvm.elemwise_add %x, %x  // [10, 12]\n" in found.out
     assert command("lower", "-", "--to", "graph", "--ranges", stdin=found.out) == found
-    assert command("lower", "-", "--to", "graph", stdin=found.out) == command("lower", "open.cvm", "--to", "graph")
+    assert command("lower", "-", "--to", "graph", stdin=found.out) == command(
+        "lower", "open.cvm", "--to", "graph"
+    )
 
 
 def test_check_says_every_mistake_and_their_count(command: Command) -> None:
     found = command("check", "wrong.cvm", "add.cvm")
     assert found.status == 1 and found.out == "add.cvm: ok, 1 function, 1 operation\n"
-    assert "wrong.cvm:2:8: error[op.unknown]" in found.err and "wrong.cvm:3:17: error[value.undefined]" in found.err
+    assert (
+        "wrong.cvm:2:8: error[op.unknown]" in found.err
+        and "wrong.cvm:3:17: error[value.undefined]" in found.err
+    )
     assert found.err.endswith("\n2 errors\n")
 
 
 def test_many_mistakes_are_cut_short(command: Command) -> None:
     Path("many.cvm").write_text("func @main() {\n" + "  %y = cvm.relu %x\n" * 300 + "  return\n}\n")
     found = command("check", "many.cvm")
-    assert found.err.count("error[") == SHOWN and found.err.endswith(f"errors, the first {SHOWN} shown\n")
+    assert found.err.count("error[") == SHOWN and found.err.endswith(
+        f"errors, the first {SHOWN} shown\n"
+    )
 
 
 def test_every_stage_is_shown(command: Command) -> None:
@@ -263,9 +297,14 @@ def test_without_optimization_there_is_a_scalar_nest_for_each_operation(command:
         assert shown.count("kernel @") == 2 and "vector" not in shown
     assert "x i32>" not in command("lower", "two.cvm", "--to", "llvm-opt", "-O0").out
     assert "x i32>" in command("lower", "two.cvm", "--to", "llvm-opt", "-O", "2").out
-    plain, optimized = (command("run", "two.cvm", "--random-inputs", "3", "-O", level) for level in "02")
+    plain, optimized = (
+        command("run", "two.cvm", "--random-inputs", "3", "-O", level) for level in "02"
+    )
     assert plain == optimized and plain.status == 0
-    assert " in 2 kernels, " in command("run", "two.cvm", "--random-inputs", "3", "-O0", "--profile").out
+    assert (
+        " in 2 kernels, "
+        in command("run", "two.cvm", "--random-inputs", "3", "-O0", "--profile").out
+    )
 
 
 TWICE = """\
@@ -281,9 +320,13 @@ func @main(%x: tensor<4xi32>) -> tensor<4xi32> {
 def test_opt_applies_passes_by_name(command: Command) -> None:
     said = command("opt", "-", stdin=TWICE)
     assert said == (0, TWICE, "")
-    said = command("opt", "-", "--pipeline", "cse, dce", "--print-after", "cse", "--timing", stdin=TWICE)
+    said = command(
+        "opt", "-", "--pipeline", "cse, dce", "--print-after", "cse", "--timing", stdin=TWICE
+    )
     assert said.status == 0 and "%b" not in said.out and "cvm.elemwise_add %a, %a" in said.out
-    assert said.err.startswith("// after cse\nfunc @main") and re.search(r"^ *\S+ (µs|ms) +\d+%  +dce$", said.err, re.M)
+    assert said.err.startswith("// after cse\nfunc @main") and re.search(
+        r"^ *\S+ (µs|ms) +\d+%  +dce$", said.err, re.M
+    )
 
 
 def test_opt_goes_down_the_levels(command: Command) -> None:
@@ -300,7 +343,9 @@ def test_every_pass_of_opt_is_listed_and_runs(command: Command) -> None:
     listed = command("opt", "--list").out
     for name in (*PASSES, *PIPELINES):
         assert re.search(rf"^  {name} +\S", listed, re.M), name
-        pipeline = f"pack_state,{name}" if name in PASSES and PASSES[name].unit is StepPlan else name
+        pipeline = (
+            f"pack_state,{name}" if name in PASSES and PASSES[name].unit is StepPlan else name
+        )
         said = command("opt", "-", "--pipeline", pipeline, stdin=TWICE)
         assert said.status == 0 and said.out, name
 
@@ -317,7 +362,11 @@ func @main(%x: tensor<1x16x32x32xi32> {range = [0, 255]}, %w: tensor<32x16x3x3xi
 @pytest.mark.parametrize(
     ("target", "stage", "steps"),
     [
-        ("cpu", "schedule", ("fuse", "build_loops", "lower_contraction", "collapse", "vectorize", "unroll")),
+        (
+            "cpu",
+            "schedule",
+            ("fuse", "build_loops", "lower_contraction", "collapse", "vectorize", "unroll"),
+        ),
         ("cuda", None, ("fuse", "build_loops", "mma", "shared_memory_transpose", "map_to_grid")),
     ],
 )
@@ -326,11 +375,15 @@ def test_opt_shows_every_transformation_by_its_name(
 ) -> None:
     said = command("opt", "-", "--target", target, "--print-after-all", stdin=CONVOLUTION)
     shown = re.findall(r"^// after (\w+)(: no change of @\S+)?$", said.err, re.M)
-    assert {name for name, _ in shown} <= {p.name for p in TARGETS[target]} and len(shown) == said.err.count("// after")
+    assert {name for name, _ in shown} <= {p.name for p in TARGETS[target]} and len(
+        shown
+    ) == said.err.count("// after")
     for name in steps:
         assert (name, "") in shown, name
     first = said.err.index(
-        "// after unroll: no change of @main.0.rows" if target == "cpu" else "// after map_to_grid\n"
+        "// after unroll: no change of @main.0.rows"
+        if target == "cpu"
+        else "// after map_to_grid\n"
     )
     assert first < said.err.rindex(
         "// after collapse" if target == "cpu" else "// after loop_fission"
@@ -354,8 +407,12 @@ kernel @k(%n: tensor<1xi32>, %x: tensor<8xf32>) -> (%y: tensor<1xf32>) where %n[
 """
     assert command("opt", "-", stdin=kernel) == (0, kernel, "")
     assert command("opt", "-", "--pipeline", "collapse,lane_reduction", stdin=kernel).out == kernel
-    lowered = command("opt", "-", "--pipeline", "unroll,kernel_condition_to_branch", stdin=kernel).out
-    assert "-> (%y: tensor<1xf32>) {\n  if %n[0] >= 3 {\n" in lowered and "in 0..8 unrolled" in lowered
+    lowered = command(
+        "opt", "-", "--pipeline", "unroll,kernel_condition_to_branch", stdin=kernel
+    ).out
+    assert (
+        "-> (%y: tensor<1xf32>) {\n  if %n[0] >= 3 {\n" in lowered and "in 0..8 unrolled" in lowered
+    )
     said = command("opt", "-", stdin=kernel.replace("%n[0]", "%n[1]"))
     assert said.status == 1 and "an index of %n may be beyond 1" in said.err
     said = command("opt", "-", stdin=kernel.replace("terms", "halves"))
@@ -365,26 +422,42 @@ kernel @k(%n: tensor<1xi32>, %x: tensor<8xf32>) -> (%y: tensor<1xf32>) where %n[
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--pipeline", "fuse,cse"), "cse works on the graph, but after fuse there are only formulas"),
+        (
+            ("--pipeline", "fuse,cse"),
+            "cse works on the graph, but after fuse there are only formulas",
+        ),
         (
             ("--pipeline", "cse", "--print-after", "fold_constants,"),
             "there is no pass fold_constants,; did you mean fold_constants; opt --list names them all",
         ),
-        (("--pipeline", "cse,dce", "--print-after", "fuse"), "--print-after fuse: the pipeline is cse,dce"),
+        (
+            ("--pipeline", "cse,dce", "--print-after", "fuse"),
+            "--print-after fuse: the pipeline is cse,dce",
+        ),
         (("--print-after", "cse"), "--print-after cse: the pipeline is empty"),
-        (("--pipeline", "fuze"), "there is no pass fuze; did you mean fuse; opt --list names them all"),
+        (
+            ("--pipeline", "fuze"),
+            "there is no pass fuze; did you mean fuse; opt --list names them all",
+        ),
         (("--pipeline", "slp_vectorize"), "slp_vectorize works on the loops that pack_state gives"),
         (("--pipeline", "pack_state,pack_state"), "pack_state works on plain loops"),
-        (("--pipeline", "fuse", "--generic"), "--generic is a form of the graph, and this pipeline ends below it"),
+        (
+            ("--pipeline", "fuse", "--generic"),
+            "--generic is a form of the graph, and this pipeline ends below it",
+        ),
     ],
 )
-def test_opt_says_why_a_pipeline_cannot_be(command: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_opt_says_why_a_pipeline_cannot_be(
+    command: Command, arguments: tuple[str, ...], said: str
+) -> None:
     assert command("opt", "-", *arguments, stdin=TWICE) == (2, "", f"cvm: {said}\n")
 
 
 def test_opt_of_kernels_that_are_none(command: Command) -> None:
     said = command("opt", "-", stdin="kernel @x() -> (%y: tensor<3xi32>) {\n  for\n}\n")
-    assert said.status == 1 and "<stdin>:3:1: error[parse.kernel]: expected %name, got }" in said.err
+    assert (
+        said.status == 1 and "<stdin>:3:1: error[parse.kernel]: expected %name, got }" in said.err
+    )
     kernel = "kernel @x() -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = 1\n  }\n}\n"
     assert command("opt", "-", stdin=kernel) == (0, kernel, "")
     said = command("opt", "-", "--pipeline", "cse", stdin=kernel)
@@ -402,7 +475,10 @@ def test_opt_of_kernels_that_are_none(command: Command) -> None:
         ("%y[%i] = max(1)", "max takes 2 operands, got 1"),
         ("%y[%i] = max(1, i32)", "expected an operand, got the name i32"),
         ("%y[%i] = bitcast(%x[%i])", "expected bitcast(value, type)"),
-        ("%y[%i] = i32(misalignment(%x[%i], 4))", "expected misalignment(tensor, elements of a line)"),
+        (
+            "%y[%i] = i32(misalignment(%x[%i], 4))",
+            "expected misalignment(tensor, elements of a line)",
+        ),
         ("%y[%i] = i32(misalignment(%i, 4))", "expected misalignment(tensor, elements of a line)"),
         ("%y[%i] = i32(misalignment(%x, 0))", "expected misalignment(tensor, elements of a line)"),
         ("%y[%i] = i32(1)", "the type of this literal is not known; (1 : i32) says it"),
@@ -422,8 +498,13 @@ def test_opt_says_what_is_wrong_with_a_kernel(command: Command, statement: str, 
 def test_generic_form_of_a_whole_module(command: Command) -> None:
     said = command("opt", "-", "--generic", stdin=TWICE)
     assert said == command("lower", "-", "--to", "mlir", stdin=TWICE)
-    assert '"cvm.elemwise_add"(%a, %b) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>' in said.out
-    assert cvm.parse(said.out).functions["main"].result_types == cvm.parse(TWICE).functions["main"].result_types
+    assert (
+        '"cvm.elemwise_add"(%a, %b) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>' in said.out
+    )
+    assert (
+        cvm.parse(said.out).functions["main"].result_types
+        == cvm.parse(TWICE).functions["main"].result_types
+    )
 
 
 def test_fmt_rewrites_in_place_and_filters(command: Command) -> None:
@@ -439,7 +520,11 @@ def test_fmt_rewrites_in_place_and_filters(command: Command) -> None:
 
 def test_fmt_of_standard_input(command: Command) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cvm", "fmt", "-"], input=ADD.encode(), cwd=ROOT, capture_output=True, check=True
+        [sys.executable, "-m", "cvm", "fmt", "-"],
+        input=ADD.encode(),
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     assert done.stdout == ADD.encode()
 
@@ -450,14 +535,20 @@ def test_no_traceback_unless_asked_for(command: Command, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(cvm.commands.read_level, "read", broken)
     found = command("check", "add.cvm")
-    assert found.status == 1 and "internal error: RuntimeError: a bug" in found.err and "CVM_TRACEBACK=1" in found.err
+    assert (
+        found.status == 1
+        and "internal error: RuntimeError: a bug" in found.err
+        and "CVM_TRACEBACK=1" in found.err
+    )
     monkeypatch.setenv("CVM_TRACEBACK", "1")
     with pytest.raises(RuntimeError):
         command("check", "add.cvm")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("Unable to allocate 8 TiB")])
-def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+def test_ends_by_force(
+    command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
     def end(*_: object) -> None:
         raise error
 
@@ -469,7 +560,9 @@ def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error:
 def test_a_closed_pipe_is_quiet() -> None:
     read, write = os.pipe()
     os.close(read)
-    ops = subprocess.run([sys.executable, "-m", "cvm", "ops"], cwd=ROOT, stdout=write, stderr=subprocess.PIPE)
+    ops = subprocess.run(
+        [sys.executable, "-m", "cvm", "ops"], cwd=ROOT, stdout=write, stderr=subprocess.PIPE
+    )
     os.close(write)
     assert (ops.returncode, ops.stderr) == (1, b"")
 
@@ -479,14 +572,22 @@ def test_closed_streams() -> None:
 
     def closed(command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            f"exec {sys.executable} -m cvm {command}", shell=True, cwd=ROOT, capture_output=True, text=True
+            f"exec {sys.executable} -m cvm {command}",
+            shell=True,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
         )
 
     unheard = closed("ops cvm.relu >&-")
     assert (unheard.returncode, unheard.stdout, unheard.stderr) == (0, "", "")
     for command in ("check -", "fmt -", "run - --random-inputs 1"):
         nothing = closed(f"{command} <&-")
-        assert (nothing.returncode, nothing.stdout, nothing.stderr) == (2, "", "cvm: -: standard input is closed\n")
+        assert (nothing.returncode, nothing.stdout, nothing.stderr) == (
+            2,
+            "",
+            "cvm: -: standard input is closed\n",
+        )
 
 
 def test_fmt_says_once_what_is_no_text(command: Command) -> None:
@@ -502,7 +603,9 @@ def test_bad_bytes_are_diagnostics(command: Command) -> None:
         assert found.status in (0, 1) and "internal" not in found.err
 
 
-UNUSED = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %u = dali.sub %x, %x\n  return %x\n}\n"
+UNUSED = (
+    "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %u = dali.sub %x, %x\n  return %x\n}\n"
+)
 
 
 def test_check_warns_of_unused_values(command: Command) -> None:
@@ -516,17 +619,28 @@ def test_check_warns_of_unused_values(command: Command) -> None:
 @pytest.mark.parametrize("text", ["", "// nothing\n", "module {}"])
 def test_check_refuses_a_program_without_functions(command: Command, text: str) -> None:
     found = command("check", "-", stdin=text)
-    assert found.status == 1 and "<stdin>:1:1: error[program.empty]: expected a function" in found.err
+    assert (
+        found.status == 1 and "<stdin>:1:1: error[program.empty]: expected a function" in found.err
+    )
 
 
 def test_diagnostics_for_tools(command: Command) -> None:
     wrong = UNUSED.replace("dali.sub", "dali.sbu")
-    assert command("check", "-", "--json", stdin=wrong) == command("check", "-", "--format", "json", stdin=wrong)
+    assert command("check", "-", "--json", stdin=wrong) == command(
+        "check", "-", "--format", "json", stdin=wrong
+    )
     found = json.loads(command("check", "-", "--json", stdin=wrong).out)
     assert found[0]["code"] == "op.unknown" and found[0]["severity"] == "error"
-    assert (found[0]["file"], found[0]["line"], found[0]["column"], found[0]["end_column"]) == ("<stdin>", 2, 8, 16)
+    assert (found[0]["file"], found[0]["line"], found[0]["column"], found[0]["end_column"]) == (
+        "<stdin>",
+        2,
+        8,
+        16,
+    )
     log = json.loads(command("check", "-", "--sarif", stdin=UNUSED).out)
-    assert log["version"] == "2.1.0" and log["runs"][0]["tool"]["driver"]["rules"] == [{"id": "value.unused"}]
+    assert log["version"] == "2.1.0" and log["runs"][0]["tool"]["driver"]["rules"] == [
+        {"id": "value.unused"}
+    ]
     (result,) = log["runs"][0]["results"]
     assert result["level"] == "warning"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
@@ -587,7 +701,9 @@ def test_pictures_as_inputs_and_outputs(command: Command, tmp_path: Path) -> Non
     program = "func @main(%x: tensor<2x4x3xui8>) -> tensor<2x4x3xui8> {\n  %y = dali.bitor %x, 1\n  return %y\n}\n"
     program = program.replace("dali.bitor %x, 1", "dali.or %x, %x")
     out = tmp_path / "out.png"
-    found = command("run", "-", "--input", f"x={tmp_path / 'in.png'}", "--output", str(out), stdin=program)
+    found = command(
+        "run", "-", "--input", f"x={tmp_path / 'in.png'}", "--output", str(out), stdin=program
+    )
     assert found.status == 0, found.err
     assert np.array_equal(np.asarray(image.open(out)), pixels)
 
@@ -613,11 +729,15 @@ def test_arrays_that_are_none(command: Command, given: str, said: str) -> None:
 
 def test_outputs_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
     for name, said in (("y.txt", ".npz, .npy, .csv, .png"), ("y.png", "a picture is ui8")):
-        found = command("run", "-", "--input", "x=[[1,2,3]]", "--output", str(tmp_path / name), stdin=ADD3)
+        found = command(
+            "run", "-", "--input", "x=[[1,2,3]]", "--output", str(tmp_path / name), stdin=ADD3
+        )
         assert found.status == 2 and said in found.err and not (tmp_path / name).exists()
 
 
-def test_doctor_and_cache(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_and_cache(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CVM_CACHE_DIR", str(tmp_path / "cache"))
     assert command("run", "-", "--random-inputs", "0", stdin=ADD3).status == 0
     told = command("cache", "info").out
@@ -628,8 +748,12 @@ def test_doctor_and_cache(command: Command, tmp_path: Path, monkeypatch: pytest.
     assert [p.name for p in (tmp_path / "cache").iterdir()] == ["mine.txt"]
     said = command("doctor").out
     assert f"cvm {cvm.__version__}" in said and "reference: ready" in said
-    offered = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    listed = {line.strip().partition(":")[0] for line in said.partition("\nextras\n")[2].splitlines()}
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    listed = {
+        line.strip().partition(":")[0] for line in said.partition("\nextras\n")[2].splitlines()
+    }
     assert listed == offered.keys() - {
         "test",
         "test-models",
@@ -648,7 +772,10 @@ def test_completion(command: Command) -> None:
 
 
 def test_lower_shows_the_formulas_by_default(command: Command) -> None:
-    assert command("lower", "-", stdin=ADD3).out == command("lower", "-", "--to", "formulas", stdin=ADD3).out
+    assert (
+        command("lower", "-", stdin=ADD3).out
+        == command("lower", "-", "--to", "formulas", stdin=ADD3).out
+    )
 
 
 def test_an_open_size_names_the_flag(command: Command, tmp_path: Path) -> None:

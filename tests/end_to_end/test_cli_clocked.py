@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import numpy as np
 import pytest
+
 import cvm
 from cvm.cli import main
 
@@ -58,7 +60,16 @@ def run(program: str, entry: str, *options: object) -> int:
 def test_readings_after_the_last_tick(program, capsys, target):
     assert run(program, "counter", "--steps", 1000, "--target", target) == 0
     out = capsys.readouterr().out.split()
-    assert out == ["tick", "1000", '"n":', "tensor<f32>", "1002.75", '"next":', "tensor<f32>", "1003.75"]
+    assert out == [
+        "tick",
+        "1000",
+        '"n":',
+        "tensor<f32>",
+        "1002.75",
+        '"next":',
+        "tensor<f32>",
+        "1003.75",
+    ]
 
 
 @pytest.mark.parametrize("optimize", [0, 2])
@@ -102,7 +113,10 @@ def test_readings_in_a_file(program, tmp_path):
 def test_a_sensor_takes_an_array_for_each_tick(program, tmp_path):
     path, out = tmp_path / "in.npy", tmp_path / "out.npz"
     np.save(path, np.array([[1, 10], [2, 20], [3, 30]], np.float32))
-    assert run(program, "sum", "--steps", 3, "--input", f"in={path}", "--every", 1, "--output", out) == 0
+    assert (
+        run(program, "sum", "--steps", 3, "--input", f"in={path}", "--every", 1, "--output", out)
+        == 0
+    )
     with np.load(out) as found:
         assert found["next"][:, 0].tolist() == [1, 3, 6, 9]  # the last one stays
     np.save(path, np.array([5, 6], np.float32))
@@ -115,11 +129,17 @@ def test_the_only_graph_needs_no_name(program, tmp_path, capsys):
     text = Path(program).read_text().partition("graph @wave")[0]
     (path := tmp_path / "one.cvm").write_text(text)
     assert [function.name for function in cvm.load(path).functions.values()] == ["counter"]
-    for arguments in (("run", path, "--steps", 3), ("lower", path, "--to", "loops"), ("cost", path)):
+    for arguments in (
+        ("run", path, "--steps", 3),
+        ("lower", path, "--to", "loops"),
+        ("cost", path),
+    ):
         assert main([*map(str, arguments)]) == 0
     assert "5.75" in capsys.readouterr().out
     assert main(["run", str(program), "--steps", "3"]) == 1
-    assert "the program has no function @main; it has @counter, @wave, @sum" in capsys.readouterr().err
+    assert (
+        "the program has no function @main; it has @counter, @wave, @sum" in capsys.readouterr().err
+    )
     g = cvm.compile(path)
     g.step(2)
     assert g.read("n") == 4.75
@@ -131,8 +151,16 @@ def test_the_only_graph_needs_no_name(program, tmp_path, capsys):
         (["--steps", "-1"], 2, "--steps -1: expected a number of ticks of at least 0"),
         (["--every", "0"], 2, "--every 0: expected a number of ticks of at least 1"),
         (["--read", "m"], 1, 'nothing to read named "m": it has n, next'),
-        (["--load-state", "none.npz"], 1, "the state cannot be read from none.npz: no such file or directory"),
-        (["--save-state", "none/state"], 1, "the state cannot be written to none/state: no such file or directory"),
+        (
+            ["--load-state", "none.npz"],
+            1,
+            "the state cannot be read from none.npz: no such file or directory",
+        ),
+        (
+            ["--save-state", "none/state"],
+            1,
+            "the state cannot be written to none/state: no such file or directory",
+        ),
         (["--random-inputs", "1"], 2, "--random-inputs is for functions, and @counter is a graph"),
         (["--input", "n"], 2, "expected NAME=FILE or NAME=NUMBERS"),
         (["--target", "tpu"], 2, "unknown target"),
@@ -163,7 +191,10 @@ def test_pictures(program, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
     assert run(program, "image", "--random-inputs", 0, "--plot", tmp_path / "function.png") == 0
-    assert image.open(tmp_path / "function.png").size == (500, 400)  # a small matrix: axes, scale and values
+    assert image.open(tmp_path / "function.png").size == (
+        500,
+        400,
+    )  # a small matrix: axes, scale and values
     assert run(program, "counter", "--steps", 100, "--plot", tmp_path / "curves.png") == 0
     assert image.open(tmp_path / "curves.png").size[0] > 300
     assert run(program, "wave", "--steps", 3, "--plot", tmp_path / "moving.gif") == 0
@@ -177,7 +208,10 @@ def test_pictures(program, capsys, tmp_path):
 def test_opt_shows_what_a_graph_computes(program, capsys):
     assert main(["opt", program, "--pipeline", "cse,fuse"]) == 0
     formulas = capsys.readouterr().out
-    assert "formulas @counter.advance(%n: tensor<f32>) {\n  %next[]: tensor<f32> = %n[] + 1.0\n" in formulas
+    assert (
+        "formulas @counter.advance(%n: tensor<f32>) {\n  %next[]: tensor<f32> = %n[] + 1.0\n"
+        in formulas
+    )
     assert "formulas @counter.observe(" in formulas
     assert main(["opt", program, "--pipeline", "schedule"]) == 0
     assert "kernel @counter.advance.0(" in capsys.readouterr().out

@@ -3,8 +3,10 @@
 import contextlib
 import pickle
 import warnings
+
 import numpy as np
 import pytest
+
 import cvm
 
 TARGETS = ("reference", "cpu")
@@ -103,7 +105,9 @@ def test_targets_agree_bit_for_bit():
 
 def test_reading_what_has_no_name_says_how_to_name_it(target):
     g = graph(COUNTER, target, "counter")
-    with pytest.raises(cvm.CallError, match=r'nothing to read named "m": it has n, next; cog.probe "m"'):
+    with pytest.raises(
+        cvm.CallError, match=r'nothing to read named "m": it has n, next; cog.probe "m"'
+    ):
         g.read("m")
 
 
@@ -261,7 +265,8 @@ def test_a_deep_network_compiles_in_time(target):
         )
     ]
     lines += [
-        f"%v{n + 1} = cog.sub %v{n}, %v{n}" if n % 50 == 49 else f"%v{n + 1} = cog.add %v{n}, %v{n}" for n in range(500)
+        f"%v{n + 1} = cog.sub %v{n}, %v{n}" if n % 50 == 49 else f"%v{n + 1} = cog.add %v{n}, %v{n}"
+        for n in range(500)
     ]
     text = "graph @main {\n" + "\n".join(lines) + '\ncog.probe "out" %v500\n}\n'
     with warnings.catch_warnings():
@@ -349,7 +354,11 @@ def test_a_damaged_state_is_rejected_and_changes_nothing(tmp_path):
 def test_state_seen_in_another_shape(rest, shape, points):
     """A state driven by a view of another takes the value before the tick, also when storage is updated in place."""
     shape, six = (shape, "[6]") if points == 6 else ({"[6]": "[1]", "[2, 3]": "[]"}[shape], "[]")
-    rest = rest.replace("SHAPE", f"{{shape = {shape}}}").replace("SIX", f"{{shape = {six}}}").replace("; ", "\n")
+    rest = (
+        rest.replace("SHAPE", f"{{shape = {shape}}}")
+        .replace("SIX", f"{{shape = {six}}}")
+        .replace("; ", "\n")
+    )
     text = f"""
     graph @main {{
       %s = cog.field "s" : !cog.field<{six}, f32>
@@ -362,7 +371,9 @@ def test_state_seen_in_another_shape(rest, shape, points):
     wanted, found = graph(text, "reference"), graph(text, "cpu")
     for tick in range(4):
         for name in ("s", "t"):
-            np.testing.assert_array_equal(found.read(name), wanted.read(name), f"{name} at {tick}", strict=True)
+            np.testing.assert_array_equal(
+                found.read(name), wanted.read(name), f"{name} at {tick}", strict=True
+            )
         wanted.step(), found.step()
 
 
@@ -379,7 +390,9 @@ def test_complex_sum_of_fields_that_a_reduction_chooses_among():
 
 def test_what_is_no_function_no_path_and_no_number_of_the_kind(target):
     g = graph(FED, target)
-    with pytest.raises(cvm.CallError, match="on_tick is a function of the graph and the time, got int"):
+    with pytest.raises(
+        cvm.CallError, match="on_tick is a function of the graph and the time, got int"
+    ):
         g.run(2, on_tick=3)
     for path in (None, 1, b"state.npz"):  # 1 would be standard output
         with pytest.raises(cvm.CallError, match="expected its path, got"):
@@ -398,7 +411,8 @@ def test_what_is_no_function_no_path_and_no_number_of_the_kind(target):
 def test_a_graph_is_not_called(target):
     counter = graph(COUNTER, target, "counter")
     with pytest.raises(
-        cvm.CallError, match=r'@counter is a graph, .*: write\("n", value\), step\(ticks\), read\("n"\)'
+        cvm.CallError,
+        match=r'@counter is a graph, .*: write\("n", value\), step\(ticks\), read\("n"\)',
     ):
         counter(3)
     for wrong in (cvm.compile, cvm.grad):

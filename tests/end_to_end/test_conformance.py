@@ -8,12 +8,15 @@ import guard_pages
 import pytest
 from available_targets import EVERY
 from conformance_cases import cases, failures
+
 from cvm.commands.ops import by_dialect
 
 FEW = 3  # cases of an operator on each target in the quick tier
 
 
-@pytest.mark.filterwarnings("error", r"ignore:.*\[cog\.feedback\.trimmed\]")  # some cases have drivers that are trimmed
+@pytest.mark.filterwarnings(
+    "error", r"ignore:.*\[cog\.feedback\.trimmed\]"
+)  # some cases have drivers that are trimmed
 @pytest.mark.parametrize("target", EVERY)
 @pytest.mark.parametrize("op", cases())
 def test(op: str, target: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+
 import numpy as np
 import pytest
 from available_targets import EVERY
 from cvm.dialect.builtin.control_flow import While
 from cvm.dialect.notation.loops import Loop
 from cvm.lowering.pipeline import lower
+
 import cvm
 from cvm.commands.opt import text_after as opt_text
 
@@ -94,9 +96,7 @@ def test_derivatives_inside_of_a_body(target: str, optimize: int) -> None:
 
 
 def test_a_derivative_of_a_loop_is_a_loop_that_runs_backwards() -> None:
-    asked = (
-        "func @g(%x: tensor<3xf64>, %gy: tensor<3xf64>) { %y = theano.l_op @main(%x, %x, %gy) {wrt = [0]}\n return %y }"
-    )
+    asked = "func @g(%x: tensor<3xf64>, %gy: tensor<3xf64>) { %y = theano.l_op @main(%x, %x, %gy) {wrt = [0]}\n return %y }"
     x, g = np.array([1.0, 2, 3]), np.array([16.0, 32, 48])
     np.testing.assert_array_equal(cvm.compile(DESCENT + asked, entry="g")(x, g), g / 16)
     text = opt_text(cvm.parse(DESCENT + asked), "differentiate")
@@ -104,8 +104,12 @@ def test_a_derivative_of_a_loop_is_a_loop_that_runs_backwards() -> None:
 
 
 def test_a_derivative_of_a_loop_that_tests_a_condition_is_refused() -> None:
-    program = While.example + "func @g(%x: tensor<f32>) { %y = theano.grad @main(%x, %x) {wrt = [0]}\n return %y }"
+    program = (
+        While.example
+        + "func @g(%x: tensor<f32>) { %y = theano.grad @main(%x, %x) {wrt = [0]}\n return %y }"
+    )
     with pytest.raises(
-        cvm.Error, match=re.escape("builtin.while has no derivative; it is on the path %x -> %go -> %y")
+        cvm.Error,
+        match=re.escape("builtin.while has no derivative; it is on the path %x -> %go -> %y"),
     ):
         cvm.compile(program, entry="g")

@@ -7,9 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
 import pytest
 from cvm.jit.cuda.machine_model import CLOCK, LAUNCH, MEMORY, resources
 from emulated_kernels import needs_nvrtc
+
 from cvm import cli
 from cvm.commands.cost import Point, Roofline, svg
 
@@ -30,13 +32,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_counts_in_a_table_and_in_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cost", "p.cvm", "--size", "N=4"]) == 0
-    rows = {line.split("  ")[-1].strip(): line.split() for line in capsys.readouterr().out.splitlines() if line}
+    rows = {
+        line.split("  ")[-1].strip(): line.split()
+        for line in capsys.readouterr().out.splitlines()
+        if line
+    }
     assert rows["%h = cvm.dense %x, %w"][:4] == ["320", "288", "80", "0.87"]
     assert rows["%y = cvm.elemwise_add %h, %h"][:4] == ["20", "80", "80", "0.125"]
     assert rows["main.0"][:5] == ["340", "288", "80", "0.924", "memory"]
     assert cli.main(["cost", "p.cvm", "--size", "N=4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["kernel"]["parts"][0]["functions"] == {"fma": 160, "add": 20} and found["kernel"]["memory"] == 368
+    assert (
+        found["kernel"]["parts"][0]["functions"] == {"fma": 160, "add": 20}
+        and found["kernel"]["memory"] == 368
+    )
     assert found["roofline"]["operations"] > 1e8 and found["roofline"]["bytes"] > 1e8
     assert cli.main(["cost", "p.cvm", "--size", "K=4"]) == 1
     assert "no argument has a size ?K" in capsys.readouterr().err
@@ -63,7 +72,9 @@ def test_the_roofline_is_drawn(folder: Path) -> None:
     assert "cvm.dense" in Path("p.html").read_text()
     roof = Roofline("a machine", 1, 1e10, 1e9)
     assert roof.ridge == 10 and roof.attainable(5) == 5e9 and roof.attainable(50) == 1e10
-    root = ElementTree.fromstring(svg(roof, [Point("a<b", 5), Point("timed", 50, 2e9), Point("moves", 0)]))
+    root = ElementTree.fromstring(
+        svg(roof, [Point("a<b", 5), Point("timed", 50, 2e9), Point("moves", 0)])
+    )
     circles = [e for e in root.iter() if e.tag.endswith("circle")]
     assert [c.get("class") for c in circles] == ["limit", "timed"]
     tops = [float(c.get("cy", "0")) for c in circles]
@@ -98,16 +109,22 @@ def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["copy", "transposition"])
-def test_a_copy_takes_its_bytes_by_the_bandwidth(folder: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_copy_takes_its_bytes_by_the_bandwidth(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     """Both read and write each byte once; the rows are counted by a part of the blocks."""
-    line = {"copy": "dali.add %x, 1", "transposition": "theano.dimshuffle %x {new_order = [1, 0]}"}[name]
+    line = {"copy": "dali.add %x, 1", "transposition": "theano.dimshuffle %x {new_order = [1, 0]}"}[
+        name
+    ]
     result = "?N x 2048" if name == "copy" else "2048 x ?N"
     text = f"func @main(%x: tensor<?N x 2048 x f32>) -> tensor<{result} x f32> {{\n  %y = {line}\n  return %y\n}}\n"
     Path("copy.cvm").write_text(text)
     found = predicted(capsys, "copy.cvm", "--size", "N=4096")
     (kernel,), moved = found["kernels"], 2 * 4 * 4096 * 2048
     assert found["checked"] is False
-    assert kernel["bytes"] == kernel["counts"]["load bytes"] + kernel["counts"]["store bytes"] == moved
+    assert (
+        kernel["bytes"] == kernel["counts"]["load bytes"] + kernel["counts"]["store bytes"] == moved
+    )
     for device, bandwidth in MEMORY.items():
         busy = kernel["resources"][device]
         assert max(busy, key=busy.get) == "HBM"
@@ -118,7 +135,11 @@ def test_a_copy_takes_its_bytes_by_the_bandwidth(folder: Path, capsys: pytest.Ca
 def test_costs_on_a_gpu_in_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cost", "p.cvm", "--size", "N=64", "--target", "cuda"]) == 0
     head, kernel, note = capsys.readouterr().out.splitlines()
-    assert head.split("  ")[-1] == "kernel" and kernel.endswith("main.0") and "not checked on a device" in note
+    assert (
+        head.split("  ")[-1] == "kernel"
+        and kernel.endswith("main.0")
+        and "not checked on a device" in note
+    )
     assert cli.main(["cost", "p.cvm", "--size", "K=4", "--target", "cuda"]) == 1
     assert "no argument has a size ?K" in capsys.readouterr().err
     for wrong in (["--target", "cuda", "-o", "p.svg"], ["--target", "h100"]):
@@ -155,7 +176,12 @@ def test_what_limits_a_kernel() -> None:
     assert resources(slow, 0, 132, "H100")["L1 and shared"] == pytest.approx(4 * time)
     assert resources(counts, 0, 133, "H100")["L1 and shared"] == pytest.approx(2 * 132 / 133 * time)
     issued = Counter(
-        {"issued.mma.sync.s32": 10**6, "issued.add.rn.f32": 10**6, "issued.mov.u32": 9, "issued.ld.param.u64": 9}
+        {
+            "issued.mma.sync.s32": 10**6,
+            "issued.add.rn.f32": 10**6,
+            "issued.mov.u32": 9,
+            "issued.ld.param.u64": 9,
+        }
     )
     busy = resources(issued, 10**6, 132 * 4, "H200")
     assert busy["tensor"] == pytest.approx(10**6 * 8192 / (8192 * 132 * CLOCK))

@@ -10,8 +10,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 from cvm import cli
 from cvm.importers.cvm_runtime import program_text, read_model, read_params
@@ -30,7 +32,9 @@ def test_the_model_gives_what_the_runtime_gave(model: Path, target: str, tmp_pat
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
-def test_on_standard_output_the_program_is_whole(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_standard_output_the_program_is_whole(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["import", str(model / "symbol")]) == 0
     text = capsys.readouterr().out
     assert "file(" not in text
@@ -78,7 +82,9 @@ EDITS: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_a_graph_that_is_none_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_that_is_none_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     edit, said = EDITS[name]
     graph = json.loads((CONVNET / "symbol").read_text())
     edit(graph)
@@ -86,7 +92,9 @@ def test_a_graph_that_is_none_is_refused(name: str, tmp_path: Path, capsys: pyte
     assert f"symbol:1:1: error[import]: {said}" in capsys.readouterr().err
 
 
-def test_an_operation_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operation_that_is_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     graph = json.loads((CONVNET / "symbol").read_text())
     graph["nodes"][3]["attrs"]["func_name"] = "conv3d"
     assert cli.main(["import", str(changed(tmp_path, graph))]) == 1
@@ -113,8 +121,12 @@ def test_damaged_params_are_refused_or_read() -> None:
             assert e.diagnostics[0].code == "import"
 
 
-@pytest.mark.parametrize("symbol", ["", "[", "[]", "3", '{"nodes": 1, "heads": 2, "attrs": 3}', "[" * 100_000])
-def test_what_is_no_graph_is_refused(symbol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "symbol", ["", "[", "[]", "3", '{"nodes": 1, "heads": 2, "attrs": 3}', "[" * 100_000]
+)
+def test_what_is_no_graph_is_refused(
+    symbol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["import", str(changed(tmp_path, symbol))]) == 1
     assert "symbol:1:1: error[import]: " in capsys.readouterr().err
 
@@ -123,5 +135,6 @@ def test_a_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     for name in ("none", "none.onnx"):
         assert cli.main(["import", str(tmp_path / name)]) == 1
         assert (
-            f"{name}:1:1: error[import]: the model cannot be read: no such file or directory" in capsys.readouterr().err
+            f"{name}:1:1: error[import]: the model cannot be read: no such file or directory"
+            in capsys.readouterr().err
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+
 import numpy as np
 import pytest
 from available_targets import EVERY
@@ -13,13 +14,15 @@ from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.spec.op import OPERATORS, violated
 from operator_checks import assert_same
 from samples_dali import DALI, values
+
 import cvm
 
 # operators that are exact on every target and cannot fail; integer powers only where they stay small
 EXACT = sorted(
     name
     for name, op in DALI.items()
-    if name not in ("dali.mod", "dali.floordiv", "dali.pow") and (not op.scalar or not SCALARS[op.scalar].ulps)
+    if name not in ("dali.mod", "dali.floordiv", "dali.pow")
+    and (not op.scalar or not SCALARS[op.scalar].ulps)
 )
 Typed = tuple[str, TensorType]
 
@@ -32,12 +35,19 @@ def chain(random: np.random.Generator, length: int) -> tuple[list[str], list[Typ
         whole = (*whole[:-1], int(random.integers(1, 80)))
     arguments: list[Typed] = []
     for n in range(4):
-        shape = tuple(1 if random.random() < 0.25 else d for d in whole[int(random.integers(0, 2)) if rank else 0 :])
-        arguments.append((f"%a{n}", TensorType(shape, SUPPORTED[int(random.integers(0, len(SUPPORTED)))])))
+        shape = tuple(
+            1 if random.random() < 0.25 else d
+            for d in whole[int(random.integers(0, 2)) if rank else 0 :]
+        )
+        arguments.append(
+            (f"%a{n}", TensorType(shape, SUPPORTED[int(random.integers(0, len(SUPPORTED)))]))
+        )
     known, lines, results = list(arguments), [], []
     while len(lines) < length:
         cls = OPERATORS[str(random.choice(EXACT))]
-        taken = [literal(random) if random.random() < 0.15 else pick(random, known) for _ in cls.names]  # type: ignore[attr-defined]
+        taken = [
+            literal(random) if random.random() < 0.15 else pick(random, known) for _ in cls.names
+        ]  # type: ignore[attr-defined]
         op = cls(*(t for _, t in taken))
         if violated(op, cls.constraints)[0] is None:
             name = f"%{len(lines)}"
@@ -89,7 +99,9 @@ def test_fused_is_unfused_is_the_reference(seed: int) -> None:
         (program(lines, arguments, names[-1:], True), wanted[-1:]),
     ):
         found = cvm.compile(text)(*given)
-        for got, want in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
+        for got, want in zip(
+            found if isinstance(found, tuple) else (found,), expected, strict=True
+        ):
             assert_same(got, want, 0, text)
 
 
@@ -97,9 +109,7 @@ def test_fused_is_unfused_is_the_reference(seed: int) -> None:
 @pytest.mark.parametrize("op", ["floordiv", "mod"])
 @pytest.mark.parametrize("element", [e for e in SUPPORTED if e.is_integer], ids=str)
 def test_division_by_zero_names_its_line(element: ElementType, op: str, target: str) -> None:
-    text = (
-        f"func @main(%a: tensor<?x{element}>, %b: tensor<?x{element}>) {{\n  %y = dali.{op} %a,\n   %b\n  return %y\n}}"
-    )
+    text = f"func @main(%a: tensor<?x{element}>, %b: tensor<?x{element}>) {{\n  %y = dali.{op} %a,\n   %b\n  return %y\n}}"
     divide = cvm.compile(text, target=target)
     a, b = np.arange(1, 9).astype(element.dtype), np.arange(8, 0, -1).astype(element.dtype)
     np.testing.assert_array_equal(divide(a, b), a // b if op == "floordiv" else a % b)
@@ -166,7 +176,9 @@ def test_groups_of_axes_are_counted_when_called(target: str) -> None:
         target=target,
     )
     ones = np.ones(2**4, np.int32)
-    assert add(ones[:8].reshape(2, 1, 2, 1, 2, 1, 1), ones[:8].reshape(1, 2, 1, 2, 1, 2, 1)).shape == (
+    assert add(
+        ones[:8].reshape(2, 1, 2, 1, 2, 1, 1), ones[:8].reshape(1, 2, 1, 2, 1, 2, 1)
+    ).shape == (
         2,
         2,
         2,
@@ -189,7 +201,9 @@ def test_transcendental_functions_of_constants_are_those_of_arguments() -> None:
     of_argument = cvm.compile("func @main(%x: tensor<f32>) {\n  %y = dali.exp %x\n  return %y\n}")
     np.testing.assert_array_equal(of_constant(), of_argument(x))
     assert "constant" not in of_constant.lower("formulas")
-    assert "constant" in cvm.compile("func @main() {\n  %y = dali.sqrt 2\n  return %y\n}").lower("formulas")
+    assert "constant" in cvm.compile("func @main() {\n  %y = dali.sqrt 2\n  return %y\n}").lower(
+        "formulas"
+    )
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])

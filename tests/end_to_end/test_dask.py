@@ -13,37 +13,57 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import ELEMENT_TYPES
 from hypothesis import given, strategies as st
 from tiers import examples
+
 import cvm
 from cvm import traced_function
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
+
 import cvm.dask  # noqa: E402
 from cvm.dask import graph  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 R = np.random.default_rng(0)
-F, W = R.standard_normal((16, 20, 30)).astype(np.float32), R.standard_normal((30, 17)).astype(np.float32)
+F, W = (
+    R.standard_normal((16, 20, 30)).astype(np.float32),
+    R.standard_normal((30, 17)).astype(np.float32),
+)
 I, V = (F * 1000).astype(np.int32), (W * 1000).astype(np.int32)  # noqa: E741
 MANY = R.standard_normal((640, 1000)).astype(np.float32)  # enough for sums in blocks
 CHUNKS = [(4, 7, 30), (3, 5, 11), (16, 20, 30)]
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "elementwise": (lambda x: np.abs(x * 2 + 1), (F,)),
-    "stencil": (lambda x: x[:, 1:-1, 1:-1] * 4 - x[:, :-2, 1:-1] - x[:, 2:, 1:-1] - x[:, 1:-1, :-2], (F,)),
-    "edges": (lambda x: np.pad(x, ((0, 0), (1, 1), (2, 2)))[:, ::2] + np.roll(x, 3, 1)[:, :11, :1], (F,)),
+    "stencil": (
+        lambda x: x[:, 1:-1, 1:-1] * 4 - x[:, :-2, 1:-1] - x[:, 2:, 1:-1] - x[:, 1:-1, :-2],
+        (F,),
+    ),
+    "edges": (
+        lambda x: np.pad(x, ((0, 0), (1, 1), (2, 2)))[:, ::2] + np.roll(x, 3, 1)[:, :11, :1],
+        (F,),
+    ),
     "rows": (lambda x: (x - x.mean((1, 2), keepdims=True)) / x.std((1, 2), keepdims=True), (F,)),
     "columns": (lambda x: x - x.mean(0), (F,)),
     "order": (lambda x: (np.sort(x, -1), np.cumsum(x, 1), np.argmax(x, 1), np.median(x, 0)), (F,)),
     "integers": (lambda x: (x.sum((0, 2)), x.sum(), x.max(1), (x > 0).any(0), x.prod(2)), (I,)),
     "contraction": (lambda x, w: np.einsum("nij,jk->nik", x, w), (F, W)),
     "integer contraction": (lambda x, w: x @ w, (I, V)),
-    "shapes": (lambda x: (x.reshape(16, 600)[::-1], np.concatenate([x, x[:, ::-1]], 2), x.T, np.repeat(x, 2, 1)), (F,)),
+    "shapes": (
+        lambda x: (
+            x.reshape(16, 600)[::-1],
+            np.concatenate([x, x[:, ::-1]], 2),
+            x.T,
+            np.repeat(x, 2, 1),
+        ),
+        (F,),
+    ),
     "gather": (lambda x: x[:, np.array([3, 1, -1]), 2:9], (F,)),
     "loop": (lambda x: cvm.fori_loop(0, 5, lambda i, v: v * x + 1, x), (F,)),
     "slices": (lambda x: (x[:8] * 2, x[8:] * 2, x[:8, 0].sum(0), x[8:, 0].sum(0)), (F,)),
@@ -60,8 +80,13 @@ def digest(found: Any) -> list[tuple[Any, ...]]:
 
 
 def on_chunks(f: Any, arrays: tuple[np.ndarray, ...], chunks: Any) -> Any:
-    several = (tuple(n if k < len(chunks) else -1 for k, n in zip(range(a.ndim), chunks, strict=False)) for a in arrays)
-    return cvm.dask.apply(f, *(da.from_array(a, chunks=c) for a, c in zip(arrays, several, strict=True)))
+    several = (
+        tuple(n if k < len(chunks) else -1 for k, n in zip(range(a.ndim), chunks, strict=False))
+        for a in arrays
+    )
+    return cvm.dask.apply(
+        f, *(da.from_array(a, chunks=c) for a, c in zip(arrays, several, strict=True))
+    )
 
 
 def computed(found: Any, **options: Any) -> Any:
@@ -75,7 +100,9 @@ def test_results_do_not_depend_on_chunks(name: str) -> None:
     f = cvm.compile(function, rules="numpy")
     wanted = digest(f(*arrays))
     for chunks in CHUNKS:
-        found = on_chunks(f, arrays, chunks if arrays[0].ndim == 3 else tuple(c * 20 for c in chunks[:2]))
+        found = on_chunks(
+            f, arrays, chunks if arrays[0].ndim == 3 else tuple(c * 20 for c in chunks[:2])
+        )
         for array in found if isinstance(found, tuple) else (found,):  # before anything is computed
             assert (array.dtype, array.shape) in [w[:2] for w in wanted]
         assert digest(computed(found, scheduler="sync")) == wanted, chunks
@@ -125,23 +152,36 @@ func @convolution(%x: tensor<?N x 8 x ?H x 32 x i32> {range = [-127, 127]}, %w: 
 
 def test_a_program_with_declared_ranges() -> None:
     f = cvm.compile(CONVOLUTION, entry="convolution")
-    x, w = R.integers(-127, 128, (4, 8, 32, 32), np.int32), R.integers(-127, 128, (16, 8, 3, 3), np.int32)
+    x, w = (
+        R.integers(-127, 128, (4, 8, 32, 32), np.int32),
+        R.integers(-127, 128, (16, 8, 3, 3), np.int32),
+    )
     found = cvm.dask.apply(f, da.from_array(x, chunks=(2, 3, 9, 10)), w=da.from_array(w, chunks=5))
     assert digest(computed(found)) == digest(f(x, w))
     own = [
-        name for name in found[0].dask.layers if "array" not in name and "checked" not in name and "rechunk" not in name
+        name
+        for name in found[0].dask.layers
+        if "array" not in name and "checked" not in name and "rechunk" not in name
     ]
-    assert own and all(name.startswith("convolution-") for name in own)  # as Dask's dashboard shows them
+    assert own and all(
+        name.startswith("convolution-") for name in own
+    )  # as Dask's dashboard shows them
     x[3, 7, 31, 31] = 128
-    with pytest.raises(cvm.CallError, match=r"argument %x: expected values from -127 to 127, got 128"):
+    with pytest.raises(
+        cvm.CallError, match=r"argument %x: expected values from -127 to 127, got 128"
+    ):
         computed(cvm.dask.apply(f, da.from_array(x, chunks=(2, 3, 9, 10)), w))
 
 
 def test_structures_and_numbers_as_arguments() -> None:
-    f = cvm.compile(lambda a, scale, mode: {"y": a["x"] * scale, "sum": a["x"].sum()}, rules="numpy")
+    f = cvm.compile(
+        lambda a, scale, mode: {"y": a["x"] * scale, "sum": a["x"].sum()}, rules="numpy"
+    )
     found = cvm.dask.apply(f, {"x": da.from_array(I, chunks=7)}, 3, mode="fast")
     wanted = f({"x": I}, 3, mode="fast")
-    assert {k: digest(v.compute()) for k, v in found.items()} == {k: digest(v) for k, v in wanted.items()}
+    assert {k: digest(v.compute()) for k, v in found.items()} == {
+        k: digest(v) for k, v in wanted.items()
+    }
 
 
 def test_halos_are_what_a_stencil_reads() -> None:
@@ -149,16 +189,22 @@ def test_halos_are_what_a_stencil_reads() -> None:
     found = on_chunks(f, (F,), (16, 10, 30))
     taken = {key[-1] for key in found.dask if isinstance(key, tuple) and "-halo-" in key[0]}
     rest = "slice(0, 16, None), slice({}, None), slice(0, 30, None)"
-    assert taken == {f"({rest.format(row)})" for row in ("0, 1", "9, 10")}  # a row of each neighbour
+    assert taken == {
+        f"({rest.format(row)})" for row in ("0, 1", "9, 10")
+    }  # a row of each neighbour
     assert found.chunks == ((16,), (9, 9), (30,))
 
 
 @pytest.mark.parametrize("array", [MANY, (MANY[:, :999] * 1000).astype(np.int32)])
 def test_reductions_are_split(array: np.ndarray) -> None:
     """No task but the last reads more than the chunks that its blocks meet."""
-    found = cvm.dask.apply(cvm.compile(lambda x: x.sum(), rules="numpy"), da.from_array(array, chunks=(40, -1)))
+    found = cvm.dask.apply(
+        cvm.compile(lambda x: x.sum(), rules="numpy"), da.from_array(array, chunks=(40, -1))
+    )
     reads = sorted(
-        len(getattr(t, "dependencies", ())) for k, t in dict(found.__dask_graph__()).items() if "rechunk" not in str(k)
+        len(getattr(t, "dependencies", ()))
+        for k, t in dict(found.__dask_graph__()).items()
+        if "rechunk" not in str(k)
     )
     assert len(reads) > 16 and reads[-1] <= 4
 
@@ -171,7 +217,9 @@ def test_programs_are_few_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert 2 <= len(programs) <= 9  # by the edges that blocks are at
     made: list[str] = []
     compiled = graph.compiled
-    monkeypatch.setattr(graph, "compiled", lambda plan, options: made.append(plan.name) or compiled(plan, options))
+    monkeypatch.setattr(
+        graph, "compiled", lambda plan, options: made.append(plan.name) or compiled(plan, options)
+    )
     with ThreadPoolExecutor(4) as pool:
         found.compute(pool=pool)
     assert len(made) == len(programs)
@@ -191,8 +239,14 @@ def test_mistakes() -> None:
         with pytest.raises(cvm.Error, match=said):
             cvm.dask.apply(f, *arrays)
     clocked = 'graph @main {\n %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>\n cog.feedback %n, %n\n}'
-    for other in (len, cvm.compile(clocked), cvm.compile(CONVOLUTION, entry="convolution", target="reference")):
-        with pytest.raises(cvm.CallError, match="expected a function of a program, compiled for the target cpu"):
+    for other in (
+        len,
+        cvm.compile(clocked),
+        cvm.compile(CONVOLUTION, entry="convolution", target="reference"),
+    ):
+        with pytest.raises(
+            cvm.CallError, match="expected a function of a program, compiled for the target cpu"
+        ):
             cvm.dask.apply(other, x, w)
 
 
@@ -231,7 +285,11 @@ def test_workers_and_a_killed_one(tmp_path: Path) -> None:
     functions = {n: cvm.compile(FUNCTIONS[n][0], rules="numpy") for n in names}
     wanted = {n: digest(functions[n](*FUNCTIONS[n][1])) for n in names}
     for workers in (2, 8):
-        options: dict[str, Any] = {"processes": workers == 2, "threads_per_worker": 1, "dashboard_address": None}
+        options: dict[str, Any] = {
+            "processes": workers == 2,
+            "threads_per_worker": 1,
+            "dashboard_address": None,
+        }
         with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
             assert len(cluster.workers) == workers
             for n in names:
@@ -296,7 +354,12 @@ def test_functions_of_the_main_module_on_other_processes(tmp_path: Path) -> None
     (tmp_path / "main.py").write_text(MAIN, "utf-8")
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
-        [sys.executable, "main.py"], cwd=tmp_path, env=where, capture_output=True, text=True, timeout=300
+        [sys.executable, "main.py"],
+        cwd=tmp_path,
+        env=where,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert run.stdout == "[[3, 5, 7], [0, 2, 4]]\n[[3, 5, 7], [0, 2, 4], [-1, 0, 1]]\n", run.stderr
 
@@ -323,6 +386,11 @@ def test_the_cluster_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "cluster.py").write_text(rest.partition("```")[0], "utf-8")
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
-        [sys.executable, "cluster.py"], cwd=tmp_path, env=where, capture_output=True, text=True, timeout=300
+        [sys.executable, "cluster.py"],
+        cwd=tmp_path,
+        env=where,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert run.stdout == "320000\n" and "It prints 320000." in rest, run.stderr

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
 from conformance_cases import cases, first_wrong
 from cvm.jit.functions.reference_function import ReferenceFunction
 from cvm.jit.targets import TARGETS, Target
 from cvm.lowering import pipeline
+
 import cvm
 from cvm import cli
 from cvm.commands.diff import distance
@@ -52,7 +54,9 @@ class Wrong(ReferenceFunction):
                 output[output == -50] = -51
 
 
-def test_targets(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_targets(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(capsys, "a.cvm", status=0) == "cpu and reference: all 3 values are the same\n"
     monkeypatch.setitem(TARGETS, "wrong", Target("wrong", load=Wrong))
     said = run(capsys, "a.cvm", "--target", "wrong", "--target", "cpu")
@@ -62,7 +66,9 @@ def test_targets(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     )
     assert first.endswith(": 51 on wrong, 50 on cpu, 1 ulp apart")
     assert count == "1 of 3 elements differ; arguments that show it:"
-    assert shown[0] == "%x: tensor<1x4xi32>" and shown[1].count("0") >= 3, "one row, and as many zeros as there can be"
+    assert shown[0] == "%x: tensor<1x4xi32>" and shown[1].count("0") >= 3, (
+        "one row, and as many zeros as there can be"
+    )
 
 
 def test_a_difference_that_shows_in_fused_code_only(
@@ -70,7 +76,9 @@ def test_a_difference_that_shows_in_fused_code_only(
 ) -> None:
     monkeypatch.setitem(TARGETS, "wrong", Target("wrong", load=Wrong))
     Path("a.cvm").write_text(PROGRAM.replace("%c", "%d"))
-    assert "%y of cvm.negative differs at [" in run(capsys, "a.cvm", "--target", "wrong", "--target", "cpu")
+    assert "%y of cvm.negative differs at [" in run(
+        capsys, "a.cvm", "--target", "wrong", "--target", "cpu"
+    )
 
 
 def test_programs_and_saved_arrays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +91,9 @@ def test_programs_and_saved_arrays(folder: Path, capsys: pytest.CaptureFixture[s
     with np.load("in.npz") as given:
         y = cvm.compile(module)(given["x"], given["w"])
     np.savez("y.npz", y=y)
-    assert "all 1 values are the same" in run(capsys, "a.cvm", "y.npz", "--inputs", "in.npz", status=0)
+    assert "all 1 values are the same" in run(
+        capsys, "a.cvm", "y.npz", "--inputs", "in.npz", status=0
+    )
     y[1, 2] += 3
     np.savez("y.npz", y=y)
     assert "%y of cvm.negative differs at [1, 2]: -22 on a.cvm, -19 on y.npz, 3 ulps apart" in run(
@@ -91,23 +101,36 @@ def test_programs_and_saved_arrays(folder: Path, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipelines(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pipelines = ("--pipeline", "build_loops", "--pipeline", "build_loops,collapse,vectorize")
     assert "are the same" in run(capsys, "a.cvm", *pipelines, status=0)
-    order_of_kernels = ("--pipeline", "fuse", "--pipeline", "vectorize")  # in which %w comes before %x
+    order_of_kernels = (
+        "--pipeline",
+        "fuse",
+        "--pipeline",
+        "vectorize",
+    )  # in which %w comes before %x
     assert "are the same" in run(capsys, "a.cvm", *order_of_kernels, status=0)
 
     def wrong(kernel: Any, _: Any) -> Any:
         return kernel.with_body(()) if kernel.outputs[0].name == "c" else kernel
 
-    monkeypatch.setitem(pipeline.PASSES, "collapse", replace(pipeline.PASSES["collapse"], run=wrong))
-    Path("a.cvm").write_text(PROGRAM.replace("?N x", "2x").replace("2x 4 x", "2x4x").replace("2x 3 x", "2x3x"))
+    monkeypatch.setitem(
+        pipeline.PASSES, "collapse", replace(pipeline.PASSES["collapse"], run=wrong)
+    )
+    Path("a.cvm").write_text(
+        PROGRAM.replace("?N x", "2x").replace("2x 4 x", "2x4x").replace("2x 3 x", "2x3x")
+    )
     assert "%c differs at [" in run(capsys, "a.cvm", *pipelines)
 
 
 def test_distances() -> None:
     one = np.array([1.0, 1.0, -0.0, np.nan, np.inf, 1.0], np.float32)
-    other = np.array([np.nextafter(np.float32(1), np.float32(2)), 1.0, 0.0, np.nan, np.inf, np.nan], np.float32)
+    other = np.array(
+        [np.nextafter(np.float32(1), np.float32(2)), 1.0, 0.0, np.nan, np.inf, np.nan], np.float32
+    )
     assert [int(d) for d in distance(one, other)] == [1, 0, 1, 0, 0, 2**63]
     assert int(distance(np.array([-(2**63)]), np.array([2**63 - 1]))[0]) == 2**64 - 1
 
@@ -117,5 +140,7 @@ def test_conformance_names_the_operation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "cvm.clip" in cases()
     case = {"program": PROGRAM, "valid": True, "inputs": ["x", "w"]}
     known = {"x": np.full((1, 4), 20, np.int32), "w": np.ones((3, 4), np.int32)}
-    assert "%c of cvm.clip differs at [0, 2]: 51 on wrong, 50 on reference" in first_wrong(case, "wrong", known)  # type: ignore[arg-type]
+    assert "%c of cvm.clip differs at [0, 2]: 51 on wrong, 50 on reference" in first_wrong(
+        case, "wrong", known
+    )  # type: ignore[arg-type]
     assert first_wrong(case, "cpu", known) == ""  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 import samples
@@ -28,6 +29,7 @@ from loop_interpreter import by_formula, execute
 from operator_checks import assert_same, references
 from pages import BLOCK, run_page
 from samples import SAMPLES
+
 import cvm
 from cvm import cli, extending
 from cvm.commands.ops import by_dialect
@@ -37,7 +39,10 @@ from cvm.testing.filetest import Filetest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", *(p for d in ("docs", "examples", "editors") for p in sorted((ROOT / d).rglob("*.md")))]
+PAGES = [
+    ROOT / "README.md",
+    *(p for d in ("docs", "examples", "editors") for p in sorted((ROOT / d).rglob("*.md"))),
+]
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -55,7 +60,9 @@ def test_readme_shows_what_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = next(b for b in blocks(README, "cvm") if b.startswith("// layer.cvm"))
-    narrow = re.sub(r"(\[-?\d+, -?\d+), -?\d+\]", r"\1]", program).replace("tensor<4x3xi32>", "tensor<4x2xi32>")
+    narrow = re.sub(r"(\[-?\d+, -?\d+), -?\d+\]", r"\1]", program).replace(
+        "tensor<4x3xi32>", "tensor<4x2xi32>"
+    )
     assert (ROOT / "examples" / "layer.cvm").read_text("utf-8") == program
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / "layer.cvm").write_text(program, "utf-8")
@@ -75,12 +82,16 @@ def test_python_of_the_readme_runs_as_pasted(
     monkeypatch.chdir(ROOT)
     exec(compile(block, "README.md", "exec"), {})
     said = capsys.readouterr().out
-    assert said.startswith("[[4 0 0 3]\n [4 0 0 4]]\nTrue\nkernel @main.0") and said.endswith("\n(1000, 3)\n")
+    assert said.startswith("[[4 0 0 3]\n [4 0 0 4]]\nTrue\nkernel @main.0") and said.endswith(
+        "\n(1000, 3)\n"
+    )
 
 
 def test_the_first_picture_is_up_to_date() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "front_page.py"))
-    assert made["PICTURE"].read_text("utf-8") == made["picture"](), "python docs/front_page.py draws it"
+    assert made["PICTURE"].read_text("utf-8") == made["picture"](), (
+        "python docs/front_page.py draws it"
+    )
 
 
 def test_a_release_has_absolute_links_and_urls() -> None:
@@ -88,16 +99,18 @@ def test_a_release_has_absolute_links_and_urls() -> None:
     page = made["absolute"](README, "https://example.org/cvm", "v1")
     assert "](https://example.org/cvm/raw/v1/docs/front_page.svg)" in page
     assert not [t for t in re.findall(r"\]\(([^)]+)\)", page) if not t.startswith("https://")]
-    project = tomllib.loads(made["with_urls"]((ROOT / "pyproject.toml").read_text("utf-8"), "https://example.org/cvm"))
+    project = tomllib.loads(
+        made["with_urls"]((ROOT / "pyproject.toml").read_text("utf-8"), "https://example.org/cvm")
+    )
     assert project["project"]["urls"]["Source"] == "https://example.org/cvm"
 
 
 def test_status_lists_every_operator() -> None:
     page = (ROOT / "docs" / "status.md").read_text("utf-8")
     listed = re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)
-    assert listed == [op.name for ops in by_dialect().values() for op in ops if op.dialect != "builtin"], (
-        "python docs/status.py brings the table up to date"
-    )
+    assert listed == [
+        op.name for ops in by_dialect().values() for op in ops if op.dialect != "builtin"
+    ], "python docs/status.py brings the table up to date"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
@@ -133,7 +146,9 @@ def test_a_graph_from_python_and_from_the_command_line(
 ) -> None:
     """The counter of docs/clocked.md runs from Python and from the command line."""
     page = (ROOT / "docs" / "clocked.md").read_text("utf-8")
-    (program,), (block,), (commands,) = (blocks(page, language) for language in ("cvm", "python", "sh"))
+    (program,), (block,), (commands,) = (
+        blocks(page, language) for language in ("cvm", "python", "sh")
+    )
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = {"text": program}
     exec(compile(block, "docs/clocked.md", "exec"), found)
@@ -180,7 +195,9 @@ def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         for seed in range(10):
             op = SAMPLES["cvm.weigh_rows"](np.random.default_rng(seed))
             for unknown_sizes in (False, True):
-                assert_same(by_formula(op, unknown_sizes)[0], references(op)[0], 0, f"seed {seed}: {op}")
+                assert_same(
+                    by_formula(op, unknown_sizes)[0], references(op)[0], 0, f"seed {seed}: {op}"
+                )
             check(op.map(lambda a: a / 2**31), np.random.default_rng(seed))
     finally:
         OPERATORS._known.pop("cvm.weigh_rows", None)
@@ -195,12 +212,19 @@ def test_worked_example_of_a_pass() -> None:
     exec(compile(file, "docs/passes.md", "exec"), module.__dict__)
     module.__dict__["Read"] = Read
     for version, text in zip(("", change), goldens, strict=True):
-        exec(compile(f"from __future__ import annotations\n{version}", "docs/passes.md", "exec"), module.__dict__)
-        (kernel,) = read_kernels("".join(line for line in text.splitlines(True) if not line.startswith("//")))[
-            0
-        ].kernels
+        exec(
+            compile(f"from __future__ import annotations\n{version}", "docs/passes.md", "exec"),
+            module.__dict__,
+        )
+        (kernel,) = read_kernels(
+            "".join(line for line in text.splitlines(True) if not line.startswith("//"))
+        )[0].kernels
         made = module.__dict__["shift_products"](kernel)
-        with nullcontext() if version else pytest.raises(LoweringError, match="an index of %x may be below 0"):
+        with (
+            nullcontext()
+            if version
+            else pytest.raises(LoweringError, match="an index of %x may be below 0")
+        ):
             check_kernel(made)
         assert kernels_text([made]).splitlines() == re.findall(r"^//> (.*)$", text, re.MULTILINE)
         x = np.random.default_rng(0).integers(-(2**31), 2**31, 100).astype(np.int32)
@@ -217,13 +241,18 @@ def test_tests_that_pages_list_exist(name: str) -> None:
 
 
 SESSIONS = [
-    p for p in PAGES if p.parent.name == "docs" and re.search("^```(console|pycon)$", p.read_text("utf-8"), re.M)
+    p
+    for p in PAGES
+    if p.parent.name == "docs" and re.search("^```(console|pycon)$", p.read_text("utf-8"), re.M)
 ]
 BY_OTHERS = {  # what runs the blocks of a language in a page
     ("README.md", "sh"): "test_exactness.py::test_the_model_of_the_readme",
     ("README.md", "console"): "test_docs.py::test_readme_shows_what_happens",
     ("README.md", "python"): "test_docs.py::test_python_of_the_readme_runs_as_pasted",
-    ("docs/clocked.md", "python"): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
+    (
+        "docs/clocked.md",
+        "python",
+    ): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
     ("docs/clocked.md", "sh"): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
     ("docs/command_line.md", "sh"): "test_levels.py::test_constants_that_the_text_leaves_out",
     ("docs/derivatives.md", "python"): "test_docs.py::test_python_in_pages_runs",
@@ -231,7 +260,10 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ("docs/extending.md", "python"): "test_docs.py::test_the_pass_of_the_extending_page",
     ("docs/extending.md", "toml"): "test_extensions.py::test_by_entry_points",
     ("docs/gpu.md", "sh"): "test_docs.py::test_files_of_commands_exist",
-    ("docs/language.md", "python"): "../unit/cvm/test_array_methods.py::test_the_example_of_the_language_page",
+    (
+        "docs/language.md",
+        "python",
+    ): "../unit/cvm/test_array_methods.py::test_the_example_of_the_language_page",
     ("docs/lowering.md", "formulas"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "loops"): "test_docs.py::test_stages_of_a_convolution",
     ("docs/lowering.md", "schedule"): "test_docs.py::test_stages_of_a_convolution",
@@ -258,9 +290,15 @@ def test_every_block_is_run() -> None:
     for page in PAGES:
         sessions = page in SESSIONS or page.parent.name == "tutorial"
         for _, language, title, _ in BLOCK.findall(page.read_text("utf-8")):
-            if language not in by_all and not (sessions and (title or language in ("console", "pycon"))):
+            if language not in by_all and not (
+                sessions and (title or language in ("console", "pycon"))
+            ):
                 found.add((str(page.relative_to(ROOT)), language))
-    assert found - {("editors/README.md", "lua"), ("editors/README.md", "toml"), ("docs/gpu.md", "yaml")} == set(BY_OTHERS)
+    assert found - {
+        ("editors/README.md", "lua"),
+        ("editors/README.md", "toml"),
+        ("docs/gpu.md", "yaml"),
+    } == set(BY_OTHERS)
     for test in BY_OTHERS.values():
         file, _, name = test.partition("::")
         assert f"def {name}(" in (Path(__file__).parent / file).read_text("utf-8"), test
@@ -274,7 +312,9 @@ def test_sessions_in_pages(page: Path, tmp_path: Path) -> None:
     if page.stem == "gpu" and nvrtc.missing():
         pytest.skip("NVRTC is not installed")
     _, wrong = run_page(page.read_text("utf-8"), tmp_path)
-    assert not wrong, f"python tests/support/pages.py {page} brings it up to date:\n" + "\n".join(wrong)
+    assert not wrong, f"python tests/support/pages.py {page} brings it up to date:\n" + "\n".join(
+        wrong
+    )
 
 
 def test_filetests_in_pages(tmp_path: Path) -> None:
@@ -315,13 +355,19 @@ def test_machine_code_of_a_convolution() -> None:
     page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
     (program,), (shown,) = blocks(page, "cvm"), blocks(page, "asm")
     code = cvm.compile(program, cpu="x86-64-v3").lower("asm")
-    shown, code = (" ".join(re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE)) for text in (shown, code))
+    shown, code = (
+        " ".join(re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE)) for text in (shown, code)
+    )
     assert shown in code
 
 
 def test_the_program_of_the_spine(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks((ROOT / "docs" / "spine.md").read_text("utf-8"), "python")
-    x, w, b = np.eye(2, 3, dtype=np.float32), np.ones((4, 3), np.float32), np.full(4, -0.5, np.float32)
+    x, w, b = (
+        np.eye(2, 3, dtype=np.float32),
+        np.ones((4, 3), np.float32),
+        np.full(4, -0.5, np.float32),
+    )
     found = {"cvm": cvm, "x": x, "w": w, "b": b}
     exec(compile(block, "docs/spine.md", "exec"), found)
     np.testing.assert_array_equal(found["y"], np.full((2, 4), 0.5))
@@ -335,7 +381,9 @@ def test_formulas_of_operators_are_drawn() -> None:
     drawn = {}
     for op in (op for ops in by_dialect().values() for op in ops if op.example):
         for function in (module := cvm.parse(op.example)).functions.values():
-            drawn[op.name] = ElementTree.fromstring(f"<page>{page(to_formulas(module, function))}</page>")
+            drawn[op.name] = ElementTree.fromstring(
+                f"<page>{page(to_formulas(module, function))}</page>"
+            )
     assert sum(len(found) > 0 for found in drawn.values()) > 100
     assert "".join(drawn["cvm.clip"].itertext()) == "y[i0,i1]=min(max(x[i0,i1],0),255)i0<2i1<3"
     assert "".join(drawn["cvm.dense"].itertext()) == "y[i,j]=∑k<3x[i,k]·w[j,k]+b[j]i<2j<4"
@@ -346,17 +394,24 @@ def glossary(section: str) -> list[list[str]]:
     page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
     (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return [
-        [cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\|.*\|$", text, re.MULTILINE)
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in re.findall(r"^\|.*\|$", text, re.MULTILINE)
     ][2:]
 
 
 @pytest.mark.parametrize("section", ["Programs", "Loops", "Contractions", "Code generation"])
 def test_terms_of_the_glossary_are_those_of_the_code(section: str) -> None:
     """Each term occurs in the sources, under this name."""
-    files = (p for room in ("cvm", "dialect", "lowering", "jit", "parser") for p in (ROOT / room).rglob("*.py"))
+    files = (
+        p
+        for room in ("cvm", "dialect", "lowering", "jit", "parser")
+        for p in (ROOT / room).rglob("*.py")
+    )
     words = " ".join(re.sub(r"[\s_-]+", " ", p.read_text("utf-8")).lower() for p in files)
     missing = [
-        term for term, *_ in glossary(section) if not re.search(rf"\b{re.sub('[ -]', ' ', term.lower())}", words)
+        term
+        for term, *_ in glossary(section)
+        if not re.search(rf"\b{re.sub('[ -]', ' ', term.lower())}", words)
     ]
     assert not missing
 
@@ -368,6 +423,8 @@ def test_glossary_names_every_pass_and_package() -> None:
     packages = {
         str(p.parent.relative_to(ROOT))
         for room in ("cvm", "dialect", "grammar", "jit", "lowering", "parser")
-        for p in (ROOT / room).glob("*/__init__.py" if room in ("dialect", "jit", "lowering") else "__init__.py")
+        for p in (ROOT / room).glob(
+            "*/__init__.py" if room in ("dialect", "jit", "lowering") else "__init__.py"
+        )
     }
     assert packages <= listed and all((ROOT / name).exists() for name in listed)

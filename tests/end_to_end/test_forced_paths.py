@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
+
 import pytest
 from conformance_cases import Case, arrays, cases, compiled, failure
 from cvm.jit.functions import codegen_units, native_function
@@ -20,7 +21,13 @@ FEW = 4  # and fewer of those that only some operators' cases take
 SHARES = 4  # of a dialect's cases, to be run beside each other or one after the other
 DIALECTS = "cog", "cvm", "dali", "theano"
 WAYS = [
-    pytest.param(name, dialect, share, id=f"{name}-{dialect}-{share}", marks=[pytest.mark.slow] if share else [])
+    pytest.param(
+        name,
+        dialect,
+        share,
+        id=f"{name}-{dialect}-{share}",
+        marks=[pytest.mark.slow] if share else [],
+    )
     for dialect in DIALECTS
     for share in range(SHARES)
     for name, path in PATHS.items()
@@ -79,12 +86,18 @@ def failures(
 @pytest.mark.sample(40)
 @pytest.mark.filterwarnings("error", TRIMMED)
 @pytest.mark.parametrize("name, dialect, share", WAYS)
-def test(name: str, dialect: str, share: int, tmp_path: File, request: pytest.FixtureRequest) -> None:
+def test(
+    name: str, dialect: str, share: int, tmp_path: File, request: pytest.FixtureRequest
+) -> None:
     path = PATHS[name]
     total = sum(
-        len(some) for op, some in cases().items() if op.partition(".")[0] == dialect and op in (path.only or (op,))
+        len(some)
+        for op, some in cases().items()
+        if op.partition(".")[0] == dialect and op in (path.only or (op,))
     )
-    every = 1 if request.config.getoption("--every-case") else total // (FEW if path.only else SAMPLE)
+    every = (
+        1 if request.config.getoption("--every-case") else total // (FEW if path.only else SAMPLE)
+    )
     with path.taken(tmp_path):
         count, wrong = failures(path, dialect, every, 7 * list(PATHS).index(name), share, SHARES)
     if not count:
@@ -101,9 +114,14 @@ def test_settings_are_made_wherever_they_are_looked_up() -> None:
             if isinstance(node, ast.ImportFrom) and node.level and node.module:
                 origin = ".".join([*own[: -node.level], node.module])
                 for alias in node.names:
-                    also.setdefault(f"{origin}.{alias.name}", set()).add(".".join([*own, alias.name]))
+                    also.setdefault(f"{origin}.{alias.name}", set()).add(
+                        ".".join([*own, alias.name])
+                    )
     for name, path in PATHS.items():
-        missing = set().union(*(also.get(setting, ()) for setting in path.settings)) - path.settings.keys()
+        missing = (
+            set().union(*(also.get(setting, ()) for setting in path.settings))
+            - path.settings.keys()
+        )
         assert not missing, f"{name}: {sorted(missing)}"
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+
 import pytest
 
 pytest.importorskip("pygls")
@@ -50,7 +51,9 @@ def drive(text: str, ask: Callable[[Any, list[Any]], Awaitable[None]]) -> None:
             lsp.InitializeParams(capabilities=lsp.ClientCapabilities(), root_uri="file:///tmp")
         )
         client.initialized(lsp.InitializedParams())
-        client.text_document_did_open(lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(URI, "cvm", 1, text)))
+        client.text_document_did_open(
+            lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(URI, "cvm", 1, text))
+        )
         await arrived.wait()
         await ask(client, told)
         await client.shutdown_async(None)
@@ -71,26 +74,42 @@ def at(text: str, part: str, within: int = 0) -> dict[str, Any]:
 
 
 def where(found: Any) -> list[tuple[int, int, int]]:
-    return sorted((f.range.start.line, f.range.start.character, f.range.end.character) for f in found)
+    return sorted(
+        (f.range.start.line, f.range.start.character, f.range.end.character) for f in found
+    )
 
 
 def test_names_types_and_pages() -> None:
     async def ask(client: Any, told: list[Any]) -> None:
         assert told == []
         hover = await client.text_document_hover_async(lsp.HoverParams(**at(TEXT, "%s + 1", 1)))
-        assert "%s: tensor<?N x 3 x i32>" in hover.contents.value and "values in [" in hover.contents.value
+        assert (
+            "%s: tensor<?N x 3 x i32>" in hover.contents.value
+            and "values in [" in hover.contents.value
+        )
         hover = await client.text_document_hover_async(lsp.HoverParams(**at(TEXT, "%x", 1)))
-        assert "{range = [-5, 5]}" in hover.contents.value and "values in [-5, 5]" in hover.contents.value
+        assert (
+            "{range = [-5, 5]}" in hover.contents.value
+            and "values in [-5, 5]" in hover.contents.value
+        )
         hover = await client.text_document_hover_async(lsp.HoverParams(**at(TEXT, "cvm.dense", 3)))
         assert "A fully connected layer" in hover.contents.value and "C1" in hover.contents.value
         hover = await client.text_document_hover_async(lsp.HoverParams(**at(TEXT, "@half(%t)", 3)))
-        assert "func @half(%a: tensor<?N x 3 x i32>) -> (tensor<?N x 3 x i32>)" in hover.contents.value
-        found = await client.text_document_definition_async(lsp.DefinitionParams(**at(TEXT, "%s + 1", 1)))
+        assert (
+            "func @half(%a: tensor<?N x 3 x i32>) -> (tensor<?N x 3 x i32>)" in hover.contents.value
+        )
+        found = await client.text_document_definition_async(
+            lsp.DefinitionParams(**at(TEXT, "%s + 1", 1))
+        )
         assert where([found]) == [(2, 2, 4)]
-        found = await client.text_document_definition_async(lsp.DefinitionParams(**at(TEXT, "@half(%t)", 1)))
+        found = await client.text_document_definition_async(
+            lsp.DefinitionParams(**at(TEXT, "@half(%t)", 1))
+        )
         assert where([found]) == [(7, 5, 10)]
         context = lsp.ReferenceContext(include_declaration=True)
-        found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **at(TEXT, "%s + 1")))
+        found = await client.text_document_references_async(
+            lsp.ReferenceParams(context=context, **at(TEXT, "%s + 1"))
+        )
         assert where(found) == [(2, 2, 4), (3, 17, 19)]  # and not that of @half
         symbols = await client.text_document_document_symbol_async(
             lsp.DocumentSymbolParams(lsp.TextDocumentIdentifier(URI))
@@ -102,24 +121,37 @@ def test_names_types_and_pages() -> None:
 
 def test_editing() -> None:
     async def ask(client: Any, told: list[Any]) -> None:
-        edit = await client.text_document_rename_async(lsp.RenameParams(new_name="%sum", **at(TEXT, "%s + 1", 1)))
-        assert where(edit.changes[URI]) == [(2, 3, 4), (3, 18, 19)] and edit.changes[URI][0].new_text == "sum"
-        edit = await client.text_document_rename_async(lsp.RenameParams(new_name="halve", **at(TEXT, "@half", 1)))
+        edit = await client.text_document_rename_async(
+            lsp.RenameParams(new_name="%sum", **at(TEXT, "%s + 1", 1))
+        )
+        assert (
+            where(edit.changes[URI]) == [(2, 3, 4), (3, 18, 19)]
+            and edit.changes[URI][0].new_text == "sum"
+        )
+        edit = await client.text_document_rename_async(
+            lsp.RenameParams(new_name="halve", **at(TEXT, "@half", 1))
+        )
         assert where(edit.changes[URI]) == [(4, 13, 17), (7, 6, 10)]
         for name, why in (("%t", "%t is there already"), ("a b", "a name has letters")):
             with pytest.raises(Exception, match=why):
-                await client.text_document_rename_async(lsp.RenameParams(new_name=name, **at(TEXT, "%s + 1", 1)))
+                await client.text_document_rename_async(
+                    lsp.RenameParams(new_name=name, **at(TEXT, "%s + 1", 1))
+                )
         document = lsp.TextDocumentIdentifier(URI)
         everything = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
-        hints = await client.text_document_inlay_hint_async(lsp.InlayHintParams(document, everything))
+        hints = await client.text_document_inlay_hint_async(
+            lsp.InlayHintParams(document, everything)
+        )
         assert [(h.position.line, h.label) for h in hints] == [
             (2, ": tensor<?N x 3 x i32>"), (3, ": tensor<?N x 3 x i32>"), (4, ": tensor<?N x 3 x i32>"), (8, ": tensor<?N x 3 x i32>"),
         ]  # fmt: skip
         options = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
-        (edit,) = await client.text_document_formatting_async(lsp.DocumentFormattingParams(document, options))
-        assert edit.new_text == TEXT.replace(" x 3xi32", " x 3 x i32").replace(" x 4xi32", " x 4 x i32").replace(
-            "}\nfunc", "}\n\nfunc"
+        (edit,) = await client.text_document_formatting_async(
+            lsp.DocumentFormattingParams(document, options)
         )
+        assert edit.new_text == TEXT.replace(" x 3xi32", " x 3 x i32").replace(
+            " x 4xi32", " x 4 x i32"
+        ).replace("}\nfunc", "}\n\nfunc")
         for part, within, word, about in (
             ("%s + 1", 1, "%w", "tensor<3x4xi32>"),
             ("@half(%t)", 1, "@half", "func @half"),
@@ -127,15 +159,26 @@ def test_editing() -> None:
             ("{precision", 1, "shift_bit", ""),
             ("3x4xi32", 4, "f32", "element type"),
         ):
-            items = await client.text_document_completion_async(lsp.CompletionParams(**at(TEXT, part, within)))
+            items = await client.text_document_completion_async(
+                lsp.CompletionParams(**at(TEXT, part, within))
+            )
             found = {i.label: i.detail for i in items}
             if word != "shift_bit":
                 assert about in found[word]
             else:
                 assert set(found) == set()  # both are there
         lenses = await client.text_document_code_lens_async(lsp.CodeLensParams(document))
-        assert [lens.command.title for lens in lenses] == ["formulas", "loops", "schedule", "llvm"] * 2
-        for stage, part in (("formulas", "%s[%i0, %i1]"), ("loops", "kernel @"), ("llvm", "define")):
+        assert [lens.command.title for lens in lenses] == [
+            "formulas",
+            "loops",
+            "schedule",
+            "llvm",
+        ] * 2
+        for stage, part in (
+            ("formulas", "%s[%i0, %i1]"),
+            ("loops", "kernel @"),
+            ("llvm", "define"),
+        ):
             given = lsp.ExecuteCommandParams("cvm.lower", [URI, "half", stage])
             assert part in await client.workspace_execute_command_async(given), stage
 
@@ -154,15 +197,22 @@ def test_mistakes_as_you_type() -> None:
         version = lsp.VersionedTextDocumentIdentifier(uri=URI, version=2)
         client.text_document_did_change(lsp.DidChangeTextDocumentParams(version, [change]))
         await client.arrived.wait()
-        assert [(d.severity, d.code) for d in told] == [(lsp.DiagnosticSeverity.Warning, "value.unused")], told
+        assert [(d.severity, d.code) for d in told] == [
+            (lsp.DiagnosticSeverity.Warning, "value.unused")
+        ], told
 
-    drive("func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %z = dali.add %x, %y\n  return %x\n}\n", ask)
+    drive(
+        "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %z = dali.add %x, %y\n  return %x\n}\n",
+        ask,
+    )
 
 
 def test_the_grammar_of_editors_knows_the_words() -> None:
     grammar = json.loads((ROOT / "editors/vscode/syntaxes/cvm.tmLanguage.json").read_text("utf-8"))
     rules = [
-        r for r in (*grammar["patterns"], *grammar["repository"]["numbers"]["patterns"]) if "match" in r or "begin" in r
+        r
+        for r in (*grammar["patterns"], *grammar["repository"]["numbers"]["patterns"])
+        if "match" in r or "begin" in r
     ]
 
     def scope(text: str, at: str) -> str:
@@ -176,11 +226,19 @@ def test_the_grammar_of_editors_knows_the_words() -> None:
         return min(found, key=lambda f: f[0], default=(0, ""))[1].split(".")[0]
 
     line = "func @f(%x: tensor<?N x 3 x f32>) { %y = cvm.conv2d %x {strides = [2, 2]} // tensor"
-    expected = {"func": "keyword", "@f": "entity", "%x": "variable", "tensor<": "storage", "cvm.conv2d": "support"}
+    expected = {
+        "func": "keyword",
+        "@f": "entity",
+        "%x": "variable",
+        "tensor<": "storage",
+        "cvm.conv2d": "support",
+    }
     expected |= {"strides": "entity", "2, 2": "constant", "// t": "comment"}
     assert {word: scope(line, word) for word in expected} == expected
     keywords = re.findall(
-        r'^[A-Z]+(?:\.\d+)?: "([a-z]+)"', (ROOT / "grammar/cvm.lark").read_text("utf-8"), re.MULTILINE
+        r'^[A-Z]+(?:\.\d+)?: "([a-z]+)"',
+        (ROOT / "grammar/cvm.lark").read_text("utf-8"),
+        re.MULTILINE,
     )
     assert keywords
     assert {word: scope(f"{word} ", word) for word in keywords if word != "dense"} == {
@@ -191,6 +249,7 @@ def test_the_grammar_of_editors_knows_the_words() -> None:
 def test_pygments_gives_the_text_back() -> None:
     from pygments import lex
     from pygments.token import Error
+
     from cvm.commands.read_level import read_kernels, reader_of
     from cvm.highlight import CvmLexer
 

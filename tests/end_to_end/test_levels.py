@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.jit.targets import find_target
+
 import cvm
 from cvm import cli
 
@@ -41,12 +43,26 @@ def test_printed_kernels_run(folder: Path, stage: str, capsys: pytest.CaptureFix
     wanted = results("program.cvm", *INPUTS)["y"]
     assert cli.main(["lower", "program.cvm", "--to", stage, "-o", "kernel.loops"]) == 0
     assert np.array_equal(results("kernel.loops", *INPUTS)["y"], wanted)
-    assert cli.main(["check", "kernel.loops"]) == 0 and "kernel.loops: ok, " in capsys.readouterr().out
+    assert (
+        cli.main(["check", "kernel.loops"]) == 0 and "kernel.loops: ok, " in capsys.readouterr().out
+    )
     assert cli.main(["run", "kernel.loops", *INPUTS, "--time", "--digest", "--profile"]) == 0
     said = capsys.readouterr().out
-    assert "%y: tensor<6x5xf32>" in said and "compiled in " in said and "sha256" in said and "GB/s" in said
-    for to, text in (("llvm", "define i32 @entry"), ("asm", "entry:"), ("schedule", "kernel @"), ("loops", "kernel @")):
-        assert cli.main(["lower", "kernel.loops", "--to", to]) == 0 and text in capsys.readouterr().out
+    assert (
+        "%y: tensor<6x5xf32>" in said
+        and "compiled in " in said
+        and "sha256" in said
+        and "GB/s" in said
+    )
+    for to, text in (
+        ("llvm", "define i32 @entry"),
+        ("asm", "entry:"),
+        ("schedule", "kernel @"),
+        ("loops", "kernel @"),
+    ):
+        assert (
+            cli.main(["lower", "kernel.loops", "--to", to]) == 0 and text in capsys.readouterr().out
+        )
     assert cli.main(["run", "kernel.loops", *INPUTS, "-O", "0"]) == 1
     assert "kernels run as they are; -O 0 is for programs of functions" in capsys.readouterr().err
     assert cli.main(["lower", "kernel.loops", "--to", "graph"]) == 1
@@ -60,7 +76,9 @@ def test_kernels_update_in_place(folder: Path) -> None:
     )
     np.save("x.npy", np.arange(5, dtype=np.int32))
     np.save("total.npy", np.array([100], np.int32))
-    assert results("sum.loops", "--input", "x=x.npy", "--input", "total=total.npy")["total"].tolist() == [110]
+    assert results("sum.loops", "--input", "x=x.npy", "--input", "total=total.npy")[
+        "total"
+    ].tolist() == [110]
     assert cli.main(["run", "sum.loops", "--input", "x=x.npy"]) == 2
 
 
@@ -72,9 +90,15 @@ def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture
     np.save("a.npy", np.ones(3, np.float32))
     np.save("b.npy", np.ones(4, np.float32))
     assert cli.main(["run", "k.loops", "--input", "a=a.npy", "--input", "b=b.npy"]) == 1
-    assert "argument %b: expected tensor<?N x f32> with ?N = 3, as in %a, got tensor<4xf32>" in capsys.readouterr().err
+    assert (
+        "argument %b: expected tensor<?N x f32> with ?N = 3, as in %a, got tensor<4xf32>"
+        in capsys.readouterr().err
+    )
     assert cli.main(["run", "k.loops", "--random-inputs", "1", "--target", "reference"]) == 1
-    assert "kernels run on the targets cpu, cuda, cuda-sim, not on reference" in capsys.readouterr().err
+    assert (
+        "kernels run on the targets cpu, cuda, cuda-sim, not on reference"
+        in capsys.readouterr().err
+    )
     Path("k.loops").write_text(Path("k.loops").read_text().replace("y: tensor<?N", "y: tensor<?M"))
     assert cli.main(["run", "k.loops", "--random-inputs", "1"]) == 1
     assert "?M is the size of no argument of @kernels" in capsys.readouterr().err
@@ -82,7 +106,9 @@ def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.skipif(find_target("cuda-sim").missing() != "", reason="needs NVRTC")
 @pytest.mark.parametrize("stage", ["formulas", "loops", "schedule", "gpu"])
-def test_every_level_runs_on_a_gpu(folder: Path, stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_level_runs_on_a_gpu(
+    folder: Path, stage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Kernels for a CPU are mapped to a grid, those for a GPU run as they are, and a CPU runs these, too."""
     lower = ["lower", "--to", stage] if stage != "gpu" else ["opt", "--target", "cuda"]
     assert cli.main([*lower, "program.cvm", "-o", "text"]) == 0
@@ -110,11 +136,19 @@ def test_accesses_that_depend_on_data_are_checked(
 
 
 @pytest.mark.parametrize("stage", ["formulas", "loops"])
-def test_constants_that_the_text_leaves_out(folder: Path, stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_constants_that_the_text_leaves_out(
+    folder: Path, stage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     digits = str(ROOT / "examples" / "digits" / "digits.cvm")
-    images = ["--input", f"images={np.random.default_rng(1).integers(0, 17, (2, 1, 8, 8)).tolist()}"]
+    images = [
+        "--input",
+        f"images={np.random.default_rng(1).integers(0, 17, (2, 1, 8, 8)).tolist()}",
+    ]
     wanted = results(digits, *images)["scores"]
-    assert cli.main(["lower", digits, "--to", stage, "-o", "text", "--constants", "constants.npz"]) == 0
+    assert (
+        cli.main(["lower", digits, "--to", stage, "-o", "text", "--constants", "constants.npz"])
+        == 0
+    )
     assert np.array_equal(results("text", *images, "--inputs", "constants.npz")["scores"], wanted)
     assert cli.main(["run", "text", *images]) == 2 and "no array for %" in capsys.readouterr().err
     assert cli.main(["lower", digits, "--to", "llvm", "--constants", "constants.npz"]) == 2
@@ -153,7 +187,12 @@ def test_views_of_an_array_have_its_name(folder: Path, stage: str, optimize: str
     assert cli.main(["lower", "program.cvm", "--to", stage, "-O", optimize, "-o", "text"]) == 0
     viewed = "%h: tensor<1x3x4x4xi32>, %b: tensor<4x3x2x2xi32> view of %h)"
     assert (viewed in Path("text").read_text()) == (optimize == "0" and stage != "formulas")
-    inputs = ["--input", f"x={np.arange(48).reshape(6, 8).tolist()}", "--input", f"w={np.eye(8, dtype=int).tolist()}"]
+    inputs = [
+        "--input",
+        f"x={np.arange(48).reshape(6, 8).tolist()}",
+        "--input",
+        f"w={np.eye(8, dtype=int).tolist()}",
+    ]
     assert np.array_equal(results("text", *inputs)["z"], results("program.cvm", *inputs)["z"])
     if stage != "formulas":
         assert cli.main(["opt", "text", "-o", "again"]) == 0
@@ -168,7 +207,9 @@ def test_buffers_beyond_the_stack_are_refused(space: str) -> None:
         body = f"for %i in 0..{n} {{\n    %b[%i] = %x[0]\n  }}\n  %y[0] = %b[{n - 1}]"
         return f"kernel @k(%x: tensor<4xf32>) -> (%y: tensor<1xf32>) {{\n  alloc {space} %b: tensor<{n}xf32>\n  {body}\n}}\n".encode()
 
-    assert compiled(read_level("k.loops", kernel(1000)), "kernels", "cpu")(np.ones(4, np.float32)).tolist() == [1]
+    assert compiled(read_level("k.loops", kernel(1000)), "kernels", "cpu")(
+        np.ones(4, np.float32)
+    ).tolist() == [1]
     with pytest.raises(cvm.Error, match="400000000 bytes on the stack, but the limit is 2097152"):
         read_level("k.loops", kernel(10**8))
 
@@ -182,18 +223,20 @@ def test_views_of_arguments_and_results_have_the_type_of_these(folder: Path, sta
     assert cli.main(["lower", "program.cvm", "--to", stage, "-o", "text"]) == 0
     assert ("> view of tensor<?N x ?M x i32>" in Path("text").read_text()) == (stage == "schedule")
     found = results("text", "--input", "x=[[1, 2, 3], [4, 5, 6]]")
-    assert found["y.copy0"].tolist() == [1, 2, 3, 4, 5, 6] and found["z"].tolist() == [[-1, -2, -3], [-4, -5, -6]]
+    assert found["y.copy0"].tolist() == [1, 2, 3, 4, 5, 6] and found["z"].tolist() == [
+        [-1, -2, -3],
+        [-4, -5, -6],
+    ]
     assert cli.main(["opt", "text", "-o", "again"]) == 0
     assert Path("again").read_text() == Path("text").read_text()
 
 
 def test_kernel_functions_pickle(folder: Path) -> None:
     import pickle
+
     from cvm.commands.read_level import compiled, read_kernels
 
-    text = (
-        "kernel @k(%a: tensor<3xi32>) -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = %a[%i] + 1\n  }\n}\n"
-    )
+    text = "kernel @k(%a: tensor<3xi32>) -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = %a[%i] + 1\n  }\n}\n"
     f = pickle.loads(pickle.dumps(compiled(read_kernels(text, "k"), "kernels", "cpu")))
     assert f(np.array([1, 2, 3], np.int32)).tolist() == [2, 3, 4]
     with pytest.raises(cvm.CallError):

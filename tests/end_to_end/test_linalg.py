@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+
 import numpy as np
 import pytest
 from conformance_cases import Case, arrays, cases, differs
@@ -22,13 +23,18 @@ from cvm.dialect.spec.op import OPERATORS
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
+
 import cvm
 
 compiler = pytest.importorskip("iree.compiler")
 runtime = pytest.importorskip("iree.runtime")
 
 REFUSED = ("is not lowered to linalg", "linalg has no complex numbers")
-BOUND = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 4e-6, np.dtype(np.float64): 1e-11}  # of the largest value
+BOUND = {
+    np.dtype(np.float16): 4e-3,
+    np.dtype(np.float32): 4e-6,
+    np.dtype(np.float64): 1e-11,
+}  # of the largest value
 Run = Callable[[str, list[np.ndarray]], list[np.ndarray]]
 
 
@@ -101,7 +107,10 @@ def within_bound(case: Case, wanted: np.ndarray) -> Case:
     if not isinstance(recorded, dict):
         recorded = {"rtol": 0.0 if recorded == "exact" else recorded, "atol": 0.0}
     largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
-    other = {"rtol": 1e-5 if wanted.dtype == np.float32 else 1e-11, "atol": BOUND[wanted.dtype] * largest}
+    other = {
+        "rtol": 1e-5 if wanted.dtype == np.float32 else 1e-11,
+        "atol": BOUND[wanted.dtype] * largest,
+    }
     return {**case, "tolerance": {name: max(other[name], recorded[name]) for name in other}}
 
 
@@ -126,7 +135,9 @@ def assert_agrees(found: Sequence[np.ndarray], wanted: Any) -> None:
 
 def functions() -> list[str]:
     """The operators whose page has an example that is a function, without those of one clocked graph."""
-    return sorted(name for name, op in OPERATORS.items() if op.example and "graph @" not in op.example)
+    return sorted(
+        name for name, op in OPERATORS.items() if op.example and "graph @" not in op.example
+    )
 
 
 EXAMPLES = some(functions(), 24)
@@ -147,7 +158,9 @@ def examples_by_iree(part: int) -> Run:
     names = EXAMPLES[part * TOGETHER : (part + 1) * TOGETHER]
     known = [(name, found) for name in names if (found := example(name)) is not None]
     return compiled_by_iree(
-        joined([text.replace(f"@{function}(", f'@"{name}"(') for name, (_, function, text) in known])
+        joined(
+            [text.replace(f"@{function}(", f'@"{name}"(') for name, (_, function, text) in known]
+        )
     )
 
 
@@ -176,12 +189,21 @@ def test_the_digits_network() -> None:
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
 def test_a_network_of_onnx(name: str) -> None:
     onnx = pytest.importorskip("onnx")
-    model = onnx.load(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
-    rng, shapes = np.random.default_rng(0), {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
-    weights = [node for node in model.graph.node if node.op_type == "ConstantOfShape"]  # all are equal there
+    model = onnx.load(
+        Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
+    )
+    rng, shapes = (
+        np.random.default_rng(0),
+        {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer},
+    )
+    weights = [
+        node for node in model.graph.node if node.op_type == "ConstantOfShape"
+    ]  # all are equal there
     for node in weights:
         shape = shapes[node.input[0]]
-        drawn = rng.normal(size=shape, scale=np.sqrt(2 / max(1, np.prod(shape[1:])))).astype(np.float32)
+        drawn = rng.normal(size=shape, scale=np.sqrt(2 / max(1, np.prod(shape[1:])))).astype(
+            np.float32
+        )
         model.graph.initializer.append(onnx.numpy_helper.from_array(drawn, node.output[0]))
         model.graph.node.remove(node)
     model.ir_version = 8  # from 4 on initializers need not be inputs
@@ -199,7 +221,12 @@ def test_tools_read_the_generic_form(tool: str) -> None:
         pytest.skip(f"needs {tool}")
     modules = [cvm.parse(dedent(op.example).strip()) for op in OPERATORS.values() if op.example]
     texts = [print_module(m, generic=True) for m in modules]
-    command = [path, "--allow-unregistered-dialect", "--split-input-file", *(["-"] if tool == "iree-opt" else [])]
+    command = [
+        path,
+        "--allow-unregistered-dialect",
+        "--split-input-file",
+        *(["-"] if tool == "iree-opt" else []),
+    ]
     done = subprocess.run(command, input="\n// -----\n".join(texts), capture_output=True, text=True)
     assert not done.returncode, done.stderr
     assert len(texts) > 150
@@ -209,23 +236,38 @@ def test_tools_read_the_generic_form(tool: str) -> None:
 
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
     """Those of docs/mlir.md, after the installation; the last prints what the program gives."""
-    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "mlir.md").read_text("utf-8"), re.DOTALL)
+    (block,) = re.findall(
+        r"```sh\n(.*?)```", (ROOT / "docs" / "mlir.md").read_text("utf-8"), re.DOTALL
+    )
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     for command in block.splitlines()[1:]:
         tool, *rest = shlex.split(command)
-        start = [sys.executable, "-m", "cvm"] if tool == "cvm" else [str(Path(sys.executable).parent / tool)]
+        start = (
+            [sys.executable, "-m", "cvm"]
+            if tool == "cvm"
+            else [str(Path(sys.executable).parent / tool)]
+        )
         done = subprocess.run(
-            [*start, *rest], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+            [*start, *rest],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
         )
         assert not done.returncode, done.stderr
-    x, layer = np.array([[1, 2, 3], [-4, 5, 6]], np.int32), cvm.compile(ROOT / "examples" / "layer.cvm")
+    x, layer = (
+        np.array([[1, 2, 3], [-4, 5, 6]], np.int32),
+        cvm.compile(ROOT / "examples" / "layer.cvm"),
+    )
     rows = "".join(f"[{' '.join(map(str, row))}]" for row in layer(x))
     assert rows in done.stdout
 
 
 def test_a_loop_without_a_formula_is_refused_by_name() -> None:
     program = dedent(OPERATORS["cvm.get_valid_count"].example).strip()
-    with pytest.raises(cvm.TargetError, match="it is computed by loops, and has no formula") as found:
+    with pytest.raises(
+        cvm.TargetError, match="it is computed by loops, and has no formula"
+    ) as found:
         cvm.compile(program).lower("linalg")
     assert "cvm.get_valid_count" in str(found.value)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.program.function import Function, Graph
@@ -14,6 +15,7 @@ from cvm.dialect.spec.op import OPERATORS
 from outcomes import arguments
 from pages import ROOT
 from tiers import some
+
 import cvm
 
 pytest.importorskip("xdsl")
@@ -63,7 +65,9 @@ def assert_reads_back(program: str) -> bool:
     for target in ("cpu", "reference"):
         wanted = cvm.compile(module, "main", target)(*[x.copy() for x in given])
         for got, want in zip(
-            results(again, signed, target), wanted if isinstance(wanted, tuple) else [wanted], strict=True
+            results(again, signed, target),
+            wanted if isinstance(wanted, tuple) else [wanted],
+            strict=True,
         ):
             assert (got.shape, got.dtype.itemsize) == (want.shape, want.dtype.itemsize)
             assert got.tobytes() == want.tobytes(), target
@@ -97,7 +101,9 @@ def test_a_program_reads_back(name: str) -> None:
 def functions() -> list[str]:
     """The operators whose page has an example that is a function."""
     return sorted(
-        n for n, op in OPERATORS.items() if op.example and "func @main" in op.example and "graph @" not in op.example
+        n
+        for n, op in OPERATORS.items()
+        if op.example and "func @main" in op.example and "graph @" not in op.example
     )
 
 
@@ -133,14 +139,19 @@ MULTIPLY_ADD = body('%p = "arith.mulf"(%a, %b) : (f32, f32) -> f32  %q = "arith.
                     '"linalg.yield"(%q) : (f32) -> ()', count=3)  # fmt: skip
 F = "tensor<{}xf32>".format
 a, b = RNG.normal(size=(2, 4, 8)).astype(np.float32), RNG.normal(size=(2, 8, 5)).astype(np.float32)
-image, kernel = RNG.normal(size=(1, 2, 8, 9)).astype(np.float32), RNG.normal(size=(3, 2, 3, 2)).astype(np.float32)
+image, kernel = (
+    RNG.normal(size=(1, 2, 8, 9)).astype(np.float32),
+    RNG.normal(size=(3, 2, 3, 2)).astype(np.float32),
+)
 
 
 def convolved() -> np.ndarray:
     """With strides 1 and 2, and dilations 2 and 1."""
     found = np.zeros((1, 3, 4, 4), np.float32)
     for i, j in np.ndindex(3, 2):
-        found += np.einsum("nchw,fc->nfhw", image[:, :, 2 * i : 2 * i + 4, j : j + 7 : 2], kernel[:, :, i, j])
+        found += np.einsum(
+            "nchw,fc->nfhw", image[:, :, 2 * i : 2 * i + 4, j : j + 7 : 2], kernel[:, :, i, j]
+        )
     return found
 
 
@@ -262,7 +273,9 @@ def test_generic_operations() -> None:
         }"""
     x, r, s = (RNG.integers(-99, 99, shape, np.int32) for shape in ((5, 3), 4, 10))
     found = called(text, x, r, s)
-    for y, want in zip(found, [x + np.arange(3, dtype=np.int32), x.T, r + 3 * s[1:9:2]], strict=True):
+    for y, want in zip(
+        found, [x + np.arange(3, dtype=np.int32), x.T, r + 3 * s[1:9:2]], strict=True
+    ):
         np.testing.assert_array_equal(y, want, strict=True)
 
 
@@ -409,7 +422,23 @@ COMPARED = {
 
 
 @pytest.mark.parametrize(
-    "predicate", ["oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"]
+    "predicate",
+    [
+        "oeq",
+        "ogt",
+        "oge",
+        "olt",
+        "ole",
+        "one",
+        "ord",
+        "ueq",
+        "ugt",
+        "uge",
+        "ult",
+        "ule",
+        "une",
+        "uno",
+    ],
 )
 def test_comparisons_of_floats(predicate: str) -> None:
     x, y = FLOAT_PAIRS
@@ -421,11 +450,14 @@ def test_comparisons_of_floats(predicate: str) -> None:
     np.testing.assert_array_equal(compared(f"arith.cmpf {predicate}", x, y, "f32"), want)
 
 
-@pytest.mark.parametrize("predicate", ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"])
+@pytest.mark.parametrize(
+    "predicate", ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
+)
 def test_comparisons_of_integers(predicate: str) -> None:
     x, y = (p.view(np.uint8) if predicate[0] == "u" else p for p in PAIRS)
     np.testing.assert_array_equal(
-        compared(f"arith.cmpi {predicate}", PAIRS[0], PAIRS[1], "i8"), COMPARED[predicate[-2:]](x, y)
+        compared(f"arith.cmpi {predicate}", PAIRS[0], PAIRS[1], "i8"),
+        COMPARED[predicate[-2:]](x, y),
     )
 
 
@@ -516,9 +548,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_texts_are_refused(seed: int) -> None:
     """A text of which lines are dropped or characters changed gives an error, or another program, but never a crash."""
-    program = (
-        "func @main(%x: tensor<3x4xi32>, %w: tensor<5x4xi32>) {\n%y = cvm.dense %x, %w\n%z = cvm.relu %y\nreturn %z\n}"
-    )
+    program = "func @main(%x: tensor<3x4xi32>, %w: tensor<5x4xi32>) {\n%y = cvm.dense %x, %w\n%z = cvm.relu %y\nreturn %z\n}"
     rng, text = (
         np.random.default_rng(seed),
         bytearray(cvm.compile(program, target="reference").lower("linalg").encode()),

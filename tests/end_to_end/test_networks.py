@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "networks" / "networks.py"
@@ -73,11 +75,16 @@ def evaluated(net: Any, weights: dict[str, np.ndarray], image: np.ndarray) -> np
     for layer in list(net.layers.values())[1:]:
         x = found[layer.inputs[0]]
         if layer.kind in ("conv", "dense"):
-            w, b = weights[f"{layer.name}.weight"].astype(np.float64), weights[f"{layer.name}.bias"].astype(np.int64)
+            w, b = (
+                weights[f"{layer.name}.weight"].astype(np.float64),
+                weights[f"{layer.name}.bias"].astype(np.int64),
+            )
         if layer.kind == "conv":
             seen = windows(x, layer, 0).astype(np.float64)
             groups = seen.reshape(layer.groups, -1, *seen.shape[1:])
-            rows = groups.transpose(0, 1, 4, 5, 2, 3).reshape(layer.groups, -1, layer.shape[1] * layer.shape[2])
+            rows = groups.transpose(0, 1, 4, 5, 2, 3).reshape(
+                layer.groups, -1, layer.shape[1] * layer.shape[2]
+            )
             sums = np.matmul(w.reshape(layer.groups, -1, rows.shape[1]), rows).reshape(layer.shape)
             y = shifted(sums.astype(np.int64) + b[:, None, None], layer.shift)
         elif layer.kind == "pool":
@@ -104,7 +111,9 @@ def test_network_of_full_size(networks: ModuleType, name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
-def test_layers_by_other_means_give_what_the_reference_says(networks: ModuleType, name: str, tmp_path: Path) -> None:
+def test_layers_by_other_means_give_what_the_reference_says(
+    networks: ModuleType, name: str, tmp_path: Path
+) -> None:
     net = networks.NETWORKS[name](size=64, width=1 / 8)
     wanted = cvm.compile(networks.write(net, tmp_path), target="reference")(networks.image(64))
     np.testing.assert_array_equal(evaluated(net, net.weights(), networks.image(64)), wanted)
@@ -120,7 +129,9 @@ def test_layers_by_other_means_give_what_the_reference_says(networks: ModuleType
     ],
 )
 def test_network_in_f32(name: str, given: dict[str, float], strategy: str, tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("float_networks", SCRIPT.parent / "float_networks.py")
+    spec = importlib.util.spec_from_file_location(
+        "float_networks", SCRIPT.parent / "float_networks.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 from cvm import cli
 
@@ -48,7 +50,9 @@ def agree(folder: Path, made: Any, *arrays: np.ndarray) -> None:
 
     path = folder / "m.onnx"
     onnx.save(made, str(path))
-    wanted = ReferenceEvaluator(made).run(None, {i.name: a for i, a in zip(made.graph.input, arrays, strict=True)})
+    wanted = ReferenceEvaluator(made).run(
+        None, {i.name: a for i, a in zip(made.graph.input, arrays, strict=True)}
+    )
     assert cli.main(["import", str(path), "-o", str(folder / "m.cvm")]) == 0
     module = cvm.from_onnx(path)
     for program in (folder / "m.cvm", module):
@@ -119,7 +123,9 @@ ONE: dict[str, tuple[str, dict[str, Any], dict[str, np.ndarray], np.ndarray]] = 
 def test_an_operator(name: str, tmp_path: Path) -> None:
     op, attributes, constants, x = ONE[name]
     node = helper.make_node(op, ["x", *constants], ["y"], **attributes)
-    agree(tmp_path, model([node], {"x": x.shape}, {n: np.asarray(a) for n, a in constants.items()}), x)
+    agree(
+        tmp_path, model([node], {"x": x.shape}, {n: np.asarray(a) for n, a in constants.items()}), x
+    )
 
 
 def test_a_network_of_any_batch(tmp_path: Path) -> None:
@@ -164,21 +170,33 @@ def test_shapes_are_computed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ([("Conv", ["x", "x"], {"auto_pad": "SAME_UPPER", "group": 3})], "1 x Conv: C = IC * groups, but C = 4"),
-        ([("Reshape", ["x", "x"], {})], "1 x Reshape: shape that is not a constant is not supported (node number 0)"),
+        (
+            [("Conv", ["x", "x"], {"auto_pad": "SAME_UPPER", "group": 3})],
+            "1 x Conv: C = IC * groups, but C = 4",
+        ),
+        (
+            [("Reshape", ["x", "x"], {})],
+            "1 x Reshape: shape that is not a constant is not supported (node number 0)",
+        ),
         (
             [("Constant", [], {"value_ints": [0, -6]}), ("Unsqueeze", ["x", "y"], {})],
             "expected axes of 6 dimensions, each once, got [0, -6]",
         ),
-        ([("Constant", [], {"value_ints": [5]}), ("Unsqueeze", ["x", "y"], {})], "expected axes of 5 dimensions"),
+        (
+            [("Constant", [], {"value_ints": [5]}), ("Unsqueeze", ["x", "y"], {})],
+            "expected axes of 5 dimensions",
+        ),
         ([("NonMaxSuppression", ["x", "x"], {})], "how much it gives depends on the data"),
         ([("RandomNormalLike", ["x"], {})], "it draws random numbers"),
         ([("Relu", ["x"], {"wrong": 3})], "the model cannot be read"),
     ],
 )
-def test_what_is_refused(nodes: list[Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused(
+    nodes: list[Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = [
-        helper.make_node(op, given, ["y" if n == 0 else f"y{n}"], **more) for n, (op, given, more) in enumerate(nodes)
+        helper.make_node(op, given, ["y" if n == 0 else f"y{n}"], **more)
+        for n, (op, given, more) in enumerate(nodes)
     ]
     graph = model(made, {"x": X.shape}, {})
     (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
@@ -231,12 +249,21 @@ def test_sizes_that_are_not_known(stated: int | None) -> None:
 
 
 def test_sizes_that_have_to_be_given() -> None:
-    made = model([helper.make_node("GlobalAveragePool", ["x"], ["y"])], {"x": ("N", 2, "H", "W")}, {})
+    made = model(
+        [helper.make_node("GlobalAveragePool", ["x"], ["y"])], {"x": ("N", 2, "H", "W")}, {}
+    )
     with pytest.raises(cvm.ParseError) as caught:
         cvm.from_onnx(made)
     assert "--size NAME=N" in caught.value.diagnostics[0].notes[-1].message
-    assert run(made, np.ones((1, 2, 3, 3), np.float32), sizes={"H": 3, "W": 3}).shape == (1, 2, 1, 1)
-    with pytest.raises(cvm.ParseError, match="a size is of an input or a dimension of one, H, N, W, x, got 'M'"):
+    assert run(made, np.ones((1, 2, 3, 3), np.float32), sizes={"H": 3, "W": 3}).shape == (
+        1,
+        2,
+        1,
+        1,
+    )
+    with pytest.raises(
+        cvm.ParseError, match="a size is of an input or a dimension of one, H, N, W, x, got 'M'"
+    ):
         cvm.from_onnx(made, sizes={"M": 3})
 
 
@@ -257,7 +284,9 @@ def test_sizes_and_constants_that_the_caller_gives(tmp_path: Path) -> None:
         assert cli.main(["import", str(tmp_path / "m.onnx"), *wrong]) == 2
 
 
-@pytest.mark.parametrize("element", [onnx.TensorProto.FLOAT8E5M2, onnx.TensorProto.STRING, onnx.TensorProto.INT4])
+@pytest.mark.parametrize(
+    "element", [onnx.TensorProto.FLOAT8E5M2, onnx.TensorProto.STRING, onnx.TensorProto.INT4]
+)
 def test_element_types_that_the_language_lacks(element: int) -> None:
     made = model([helper.make_node("Identity", ["x"], ["y"])], {"x": (2,)}, {}, element=element)
     name = onnx.TensorProto.DataType.Name(element)
@@ -275,8 +304,12 @@ def test_constants_keep_their_rank() -> None:
 @pytest.mark.parametrize("opset", [11, 13])
 def test_softmax_means_what_its_opset_says(op: str, opset: int) -> None:
     x = array(2, 3, 4)
-    got = run(model([helper.make_node(op, ["x"], ["y"], axis=1)], {"x": x.shape}, {}, opset=opset), x)
-    rows = x.reshape(2, 12).astype(np.float64) if opset == 11 else x.swapaxes(1, 2).astype(np.float64)
+    got = run(
+        model([helper.make_node(op, ["x"], ["y"], axis=1)], {"x": x.shape}, {}, opset=opset), x
+    )
+    rows = (
+        x.reshape(2, 12).astype(np.float64) if opset == 11 else x.swapaxes(1, 2).astype(np.float64)
+    )
     powers = np.exp(rows - rows.max(-1, keepdims=True))
     soft = powers / powers.sum(-1, keepdims=True)
     top = np.arange(rows.shape[-1]) == rows.argmax(-1)[..., None]
@@ -323,7 +356,9 @@ def test_dropout_in_training_is_refused() -> None:
 
 
 def test_windows_begin_within_the_data() -> None:
-    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1], strides=[2], ceil_mode=1, pads=[0, 1])
+    node = helper.make_node(
+        "MaxPool", ["x"], ["y"], kernel_shape=[1], strides=[2], ceil_mode=1, pads=[0, 1]
+    )
     got = run(model([node], {"x": (1, 1, 3)}, {}), np.float32([[[1, 2, 3]]]))
     assert got.tolist() == [[[1, 3]]]
 
@@ -349,15 +384,24 @@ def test_all_refusals_come_at_once() -> None:
     with pytest.raises(cvm.ParseError) as e:
         cvm.from_onnx(model(nodes, {"x": (2,)}, {}))
     text = str(e.value)
-    assert "3 nodes of the model cannot be imported" in text and "2 x NonZero: x that is not a constant" in text
-    assert "(nodes 'first', 'third')" in text and "1 x Bernoulli" in text and "given as constants: x" in text
+    assert (
+        "3 nodes of the model cannot be imported" in text
+        and "2 x NonZero: x that is not a constant" in text
+    )
+    assert (
+        "(nodes 'first', 'third')" in text
+        and "1 x Bernoulli" in text
+        and "given as constants: x" in text
+    )
 
 
 def test_external_data_is_read_from_the_folder_only(tmp_path: Path) -> None:
     made = model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": (64,)}, {"w": array(64)})
     folder = tmp_path / "model"
     folder.mkdir()
-    onnx.save(made, str(folder / "m.onnx"), save_as_external_data=True, size_threshold=0, location="w.bin")
+    onnx.save(
+        made, str(folder / "m.onnx"), save_as_external_data=True, size_threshold=0, location="w.bin"
+    )
     x = array(64, seed=1)
     np.testing.assert_array_equal(cvm.compile(cvm.from_onnx(folder / "m.onnx"))(x), x + array(64))
     outside = onnx.load(str(folder / "m.onnx"), load_external_data=False)
@@ -404,7 +448,12 @@ def test_unknown_sizes_go_through_shapes() -> None:
 
 def test_functions_of_a_model_are_expanded() -> None:
     twice = helper.make_function(
-        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
+        "own",
+        "Twice",
+        ["a"],
+        ["b"],
+        [helper.make_node("Add", ["a", "a"], ["b"])],
+        [helper.make_opsetid("", 17)],
     )
     made = model([helper.make_node("Twice", ["x"], ["y"], domain="own")], {"x": (2,)}, {})
     made.functions.append(twice)
@@ -422,7 +471,10 @@ def test_loops_and_branches() -> None:
         "body", [count, truth, state], [going, state_out, helper.make_tensor_value_info("u", F, (2,))],
     )  # fmt: skip
     made = model(
-        [helper.make_node("Loop", ["n", "", "x"], ["y", "z"], body=body)], {"x": (2,)}, {"n": np.array(3)}, ("y", "z")
+        [helper.make_node("Loop", ["n", "", "x"], ["y", "z"], body=body)],
+        {"x": (2,)},
+        {"n": np.array(3)},
+        ("y", "z"),
     )
     y, z = cvm.compile(cvm.from_onnx(made))(np.float32([1, 2]))
     assert y.tolist() == [4, 8] and z.tolist() == [[-2, -4], [-3, -6], [-4, -8]]
@@ -436,7 +488,14 @@ def test_sequences_within_a_model() -> None:
         helper.make_node("ConcatFromSequence", ["longer"], ["y"], axis=0),
     ]
     constants = {"two": np.array(2), "last": np.array(-1), "first": np.array(0)}
-    assert run(model(nodes, {"x": (5,)}, constants), np.float32([1, 2, 3, 4, 5])).tolist() == [5, 1, 2, 3, 4, 5]
+    assert run(model(nodes, {"x": (5,)}, constants), np.float32([1, 2, 3, 4, 5])).tolist() == [
+        5,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_a_profile_names_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -457,7 +516,9 @@ def test_a_profile_names_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_an_error_of_a_call_names_the_node() -> None:
     node = helper.make_node("Gather", ["table", "x"], ["y"], name="embedding")
-    f = cvm.compile(cvm.from_onnx(model([node], {"x": (2,)}, {"table": np.ones(5, np.float32)}, element=I64)))
+    f = cvm.compile(
+        cvm.from_onnx(model([node], {"x": (2,)}, {"table": np.ones(5, np.float32)}, element=I64))
+    )
     with pytest.raises(cvm.CallError, match="embedding"):
         f(np.array([0, 5]))
 
@@ -466,7 +527,9 @@ def test_an_error_of_a_call_names_the_node() -> None:
 def test_a_product_of_one_row_is_computed_in_vectors(op: str) -> None:
     weights = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
     node = helper.make_node(op, ["x", "w"], ["y"], **({"transB": 1} if op == "Gemm" else {}))
-    f = cvm.compile(cvm.from_onnx(model([node], {"x": (1, 64)}, {"w": weights.T if op == "Gemm" else weights})))
+    f = cvm.compile(
+        cvm.from_onnx(model([node], {"x": (1, 64)}, {"w": weights.T if op == "Gemm" else weights}))
+    )
     assert any(f"vector {lanes}" in f.lower("schedule") for lanes in (16, 32))
     x = np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32)
     np.testing.assert_allclose(f(x), x @ weights, atol=1e-5)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 from cvm import cli
 
 onnx = pytest.importorskip("onnx")
 
 from onnx_node_tests import node_tests, results  # noqa: E402
+
 from cvm.importers.onnx import imported  # noqa: E402
 
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -23,10 +26,16 @@ def recurrent(op: str, steps: Any, direction: str = "forward", lengths: bool = F
     random = np.random.default_rng(0)
     gates, turns = {"RNN": 1, "GRU": 3, "LSTM": 4}[op], 1 + (direction == "bidirectional")
     shapes = {"w": (turns, gates * 6, 5), "r": (turns, gates * 6, 6), "b": (turns, 2 * gates * 6)}
-    given = [numpy_helper.from_array(random.normal(size=s).astype(np.float32), n) for n, s in shapes.items()]
+    given = [
+        numpy_helper.from_array(random.normal(size=s).astype(np.float32), n)
+        for n, s in shapes.items()
+    ]
     inputs = ["x", "w", "r", "b", *(["n"] if lengths else [])]
     node = helper.make_node(op, inputs, ["y", "h"], hidden_size=6, direction=direction)
-    arguments = [info("x", F, [steps, 2, 5]), *([info("n", onnx.TensorProto.INT32, [2])] if lengths else [])]
+    arguments = [
+        info("x", F, [steps, 2, 5]),
+        *([info("n", onnx.TensorProto.INT32, [2])] if lengths else []),
+    ]
     results = [info("y", F, ["T", "D", 2, 6]), info("h", F, ["D", 2, 6])]
     return helper.make_model(
         helper.make_graph([node], "g", arguments, results, given),
@@ -73,13 +82,23 @@ def looped(body: list[Any], outputs: list[str], trips: Any = None) -> Any:
         [info("i", I64, []), info("cond", BOOL, []), info("v", F, [3])],
         [info("going", BOOL, []), info("next", F, [3]), *(info(n, F, [3]) for n in outputs)],
     )
-    node = helper.make_node("Loop", ["trips" if trips is not None else "", "", "x"], ["last", *names[2:]], body=graph)
+    node = helper.make_node(
+        "Loop", ["trips" if trips is not None else "", "", "x"], ["last", *names[2:]], body=graph
+    )
     given = [numpy_helper.from_array(np.array(n, dtype), k) for k, n, dtype in
              (("one", 1, np.float32), ("limit", 100, np.float32), ("two", 2, np.float32))]  # fmt: skip
-    given += [numpy_helper.from_array(np.array(trips, np.int64), "trips")] if isinstance(trips, int) else []
+    given += (
+        [numpy_helper.from_array(np.array(trips, np.int64), "trips")]
+        if isinstance(trips, int)
+        else []
+    )
     inputs = [info("x", F, [3]), *([info("trips", I64, [])] if trips == "argument" else [])]
     graph = helper.make_graph(
-        [node], "g", inputs, [info("last", F, [3]), *(info(n, F, ["T", 3]) for n in names[2:])], given
+        [node],
+        "g",
+        inputs,
+        [info("last", F, [3]), *(info(n, F, ["T", 3]) for n in names[2:])],
+        given,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -94,7 +113,9 @@ X = np.array([1, 2, 3], np.float32)
 
 
 def test_steps_while_data_says_so() -> None:
-    np.testing.assert_array_equal(cvm.compile(cvm.from_onnx(looped([*DOUBLE, *BELOW], [])))(X), X * 64)
+    np.testing.assert_array_equal(
+        cvm.compile(cvm.from_onnx(looped([*DOUBLE, *BELOW], [])))(X), X * 64
+    )
     model = looped([*DOUBLE, *BELOW], ["next"])
     with pytest.raises(cvm.Error, match="how much it gives depends on the data"):
         cvm.from_onnx(model)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+
 import pytest
 import tiers
 
@@ -28,10 +29,14 @@ def test_node_tests(target: str) -> None:
     known = every == 1 and onnx.__version__ >= "1.23"
     assert count["right"] >= (RIGHT if known else 0.75 * len(found)), count
     for r in found:
-        assert r.outcome != "refused" or re.search("cannot be (imported|read)|is a sequence", r.reason), r
+        assert r.outcome != "refused" or re.search(
+            "cannot be (imported|read)|is a sequence", r.reason
+        ), r
 
 
-@pytest.mark.parametrize(("kind", "right"), [("pytorch-converted", 82), ("pytorch-operator", 35), ("simple", 14)])
+@pytest.mark.parametrize(
+    ("kind", "right"), [("pytorch-converted", 82), ("pytorch-operator", 35), ("simple", 14)]
+)
 def test_small_networks(kind: str, right: int) -> None:
     found = list(results(network_tests(kind), "cpu"))
     assert [r for r in found if r.outcome in ("wrong", "failed")] == []
@@ -40,8 +45,11 @@ def test_small_networks(kind: str, right: int) -> None:
 
 def test_operators_are_documented() -> None:
     import runpy
+
     import onnx
 
     if f"onnx {onnx.__version__}," in PAGE.read_text("utf-8"):
         page = runpy.run_path(str(PAGE.parent / "onnx_operators.py"))["page"]()
-        assert PAGE.read_text("utf-8") == page, "python docs/onnx_operators.py brings the page up to date"
+        assert PAGE.read_text("utf-8") == page, (
+            "python docs/onnx_operators.py brings the page up to date"
+        )

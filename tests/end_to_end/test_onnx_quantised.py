@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 onnx = pytest.importorskip("onnx")
@@ -19,7 +21,10 @@ SCALES = {"x": 0.05, "a": 0.03, "y": 0.04}
 
 
 def model(
-    nodes: list[Any], given: dict[str, tuple[int, list[int]]], constants: dict[str, np.ndarray], out: int
+    nodes: list[Any],
+    given: dict[str, tuple[int, list[int]]],
+    constants: dict[str, np.ndarray],
+    out: int,
 ) -> bytes:
     values = [helper.make_tensor_value_info(n, t, s) for n, (t, s) in given.items()]
     result = helper.make_tensor_value_info("out", out, None)
@@ -79,7 +84,9 @@ def test_agrees_with_onnxruntime(op: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     data, arrays = of_microsoft(op)
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)})
+    (wanted,) = session.run(
+        None, {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)}
+    )
     np.testing.assert_array_equal(cvm.compile(cvm.from_onnx(data))(*arrays), wanted, strict=True)
 
 
@@ -98,14 +105,20 @@ def dequantise_multiply_quantise(kind: int, readers: int) -> cvm.Module:
                   helper.make_node("Add", ["d", "r"], ["out"])]  # fmt: skip
     given = {n: PARAMETERS[n] for n in ("xs", "ys", "ws", "wz")}
     constants = {**given, **zeros, "wt": PARAMETERS["w"].T.copy()}
-    return cvm.from_onnx(shaped(model(nodes, {"x": (kind, [3, 4])}, constants, kind if readers == 1 else F32)))
+    return cvm.from_onnx(
+        shaped(model(nodes, {"x": (kind, [3, 4])}, constants, kind if readers == 1 else F32))
+    )
 
 
 def test_what_is_between_dequantisation_and_quantisation_is_fused() -> None:
     for kind, readers in ((U8, 1), (U8, 2), (S8, 1)):
         found = dequantise_multiply_quantise(kind, readers)
         assert "quant.dense" in str(found)
-        lines = [o.span.source.text[o.span.start : o.span.end] for o in found.functions["main"].operations if o.span]
+        lines = [
+            o.span.source.text[o.span.start : o.span.end]
+            for o in found.functions["main"].operations
+            if o.span
+        ]
         assert any(line.endswith("// QLinearMatMul product") for line in lines), lines
     assert "quant.dense" not in str(dequantise_multiply_quantise(S8, 2))  # as onnxruntime leaves it
 
@@ -114,7 +127,9 @@ def test_what_is_between_dequantisation_and_quantisation_is_fused() -> None:
 def test_pooling_between_dequantisation_and_quantisation_chooses_bytes(scale: str) -> None:
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
-        helper.make_node("MaxPool", ["xf"], ["yf"], kernel_shape=[2, 3], strides=[1, 2], pads=[1, 0, 0, 1]),
+        helper.make_node(
+            "MaxPool", ["xf"], ["yf"], kernel_shape=[2, 3], strides=[1, 2], pads=[1, 0, 0, 1]
+        ),
         helper.make_node("QuantizeLinear", ["yf", scale, "xz"], ["out"]),
     ]
     shape = [1, 2, 4, 6]
@@ -125,7 +140,9 @@ def test_pooling_between_dequantisation_and_quantisation_chooses_bytes(scale: st
     assert ("f32" in str(module)) == (scale == "ys")  # numbers of another scale are computed
     found = cvm.compile(module)(x)
     around = np.pad(x, [(0, 0), (0, 0), (1, 0), (0, 1)])
-    windows = np.lib.stride_tricks.sliding_window_view(around, (2, 3), (2, 3))[:, :, :, ::2].max((-1, -2))
+    windows = np.lib.stride_tricks.sliding_window_view(around, (2, 3), (2, 3))[:, :, :, ::2].max(
+        (-1, -2)
+    )
     if scale == "xs":
         np.testing.assert_array_equal(found, windows, strict=True)
     if importlib.util.find_spec("onnxruntime"):
@@ -143,7 +160,9 @@ def test_quantised_networks_equal_onnxruntime(network: str, way: str, tmp_path: 
     run = cvm.compile(cvm.from_onnx(data))
     for seed in range(4):
         x = inputs(float_model, 100 + seed)
-        np.testing.assert_array_equal(run(x).view(np.int32), onnxruntime_result(data, x).view(np.int32))
+        np.testing.assert_array_equal(
+            run(x).view(np.int32), onnxruntime_result(data, x).view(np.int32)
+        )
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 3), (7, 7), (9, 11)])
@@ -158,7 +177,10 @@ def test_averages_among_integer_convolutions_equal_onnxruntime(sizes: tuple[int,
     ]
     kernel = np.random.default_rng(0).integers(-64, 64, (5, 3, 1, 1)).astype(np.int8)
     data = shaped(model(nodes, {"x": (F32, [2, 3, *sizes])}, {"k": kernel}, F32))
-    module, session = cvm.from_onnx(data), onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    module, session = (
+        cvm.from_onnx(data),
+        onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]),
+    )
     for seed in range(20):
         x = np.random.default_rng(seed).normal(0, 1, (2, 3, *sizes)).astype(np.float32)
         (wanted,) = session.run(None, {"x": x})

@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
 import pytest
 from cvm.dialect.notation.loops import Kernel, statements
 from cvm.lowering import pipeline
 from cvm.lowering.passes import Pass
+
 from cvm import cli
 from cvm.commands import opt
 
@@ -40,8 +42,16 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) ->
 def test_options_of_passes(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unrolled = run(capsys, "program.cvm", "--pipeline", "build_loops,unroll")[0]
     assert "in 0..4 unrolled" in unrolled
-    assert "unrolled" not in run(capsys, "program.cvm", "--pipeline", "build_loops,unroll{factor=3}")[0]
-    assert run(capsys, "program.cvm", "--pipeline", "build_loops, unroll{factor=4}")[0].count("unrolled") == 1
+    assert (
+        "unrolled"
+        not in run(capsys, "program.cvm", "--pipeline", "build_loops,unroll{factor=3}")[0]
+    )
+    assert (
+        run(capsys, "program.cvm", "--pipeline", "build_loops, unroll{factor=4}")[0].count(
+            "unrolled"
+        )
+        == 1
+    )
     assert "{factor=8}" in run(capsys, "--list")[0]
     for bad, said in {
         "unroll{facto=4}": "unroll has no option facto; did you mean factor; its options: factor",
@@ -57,7 +67,9 @@ def test_options_of_passes(program: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_variants_of_a_target(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two passes have another form for a GPU: with --target, beside passes for a GPU, or by their options."""
-    kernel = "kernel @k(%x: tensor<1000000xi32>) -> (%y: tensor<1xi32>) {\n  alloc %a: i32\n  %a = 0\n"
+    kernel = (
+        "kernel @k(%x: tensor<1000000xi32>) -> (%y: tensor<1xi32>) {\n  alloc %a: i32\n  %a = 0\n"
+    )
     kernel += "  for %i in 0..1000000 {\n    %a = %a + %x[%i]\n  }\n  %y[0] = %a\n}\n"
     Path("k.loops").write_text(kernel)
     texts = {
@@ -74,25 +86,48 @@ def test_variants_of_a_target(program: Path, capsys: pytest.CaptureFixture[str])
     assert chosen["split_reduction"] == {"grid": True}
 
 
-def test_passes_of_a_tick_update_in_place(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_passes_of_a_tick_update_in_place(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The passes down to pack_state are those of the pipeline for a tick."""
-    text = (Path(__file__).parents[2] / "tests" / "filetests" / "passes" / "fast_forward.cvm").read_text("utf-8")
+    text = (
+        Path(__file__).parents[2] / "tests" / "filetests" / "passes" / "fast_forward.cvm"
+    ).read_text("utf-8")
     program.write_text(text)
     made = run(capsys, "program.cvm", "--pipeline", "pack_state,fast_forward")[0]
     names = [p.name for p in pipeline.STEP]
     wanted = run(
-        capsys, "program.cvm", "--pipeline", ",".join([*names[: names.index("pack_state") + 1], "fast_forward"])
+        capsys,
+        "program.cvm",
+        "--pipeline",
+        ",".join([*names[: names.index("pack_state") + 1], "fast_forward"]),
     )[0]
     assert made == wanted and "if " in made
 
 
 def test_what_is_shown(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, err = run(capsys, "program.cvm", "--pipeline", "dce,cse", "--print-before", "dce", "--print-after", "cse")
+    _, err = run(
+        capsys,
+        "program.cvm",
+        "--pipeline",
+        "dce,cse",
+        "--print-before",
+        "dce",
+        "--print-after",
+        "cse",
+    )
     assert err.startswith("// before dce\nfunc @main") and "// after cse: no change of @main" in err
     assert err.count("// before") == 1
-    assert run(capsys, "program.cvm", "--pipeline", "dce,cse", "--print-before-all")[1].count("// before ") == 2
+    assert (
+        run(capsys, "program.cvm", "--pipeline", "dce,cse", "--print-before-all")[1].count(
+            "// before "
+        )
+        == 2
+    )
     _, err = run(capsys, "program.cvm", "--pipeline", "dce,cse", "--print-changed")
-    assert "--- @main before dce\n+++ after dce\n" in err and "\n-  %unused = cvm.negative %y\n" in err
+    assert (
+        "--- @main before dce\n+++ after dce\n" in err and "\n-  %unused = cvm.negative %y\n" in err
+    )
     assert "cse" not in err
     assert (
         "--print-before fuse: the pipeline is cse"
@@ -106,7 +141,11 @@ def test_times_are_a_tree(program: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert rows[:4] == ["all", "  @main", "    graph", "      differentiate"]
     tree = json.loads(run(capsys, "program.cvm", "--target", "cpu", "--timing=json")[1])
     (function,) = tree["children"]
-    assert function["name"] == "@main" and [c["name"] for c in function["children"]] == ["graph", "formulas", "loops"]
+    assert function["name"] == "@main" and [c["name"] for c in function["children"]] == [
+        "graph",
+        "formulas",
+        "loops",
+    ]
     assert tree["seconds"] == pytest.approx(sum(c["seconds"] for c in function["children"]))
 
 
@@ -141,11 +180,27 @@ def test_a_reproducer_fails_again(
 
     with monkeypatch.context() as patch:
         plant(patch, broken)
-        err = run(capsys, "program.cvm", "--pipeline", "cse,build_loops,unroll", "--cpu", "x86-64-v3", status=1)[1]
-        assert "the pass unroll fails; cvm opt --run-reproducer program.reproducer.cvm shows it again" in err
+        err = run(
+            capsys,
+            "program.cvm",
+            "--pipeline",
+            "cse,build_loops,unroll",
+            "--cpu",
+            "x86-64-v3",
+            status=1,
+        )[1]
+        assert (
+            "the pass unroll fails; cvm opt --run-reproducer program.reproducer.cvm shows it again"
+            in err
+        )
         text = Path("program.reproducer.cvm").read_text()
         assert text.startswith("// the pass unroll fails: RuntimeError: no such loop\n// cvm ")
         assert "\n// pipeline: cse,build_loops,unroll\n// cpu: x86-64-v3\n\nfunc @main" in text
-        assert "no such loop" in run(capsys, "--run-reproducer", "program.reproducer.cvm", status=1)[1]
+        assert (
+            "no such loop" in run(capsys, "--run-reproducer", "program.reproducer.cvm", status=1)[1]
+        )
     assert "unrolled" in run(capsys, "--run-reproducer", "program.reproducer.cvm")[0]
-    assert "program.cvm is no reproducer" in run(capsys, "--run-reproducer", "program.cvm", status=2)[1]
+    assert (
+        "program.cvm is no reproducer"
+        in run(capsys, "--run-reproducer", "program.cvm", status=2)[1]
+    )

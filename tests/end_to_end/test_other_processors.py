@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.lowering.processor import ARM, TRIPLES, named
+
 import cvm
 from cvm import cli
 
@@ -88,7 +90,11 @@ def program(ends: str) -> str:
 @pytest.mark.parametrize("cpu", ARM)
 def test_code_has_the_dot_product_of_the_processor(cpu: str, ends: str) -> None:
     described = named(cpu)
-    assert described is not None and described.tile_vector_bytes == 16 and described.vector_registers == 32
+    assert (
+        described is not None
+        and described.tile_vector_bytes == 16
+        and described.vector_registers == 32
+    )
     code = cvm.compile(program(ends), target="reference", cpu=cpu).lower("asm")
     wanted = "usdot" if "i8mm" in ARM[cpu] else "sdot" if "dotprod" in ARM[cpu] else None
     found = set(re.findall(r"\b[us]+dot\b", code))
@@ -98,7 +104,8 @@ def test_code_has_the_dot_product_of_the_processor(cpu: str, ends: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cpu", "ends"), [(cpu, ends) for cpu in MACHINES for ends in RANGES if ends == "signed" or cpu in ARM]
+    ("cpu", "ends"),
+    [(cpu, ends) for cpu in MACHINES for ends in RANGES if ends == "signed" or cpu in ARM],
 )
 def test_bytes_are_those_of_this_machine(cpu: str, ends: str, tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
@@ -110,7 +117,20 @@ def test_bytes_are_those_of_this_machine(cpu: str, ends: str, tmp_path: Path) ->
     source, target, header, run = (tmp_path / f"program.{end}" for end in ("cvm", "a", "h", "run"))
     source.write_text(program(ends))
     assert (
-        cli.main(["build", str(source), "--triple", triple, "--cpu", cpu, "-o", str(target), "--header", str(header)])
+        cli.main(
+            [
+                "build",
+                str(source),
+                "--triple",
+                triple,
+                "--cpu",
+                cpu,
+                "-o",
+                str(target),
+                "--header",
+                str(header),
+            ]
+        )
         == 0
     )
     random = np.random.default_rng(1)
@@ -147,7 +167,11 @@ def test_bytes_are_those_of_this_machine(cpu: str, ends: str, tmp_path: Path) ->
         return
     arguments = ["-nographic", "-semihosting", "-kernel", str(run)] if bare else [str(run)]
     done = subprocess.run(
-        [*emulator, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+        [*emulator, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert (done.stdout + done.stderr).strip() == "same", done
 
@@ -160,7 +184,9 @@ def in_wasmtime(path: Path) -> int:
     linker, store = wasmtime.Linker(engine), wasmtime.Store(engine)
     linker.define_wasi()
     store.set_wasi(configuration)
-    start = linker.instantiate(store, wasmtime.Module.from_file(engine, str(path))).exports(store)["_start"]
+    start = linker.instantiate(store, wasmtime.Module.from_file(engine, str(path))).exports(store)[
+        "_start"
+    ]
     assert isinstance(start, wasmtime.Func)
     try:
         start(store)
@@ -170,7 +196,9 @@ def in_wasmtime(path: Path) -> int:
 
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "processors.md").read_text("utf-8"), re.DOTALL)
+    (block,) = re.findall(
+        r"```sh\n(.*?)```", (ROOT / "docs" / "processors.md").read_text("utf-8"), re.DOTALL
+    )
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     for command in block.splitlines():

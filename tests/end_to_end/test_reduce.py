@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+
 import pytest
+
 import cvm
 from cvm import cli
 from cvm.commands.read_level import read_level
@@ -40,17 +42,28 @@ kernel @b(%x: tensor<64xi32>) -> (%z: tensor<64xi32>) {
 """
 
 
-def reduced(tmp_path: Path, program: str, fails: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
+def reduced(
+    tmp_path: Path, program: str, fails: str, capsys: pytest.CaptureFixture[str], status: int = 0
+) -> str:
     """The program shrunk while a text satisfies a condition, by a command that is a Python program."""
     (tmp_path / "p.cvm").write_text(program)
-    (tmp_path / "test.py").write_text(f"import sys, re\nt = open(sys.argv[1]).read()\nsys.exit(3 if {fails} else 0)\n")
-    command = ["reduce", str(tmp_path / "p.cvm"), "--test", f"{sys.executable} {tmp_path / 'test.py'}"]
+    (tmp_path / "test.py").write_text(
+        f"import sys, re\nt = open(sys.argv[1]).read()\nsys.exit(3 if {fails} else 0)\n"
+    )
+    command = [
+        "reduce",
+        str(tmp_path / "p.cvm"),
+        "--test",
+        f"{sys.executable} {tmp_path / 'test.py'}",
+    ]
     assert cli.main([*command, "-o", str(tmp_path / "small.cvm")]) == status
     assert not list(tmp_path.glob(".reduce-*"))
     return (tmp_path / "small.cvm").read_text() if status == 0 else capsys.readouterr().err
 
 
-def test_an_operation_with_its_attribute(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operation_with_its_attribute(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = reduced(tmp_path, PROGRAM, "re.search('cvm.clip.*77', t)", capsys)
     (function,) = cvm.parse(text).functions.values()
     assert len(function.operations) == 1 and len(text.splitlines()) == 4
@@ -58,7 +71,12 @@ def test_an_operation_with_its_attribute(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = reduced(tmp_path, PROGRAM, "'cvm.dense' in t and max(map(int, re.findall(r'(\\d+)x', t))) > 12", capsys)
+    text = reduced(
+        tmp_path,
+        PROGRAM,
+        "'cvm.dense' in t and max(map(int, re.findall(r'(\\d+)x', t))) > 12",
+        capsys,
+    )
     assert "cvm.relu" not in text and "13x" in text and "32x" not in text
 
 

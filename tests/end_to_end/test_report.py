@@ -6,7 +6,9 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+
 import pytest
+
 from cvm import cli
 
 PROGRAM = """func @main(%x: tensor<?N x 8 x f32>, %w: tensor<5x8xf32>) {
@@ -32,7 +34,11 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def lines_with(stage: dict[str, Any], key: str) -> list[str]:
-    return [line for line, n in zip(stage["lines"], stage["of"], strict=False) if key in stage["sets"][n]]
+    return [
+        line
+        for line, n in zip(stage["lines"], stage["of"], strict=False)
+        if key in stage["sets"][n]
+    ]
 
 
 def test_a_page_of_a_function(folder: Path) -> None:
@@ -43,26 +49,49 @@ def test_a_page_of_a_function(folder: Path) -> None:
     }
     assert "TITLE" not in page and "DRAWING" not in page and page.count("<svg") == 2
     data = data_of(page)
-    assert [*data["stages"]][:7] == ["source", "graph", "formulas", "loops", "schedule", "llvm", "asm"]
-    assert {t["kernel"] for t in data["times"]} == set(data["kernels"]) and all(t["seconds"] > 0 for t in data["times"])
-    assert data["sizes"] == {"N": 4} and data["costs"]["operation"]["parts"][0]["functions"] == {"mul": 160, "add": 160}
+    assert [*data["stages"]][:7] == [
+        "source",
+        "graph",
+        "formulas",
+        "loops",
+        "schedule",
+        "llvm",
+        "asm",
+    ]
+    assert {t["kernel"] for t in data["times"]} == set(data["kernels"]) and all(
+        t["seconds"] > 0 for t in data["times"]
+    )
+    assert data["sizes"] == {"N": 4} and data["costs"]["operation"]["parts"][0]["functions"] == {
+        "mul": 160,
+        "add": 160,
+    }
     kinds = {b["name"]: b["kind"] for b in data["memory"]}
     assert kinds["%x"] == "argument" and kinds["%y"] == kinds["%z"] == "result"
-    assert [r[0] for r in data["ranges"]] == ["%x", "%w", "%h", "%y", "%z"] or "%h" in [r[0] for r in data["ranges"]]
+    assert [r[0] for r in data["ranges"]] == ["%x", "%w", "%h", "%y", "%z"] or "%h" in [
+        r[0] for r in data["ranges"]
+    ]
     assert "contraction @main.0" in data["strategies"]
 
 
 def test_lines_are_linked(folder: Path) -> None:
     assert cli.main(["report", "p.cvm", "-o", "r.html"]) == 0
     stages = data_of(Path("r.html").read_text("utf-8"))["stages"]
-    assert lines_with(stages["source"], "l3") == ["  %y = cvm.relu %h"] == lines_with(stages["graph"], "l3")
+    assert (
+        lines_with(stages["source"], "l3")
+        == ["  %y = cvm.relu %h"]
+        == lines_with(stages["graph"], "l3")
+    )
     (formula,) = lines_with(stages["formulas"], "l2")[:1]
     assert formula.startswith("  %y[%i, %j]: ") and formula in lines_with(stages["formulas"], "l3")
     first = stages["schedule"]["lines"][0]
-    assert first in lines_with(stages["schedule"], "k0") and first in lines_with(stages["schedule"], "l2")
+    assert first in lines_with(stages["schedule"], "k0") and first in lines_with(
+        stages["schedule"], "l2"
+    )
     for name, head in (("llvm", "@kernel_0("), ("asm", "kernel_0:")):
         (line,) = [
-            line for line in stages[name]["lines"] if head in line and "call" not in line and not line.startswith(" ")
+            line
+            for line in stages[name]["lines"]
+            if head in line and "call" not in line and not line.startswith(" ")
         ]
         assert line in lines_with(stages[name], "k0") and line in lines_with(stages[name], "l2")
         assert not [line for line in lines_with(stages[name], "k0") if "kernel_1:" in line]
@@ -76,7 +105,9 @@ def test_a_page_of_a_graph(folder: Path) -> None:
     assert cli.main(["report", "g.cvm", "-o", "g.html"]) == 0
     data = data_of(Path("g.html").read_text("utf-8"))
     assert data["tick"] > 0 and "schedule" in data["stages"]
-    assert [t["kernel"] for t in data["times"]] == data["kernels"] and all(t["seconds"] > 0 for t in data["times"])
+    assert [t["kernel"] for t in data["times"]] == data["kernels"] and all(
+        t["seconds"] > 0 for t in data["times"]
+    )
     assert any("</script>" in line for line in data["stages"]["source"]["lines"])
 
 

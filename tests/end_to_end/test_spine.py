@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 import pytest
 from spine import PAGE, ROOT, entered, entries, entry, lines_of, updated
 
@@ -23,17 +24,29 @@ def test_what_is_entered_is_listed_and_nothing_else(page: str) -> None:
     listed = {file: functions for file, functions, _ in entries(page)}
     assert len(listed) == len(list(entries(page))), "a file is listed twice"
     now = entered()
-    more = {file: [f for f in functions if f not in listed.get(file, ())] for file, functions in now.items()}
-    less = {file: [f for f in functions if f not in now.get(file, ())] for file, functions in listed.items()}
-    assert not any(more.values()), f"entered, but not listed: { {f: m for f, m in more.items() if m} }\n{HOW}"
-    assert not any(less.values()), f"listed, but not entered: { {f: m for f, m in less.items() if m} }\n{HOW}"
+    more = {
+        file: [f for f in functions if f not in listed.get(file, ())]
+        for file, functions in now.items()
+    }
+    less = {
+        file: [f for f in functions if f not in now.get(file, ())]
+        for file, functions in listed.items()
+    }
+    assert not any(more.values()), (
+        f"entered, but not listed: { {f: m for f, m in more.items() if m} }\n{HOW}"
+    )
+    assert not any(less.values()), (
+        f"listed, but not entered: { {f: m for f, m in less.items() if m} }\n{HOW}"
+    )
     assert listed == now, "the functions stand in the order of their files"
 
 
 def test_every_file_is_described_in_a_sentence_or_two(page: str) -> None:
     for file, _, prose in entries(page):
         sentences = re.split(r"(?<=[.!?]) +(?=[A-Z`])", prose)
-        assert prose.endswith(".") and 1 <= len(sentences) <= 2 and "TODO" not in prose, f"{file}: {prose}"
+        assert prose.endswith(".") and 1 <= len(sentences) <= 2 and "TODO" not in prose, (
+            f"{file}: {prose}"
+        )
 
 
 def test_it_can_be_read_in_an_afternoon(page: str) -> None:

@@ -6,9 +6,11 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.jit.targets import TARGETS, all_stages, register
+
 import cvm
 from cvm import cli
 
@@ -42,21 +44,33 @@ GRAPH = """graph @g {
 }
 """
 NOT_IN_C = (
-    ("func @main(%x: tensor<?xi32>) {\n  %y = cvm.abs %x\n  return %y\n}\n", "all sizes have to be known"),
-    ("func @main(%x: tensor<3xf64>) {\n  %y = dali.log %x\n  return %y\n}\n", "log_factor is not supported"),
+    (
+        "func @main(%x: tensor<?xi32>) {\n  %y = cvm.abs %x\n  return %y\n}\n",
+        "all sizes have to be known",
+    ),
+    (
+        "func @main(%x: tensor<3xf64>) {\n  %y = dali.log %x\n  return %y\n}\n",
+        "log_factor is not supported",
+    ),
     ("func @main(%x: tensor<3xf16>) {\n  return %x\n}\n", "f16 is not supported"),
 )
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_target_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     exec(compile(block, "docs/targets.md", "exec"), {"__name__": "c_target"})
     try:
         for program in IN_C:
             reference, f = (cvm.compile(program, target=target) for target in ("reference", "c"))
-            shapes = [(a.known_type.array_shape, a.known_type.element.dtype) for a in f.function.arguments]
-            given = [(np.arange(-9, np.prod(s) - 9) * 3 / 2).astype(t).reshape(s) for s, t in shapes]
+            shapes = [
+                (a.known_type.array_shape, a.known_type.element.dtype) for a in f.function.arguments
+            ]
+            given = [
+                (np.arange(-9, np.prod(s) - 9) * 3 / 2).astype(t).reshape(s) for s, t in shapes
+            ]
             np.testing.assert_array_equal(f(*given), reference(*given), strict=True)
             assert f.lower("c").startswith("#include") and f.plan.kernels
         with pytest.raises(cvm.CallError) as error:
@@ -68,7 +82,9 @@ def test_a_target_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         graph = cvm.compile(GRAPH, "g", "c")
         assert graph.step(3) == 3 and graph.read("n") == 8
         (tmp_path / "p.cvm").write_text(IN_C[0], "utf-8")
-        assert cli.main(["run", str(tmp_path / "p.cvm"), "--target", "c", "--random-inputs", "1"]) == 0
+        assert (
+            cli.main(["run", str(tmp_path / "p.cvm"), "--target", "c", "--random-inputs", "1"]) == 0
+        )
         assert cli.main(["lower", str(tmp_path / "p.cvm"), "--to", "c"]) == 0
         assert "int run(void **arrays, char *workspace) {" in capsys.readouterr().out
         with pytest.raises(cvm.TargetError, match="target 'c' is registered already"):

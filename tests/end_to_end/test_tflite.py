@@ -5,10 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
-from tflite_cases import CASES, EXPECTED, FOLDER, SAMPLES, Draw, digest, inputs, models, of_litert, one
+from tflite_cases import (
+    CASES,
+    EXPECTED,
+    FOLDER,
+    SAMPLES,
+    Draw,
+    digest,
+    inputs,
+    models,
+    of_litert,
+    one,
+)
 from tflite_models import Operator, Tensor, model
+
 import cvm
 from cvm.importers.tflite.rules import RULES
 from cvm.importers.tflite.schema import OPERATORS
@@ -33,7 +46,9 @@ def outputs(name: str, count: int, **how: Any) -> list[list[np.ndarray]]:
     f = cvm.compile(module, **how)
     states = [module.state[a.name] for a in main.arguments if a.name in module.state]
     details = [
-        (a.known_type.array_shape, a.known_type.element.dtype) for a in main.arguments if a.name not in module.state
+        (a.known_type.array_shape, a.known_type.element.dtype)
+        for a in main.arguments
+        if a.name not in module.state
     ]
     rows: list[list[np.ndarray]] = []
     for sample in inputs(name, details, count):  # type: ignore[arg-type]
@@ -94,8 +109,14 @@ def test_damaged_files_are_diagnosed() -> None:
         try:
             cvm.from_tflite(bytes(broken))
         except cvm.ParseError as e:
-            assert e.diagnostics[0].message.startswith(("the model", "1 operator", "2 operator", "3 operator"))
-    for wrong, said in ((b"", "identifier"), (b"\0" * 64, "identifier"), (b"\xff\xff\xff\x7fTFL3", "refers to bytes")):
+            assert e.diagnostics[0].message.startswith(
+                ("the model", "1 operator", "2 operator", "3 operator")
+            )
+    for wrong, said in (
+        (b"", "identifier"),
+        (b"\0" * 64, "identifier"),
+        (b"\xff\xff\xff\x7fTFL3", "refers to bytes"),
+    ):
         with pytest.raises(cvm.ParseError, match=said):
             cvm.from_tflite(wrong)
     with pytest.raises(cvm.ParseError, match="no such file"):
@@ -104,7 +125,11 @@ def test_damaged_files_are_diagnosed() -> None:
 
 def test_all_refusals_at_once() -> None:
     x, y, sparse = (Tensor((2, 3), "FLOAT32") for _ in range(3))
-    nodes = [Operator("WHERE", [0], [1]), Operator("HASHTABLE_SIZE", [0], [1]), Operator("HASHTABLE_SIZE", [0], [1])]
+    nodes = [
+        Operator("WHERE", [0], [1]),
+        Operator("HASHTABLE_SIZE", [0], [1]),
+        Operator("HASHTABLE_SIZE", [0], [1]),
+    ]
     nodes.append(Operator("DENSIFY", [2], [1]))
     with pytest.raises(cvm.ParseError) as refused:
         cvm.from_tflite(model([x, y, sparse], nodes, [0], [1]))
@@ -132,7 +157,10 @@ def test_hybrid_operators_are_refused() -> None:
 
 def recurrent(**change: Any) -> bytes:
     """A layer of 3 cells; its tensors by name are changed, or put at an input that it does not have."""
-    w, b = Tensor((3, 3), "INT8", 0.01, data=np.ones((3, 3))), Tensor((3,), "INT32", 1e-4, data=np.zeros(3))
+    w, b = (
+        Tensor((3, 3), "INT8", 0.01, data=np.ones((3, 3))),
+        Tensor((3,), "INT32", 1e-4, data=np.zeros(3)),
+    )
     named = {
         "x": Tensor((2, 1, 3), "INT8", 0.02), "h": Tensor((1, 3), "INT8", 0.01, variable=True, name="h"),
         "c": Tensor((1, 3), "INT16", 2.0**-11, variable=True, name="c"), "hidden": Tensor((), "INT8", 0.01),
@@ -167,7 +195,9 @@ def test_recurrent_layers_that_are_refused(change: dict[str, Any], said: str) ->
 
 
 def test_sizes_of_inputs() -> None:
-    module = cvm.from_tflite(MODELS["hello_world_int8.tflite"][0], sizes={"serving_default_dense_input:0": [-1, 1]})
+    module = cvm.from_tflite(
+        MODELS["hello_world_int8.tflite"][0], sizes={"serving_default_dense_input:0": [-1, 1]}
+    )
     x = np.arange(-128, 128).astype(np.int8).reshape(-1, 1)
     alone = cvm.compile(cvm.from_tflite(MODELS["hello_world_int8.tflite"][0]))
     assert np.array_equal(cvm.compile(module)(x), np.concatenate([alone(row[None]) for row in x]))
@@ -182,7 +212,8 @@ def test_import_by_the_command_line(tmp_path: Path) -> None:
     assert main(["import", str(FOLDER / "micro_speech_quantized.tflite"), "-o", str(program)]) == 0
     x = inputs("x", [((1, 1960), np.dtype("i1"))], 1)[0][0]
     assert np.array_equal(
-        cvm.compile(program)(x), cvm.compile(cvm.from_tflite(FOLDER / "micro_speech_quantized.tflite"))(x)
+        cvm.compile(program)(x),
+        cvm.compile(cvm.from_tflite(FOLDER / "micro_speech_quantized.tflite"))(x),
     )
 
 

@@ -6,8 +6,10 @@ import io
 import warnings
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 torch = pytest.importorskip("torch")
@@ -42,7 +44,9 @@ def mixer_layer() -> Any:
 
 
 def separable(a: int, b: int) -> Any:
-    return nn.Sequential(nn.Conv2d(a, a, 3, 1, 1, groups=a), nn.Hardswish(), nn.Conv2d(a, b, 1), nn.Hardsigmoid())
+    return nn.Sequential(
+        nn.Conv2d(a, a, 3, 1, 1, groups=a), nn.Hardswish(), nn.Conv2d(a, b, 1), nn.Hardsigmoid()
+    )
 
 
 def attention(x: Any, q: Any, k: Any, v: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+
 import numpy as np
 import pytest
 from tosa_graphs import CASES, MODEL, TEXTS, by_reference_model, make, spoiled, text_of
 from tosa_models import packed, write
+
 import cvm
 from cvm.importers.flatbuffer import Damaged
 from cvm.importers.tosa.flatbuffer import read
@@ -24,7 +26,9 @@ def test_targets_agree(seed: int) -> None:
     module = cvm.from_tosa(write(made.graph))
     wanted = cvm.compile(module, target="reference")(*made.feed.values())
     for optimize in (0, 2):
-        np.testing.assert_array_equal(cvm.compile(module, optimize=optimize)(*made.feed.values()), wanted, strict=True)
+        np.testing.assert_array_equal(
+            cvm.compile(module, optimize=optimize)(*made.feed.values()), wanted, strict=True
+        )
 
 
 @pytest.mark.skipif(MODEL is None, reason="tosa_reference_model is not installed")
@@ -45,7 +49,10 @@ def test_what_breaks_a_rule_is_refused(seed: int) -> None:
         try:
             cvm.from_tosa(write(graph))
         except cvm.ParseError as e:
-            assert all(graph.operators[-1].op in n.message for n in e.diagnostics[0].notes), (name, rule)
+            assert all(graph.operators[-1].op in n.message for n in e.diagnostics[0].notes), (
+                name,
+                rule,
+            )
         else:
             pytest.fail(f"{name}: {rule} is accepted")
 
@@ -62,11 +69,14 @@ def test_a_file_reads_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type", "values"), [("INT4", [-7, 7, -1]), ("INT48", [-(1 << 47), (1 << 47) - 1, -1]), ("BOOL", [True, False])]
+    ("type", "values"),
+    [("INT4", [-7, 7, -1]), ("INT48", [-(1 << 47), (1 << 47) - 1, -1]), ("BOOL", [True, False])],
 )
 def test_narrow_constants(type: str, values: list[int]) -> None:
     array = np.array(values)
-    np.testing.assert_array_equal(unpacked(np.frombuffer(packed(array, type), np.uint8), type, array.shape), array)
+    np.testing.assert_array_equal(
+        unpacked(np.frombuffer(packed(array, type), np.uint8), type, array.shape), array
+    )
 
 
 def test_all_refusals_are_said_at_once() -> None:
@@ -77,7 +87,9 @@ def test_all_refusals_are_said_at_once() -> None:
         Operator("CUSTOM", {}, (x,), ("b",)),
         Operator("ERF", {}, (x,), ("c",)),
     ]
-    with pytest.raises(cvm.ParseError, match="3 operators of the model cannot be imported") as error:
+    with pytest.raises(
+        cvm.ParseError, match="3 operators of the model cannot be imported"
+    ) as error:
         cvm.from_tosa(write(made.graph))
     notes = [n.message for n in error.value.diagnostics[0].notes]
     assert notes == [
@@ -91,7 +103,9 @@ def test_control_flow_and_variables_are_refused_by_name() -> None:
     (x,) = made.graph.inputs
     names = ("COND_IF", "WHILE_LOOP", "VARIABLE_WRITE", "VARIABLE_READ", "CONV3D")
     made.graph.operators += [Operator(op, {}, (x,), (f"r{n}",)) for n, op in enumerate(names)]
-    with pytest.raises(cvm.ParseError, match="5 operators of the model cannot be imported") as error:
+    with pytest.raises(
+        cvm.ParseError, match="5 operators of the model cannot be imported"
+    ) as error:
         cvm.from_tosa(write(made.graph))
     found = [n.message for n in error.value.diagnostics[0].notes]
     assert all(f"1 x {op}: {REFUSED[op]}" in note for op, note in zip(names, found, strict=True))
@@ -173,7 +187,9 @@ def test_constants_in_hexadecimal_digits(type: str, array: np.ndarray) -> None:
       %0 = "tosa.const"() <{{values = dense<"0x{raw.tobytes().hex().upper()}"> : {whole}}}> : () -> {whole}
       return %0 : {whole}
     }}"""
-    np.testing.assert_array_equal(cvm.compile(cvm.from_tosa(text.encode()), target="reference")(), array)
+    np.testing.assert_array_equal(
+        cvm.compile(cvm.from_tosa(text.encode()), target="reference")(), array
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from available_targets import EVERY
+
 import cvm
 
 
-def compiled(function: Callable[..., Any], target: str = "cpu", **options: Any) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], target: str = "cpu", **options: Any
+) -> Callable[..., Any]:
     return cvm.compile(function, target=target, rules="numpy", **options)
 
 
@@ -54,7 +58,10 @@ def test_bodies_use_arrays_of_the_functions_around_them(target: str) -> None:
     def nested(x: Any) -> Any:
         k = x * 2
         return cvm.fori_loop(
-            0, 4, lambda i, v: v + cvm.fori_loop(i, 3, lambda j, w: w + k * i + j, np.zeros_like(x)), x
+            0,
+            4,
+            lambda i, v: v + cvm.fori_loop(i, 3, lambda j, w: w + k * i + j, np.zeros_like(x)),
+            x,
         )
 
     x = np.array([1.0, 2.0])
@@ -102,7 +109,9 @@ def test_no_steps_and_sizes_that_are_not_known() -> None:
         last, before = total(np.arange(float(n)))
         assert last == sum(range(n)) and before.shape == (n,)
     assert cvm.fori_loop(3, 3, lambda i, v: v + 1, 5) == 5
-    last, seen = cvm.scan(lambda c, x: (c + x, c), 0, np.arange(4))  # outside of a compiled function
+    last, seen = cvm.scan(
+        lambda c, x: (c + x, c), 0, np.arange(4)
+    )  # outside of a compiled function
     assert last == 6 and seen.tolist() == [0, 0, 1, 3]
 
 

@@ -1,8 +1,10 @@
 """Python functions as programs: what is traced, what it computes, and what cannot be traced."""
 
 import pickle
+
 import numpy as np
 import pytest
+
 import cvm
 
 
@@ -27,7 +29,9 @@ def test_every_stage_is_shown():
     assert 'numpy.elementwise %image, %gain {ufunc = "multiply"}' in text
     assert 'numpy.elementwise %0, 128.0 : f32 {ufunc = "maximum"}' in text
     module = normalise.program()
-    assert np.array_equal(cvm.compile(module, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
+    assert np.array_equal(
+        cvm.compile(module, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN)
+    )
     assert str(module) == text and repr(module) == f"<Module {__file__}: @normalise>"
     assert np.array_equal(cvm.compile(text, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
     assert normalise.lower("formulas").count("\n") == 4
@@ -94,7 +98,10 @@ class Model:
 
 def test_methods_are_traced_for_each_instance():
     x = np.ones(2, np.int32)
-    assert (Model(np.int32(3)).apply(x).tolist(), Model(np.int32(5)).apply(x).tolist()) == ([4, 4], [6, 6])
+    assert (Model(np.int32(3)).apply(x).tolist(), Model(np.int32(5)).apply(x).tolist()) == (
+        [4, 4],
+        [6, 6],
+    )
 
 
 @pytest.mark.parametrize("function, count", [(np.exp, 1), (np.add, 2), (np.maximum, 2)])
@@ -143,7 +150,10 @@ def test_a_batch_equals_its_samples():
         return cvm.clamp(image * gain, 0, 255)
 
     rng = np.random.default_rng(0)
-    images = [rng.integers(0, 256, (h, w, 3)).astype(np.uint8) for h, w in ((2, 5), (7, 4), (3, 6), (9, 2), (4, 5))]
+    images = [
+        rng.integers(0, 256, (h, w, 3)).astype(np.uint8)
+        for h, w in ((2, 5), (7, 4), (3, 6), (9, 2), (4, 5))
+    ]
     results = f.batch(images, GAIN)
     assert len(traces) <= 2
     for image, result in zip(images, results, strict=True):
@@ -251,7 +261,10 @@ def nothing(x):
         (text, "expected an array or a number, got str"),
         (nothing, "returns no array"),
         (lambda x: np.partition(x, 1), "np.partition has no counterpart"),
-        (lambda x: np.add(x, 1, casting="unsafe"), "np.add takes operands, out, dtype and where here, got casting"),
+        (
+            lambda x: np.add(x, 1, casting="unsafe"),
+            "np.add takes operands, out, dtype and where here, got casting",
+        ),
         (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any"),
         (lambda x: x.__setitem__(0, 1), "changes no array in place"),
         (lambda x: round(x), "use np.rint"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 from cvm.dialect.program.diagram import MARGIN, html, svg
 from cvm.dialect.program.layered_layout import GAP, Box, place
+
 import cvm
 from cvm import cli
 
@@ -57,10 +59,15 @@ def test_functions_stand_one_below_the_other() -> None:
         (below,) = group.findall(f"{SVG}g")
         top, inner = (float(g.get("transform", "").split()[-1].rstrip(")")) for g in (group, below))
         tops.append(top)
-        lows = [float(r.get("y", "")) + float(r.get("height", "")) for r in below.iter(f"{SVG}rect")]
+        lows = [
+            float(r.get("y", "")) + float(r.get("height", "")) for r in below.iter(f"{SVG}rect")
+        ]
         ends.append(top + inner + max(lows))
     assert len(tops) == len(module.functions) == 4
-    assert all(end + MARGIN <= top for end, top in zip(ends, [*tops[1:], float(root.get("height", ""))], strict=True))
+    assert all(
+        end + MARGIN <= top
+        for end, top in zip(ends, [*tops[1:], float(root.get("height", ""))], strict=True)
+    )
 
 
 def test_feedback_goes_back_and_text_is_escaped() -> None:
@@ -68,7 +75,9 @@ def test_feedback_goes_back_and_text_is_escaped() -> None:
     picture = svg(module, module.functions.values())
     root = ElementTree.fromstring(picture)
     assert len([p for p in root.iter(f"{SVG}path") if p.get("class") == "fed"]) == 1
-    assert 'label = "a < b & c"' in next(lines for lines in texts(picture) if lines[0] == "cog.field")
+    assert 'label = "a < b & c"' in next(
+        lines for lines in texts(picture) if lines[0] == "cog.field"
+    )
     whole = html(module, [*module.functions.values()], "<script>")
     assert "<pre>&lt;script&gt;</pre>" in whole and picture.partition("</style>")[2] in whole
 
@@ -76,22 +85,34 @@ def test_feedback_goes_back_and_text_is_escaped() -> None:
 def test_a_notebook_shows_signature_sizes_and_drawing() -> None:
     f = cvm.compile(PROGRAM)
     for shown in (f._repr_html_(), f.module._repr_html_()):
-        assert "@main(" in shown and "4 operations, 216 bytes of constants" in shown and "<svg" in shown
+        assert (
+            "@main(" in shown
+            and "4 operations, 216 bytes of constants" in shown
+            and "<svg" in shown
+        )
         assert "<style>.cvm-drawing {" in shown  # rules for this drawing alone
     traced = cvm.compile(lambda x: x + x)
     assert "<svg" not in traced._repr_html_()
     traced(np.ones(3, np.float32))
-    assert "1 operations, 0 bytes of constants" in traced._repr_html_() and "<svg" in traced._repr_html_()
+    assert (
+        "1 operations, 0 bytes of constants" in traced._repr_html_()
+        and "<svg" in traced._repr_html_()
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_boxes_do_not_overlap_and_edges_go_down(seed: int) -> None:
     rng = np.random.default_rng(seed)
     boxes = [Box(float(rng.integers(20, 200)), float(rng.integers(20, 90))) for _ in range(30)]
-    edges = [(boxes[a], boxes[b]) for a in range(30) for b in range(a + 1, 30) if rng.random() < 0.08]
+    edges = [
+        (boxes[a], boxes[b]) for a in range(30) for b in range(a + 1, 30) if rng.random() < 0.08
+    ]
     width, height, routes = place(boxes, edges)
     for a, b in combinations(boxes, 2):
-        apart = abs(a.y - b.y) >= (a.height + b.height) / 2 or abs(a.x - b.x) >= (a.width + b.width) / 2 + GAP - 1e-6
+        apart = (
+            abs(a.y - b.y) >= (a.height + b.height) / 2
+            or abs(a.x - b.x) >= (a.width + b.width) / 2 + GAP - 1e-6
+        )
         assert apart
     for box in boxes:
         assert box.x - box.width / 2 >= -1e-6 and box.x + box.width / 2 <= width + 1e-6

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from available_targets import EVERY
+
 import cvm
 
 R = np.random.default_rng(0)
@@ -14,14 +16,26 @@ X, V, W, K = R.normal(size=(5, 3, 4)), R.normal(size=(5, 4)), R.normal(size=(4, 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {  # with stacks as arguments
     "arithmetic": (lambda x, v: x * v + v[0] - K, (X, V)),
     "product": (lambda x: np.tanh(x @ W), (X,)),
-    "reductions": (lambda x: [x.sum(), x.max(axis=0), x.mean(axis=1, keepdims=True), np.any(x > 1)], (X,)),
-    "shapes": (lambda x: [x.T[::-1, 1], x.reshape(2, 6), np.concatenate([x, x[:1] * 2]), x[None, ..., -1]], (X,)),
-    "order": (lambda x: [np.sort(x, axis=0), np.cumsum(x), np.argmax(x, axis=1), np.cumsum(x, axis=1)], (X,)),
+    "reductions": (
+        lambda x: [x.sum(), x.max(axis=0), x.mean(axis=1, keepdims=True), np.any(x > 1)],
+        (X,),
+    ),
+    "shapes": (
+        lambda x: [x.T[::-1, 1], x.reshape(2, 6), np.concatenate([x, x[:1] * 2]), x[None, ..., -1]],
+        (X,),
+    ),
+    "order": (
+        lambda x: [np.sort(x, axis=0), np.cumsum(x), np.argmax(x, axis=1), np.cumsum(x, axis=1)],
+        (X,),
+    ),
     "subscripts": (lambda v, n: v[n] + v[0], (V, np.array([0, 1, 2, 3, 0]))),
     "numbers": (lambda v: {"three": 3, "k": K, "v": v}, (V,)),
     "layers": (lambda x: cvm.expand_dims(cvm.sqrt(abs(x)), axis=-1), (X,)),  # type: ignore[attr-defined]
     "loops": (lambda v: cvm.scan(lambda c, x: (c * 0.5 + x, c), 0.0, v), (V,)),
-    "conditions": (lambda n: cvm.while_loop(lambda c: c < 50, lambda c: c * 2, n), (np.array([1, 3, 60, 49]),)),
+    "conditions": (
+        lambda n: cvm.while_loop(lambda c: c < 50, lambda c: c * 2, n),
+        (np.array([1, 3, 60, 49]),),
+    ),
     "gradients": (cvm.grad(lambda x: (np.tanh(x @ W) ** 2).sum()), (X,)),
     "itself": (lambda x: cvm.vmap(lambda r: np.sort(r) * r.sum())(x), (X,)),
 }
@@ -48,7 +62,9 @@ def compare(found: Any, wanted: Any, n: int) -> None:
 
 
 def test_axes_of_arguments_and_results() -> None:
-    f = cvm.vmap(lambda x, d, scale: x * d["a"] * scale, in_axes=(2, {"a": 0, "b": None}, None), out_axes=-1)
+    f = cvm.vmap(
+        lambda x, d, scale: x * d["a"] * scale, in_axes=(2, {"a": 0, "b": None}, None), out_axes=-1
+    )
     found = f(X.transpose(1, 2, 0), {"a": V, "b": K}, 2.0)
     np.testing.assert_array_equal(found, np.moveaxis(X * V[:, None] * 2, 0, -1))
     last, same = cvm.vmap(lambda v: (v, K), out_axes=(1, None))(V)
@@ -61,7 +77,11 @@ def test_defaults_and_keywords() -> None:
     def power(v: Any, scale: float = 2.0, *, n: int = 1) -> Any:
         return (v * scale) ** n
 
-    for given, wanted in (({}, V * 2), ({"n": 3}, (V * 2) ** 3), ({"scale": 3.0, "n": 2}, (V * 3.0) ** 2)):
+    for given, wanted in (
+        ({}, V * 2),
+        ({"n": 3}, (V * 2) ** 3),
+        ({"scale": 3.0, "n": 2}, (V * 3.0) ** 2),
+    ):
         for axes in (0, (0,)):
             np.testing.assert_allclose(cvm.vmap(power, axes)(V, **given), wanted)
     np.testing.assert_allclose(cvm.vmap(np.dot, (0, None))(V, K), V @ K)

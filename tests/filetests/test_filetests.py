@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import pytest
 from cvm.lowering.pipeline import PIPELINES
+
 from cvm.commands.opt import all_passes
 from cvm.testing.filetest import Filetest
 
@@ -15,7 +17,9 @@ FOLDER = Path(__file__).parent
 def test_every_pass_has_a_golden(name: str) -> None:
     """A pass of `cvm opt --list` has a filetest of its name in passes/, whose golden lines show the rewrite."""
     path = FOLDER / "passes" / f"{name}.cvm"
-    assert path.exists(), f"{path} is missing: a small input and `// test {name}`; --cvm-bless writes the rest"
+    assert path.exists(), (
+        f"{path} is missing: a small input and `// test {name}`; --cvm-bless writes the rest"
+    )
     last = {c.split()[-1].split(",")[-1] for c in Filetest.load(path).commands}
     assert name in last, f"{path} has no line `// test {name}`"
 

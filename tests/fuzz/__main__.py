@@ -30,6 +30,7 @@ SEEDS = 1_000_000  # apart are the seeds of processes at once
 def main() -> int:
     options = parsed()
     import cvm
+
     from .attacks import ATTACKS
 
     names = options.attack or [n for n, a in ATTACKS.items() if a.corpus()]
@@ -42,22 +43,33 @@ def main() -> int:
     share = (options.hours * 3600 if options.hours else options.seconds * len(names)) / len(names)
     with ThreadPoolExecutor(options.jobs) as pool:
         return max(
-            [max(pool.map(partial(attack, name, share, options), range(options.jobs))) for name in names], default=0
+            [
+                max(pool.map(partial(attack, name, share, options), range(options.jobs)))
+                for name in names
+            ],
+            default=0,
         )
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--attack", action="append", help="which (default: all), may be repeated")
-    parser.add_argument("--seconds", type=float, default=60, help="for each attack (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="for each attack (default: %(default)s)"
+    )
     parser.add_argument("--hours", type=float, help="for all attacks together")
     parser.add_argument("--times", type=int, default=1 << 60, help="inputs of each attack, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--jobs", type=int, default=1, help="processes at once, with seeds of their own (default: %(default)s)"
+        "--jobs",
+        type=int,
+        default=1,
+        help="processes at once, with seeds of their own (default: %(default)s)",
     )
     parser.add_argument("--input", help="run one kept input again")
-    parser.add_argument("--coverage", action="store_true", help="let atheris guide the mutations by coverage")
+    parser.add_argument(
+        "--coverage", action="store_true", help="let atheris guide the mutations by coverage"
+    )
     parser.add_argument("--inside", help=argparse.SUPPRESS)  # the file that holds the input at work
     return parser.parse_args()
 
@@ -70,10 +82,23 @@ def attack(name: str, seconds: float, options: argparse.Namespace, job: int = 0)
     while (left := end - time.monotonic()) > 0 and done < times:
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder) / "input"
-            command = [sys.executable, "-m", "tests.fuzz", "--attack", name, "--inside", str(work), "--seed", str(seed)]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.fuzz",
+                "--attack",
+                name,
+                "--inside",
+                str(work),
+                "--seed",
+                str(seed),
+            ]
             command += ["--seconds", str(min(left, CHILD)), "--times", str(times - done)]
             command += ["--coverage"] * options.coverage
-            known = {**os.environ, "CVM_CACHE_DIR": str(Path(folder) / "cache") if name == "cache" else ""}
+            known = {
+                **os.environ,
+                "CVM_CACHE_DIR": str(Path(folder) / "cache") if name == "cache" else "",
+            }
             work.write_bytes(bytes(8))
             ended = subprocess.run(command, cwd=ROOT, env=known)
             found = work.read_bytes()
@@ -93,13 +118,18 @@ def attack(name: str, seconds: float, options: argparse.Namespace, job: int = 0)
 def inside(name: str, options: argparse.Namespace) -> int:
     """Mutates and runs inputs. How many, and the input at work, stand in a file, for the case that the process dies."""
     import cvm
+
     from .attacks import ATTACKS
 
     found = ATTACKS[name]
     faulthandler.enable()
     for hung in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(hung, signal.SIG_DFL)
-    chance, corpus, work = random.Random(f"{name} {options.seed}"), list(found.corpus()), open(options.inside, "wb", 0)  # noqa: SIM115
+    chance, corpus, work = (
+        random.Random(f"{name} {options.seed}"),
+        list(found.corpus()),
+        open(options.inside, "wb", 0),  # noqa: SIM115
+    )
     end, count = time.monotonic() + options.seconds, 0
 
     def one(data: bytes) -> None:
@@ -118,7 +148,9 @@ def inside(name: str, options: argparse.Namespace) -> int:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < LARGEST, "an input takes much memory"
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < LARGEST, (
+            "an input takes much memory"
+        )
 
     if options.coverage:
         guided(one, found.mutate, corpus, end)
@@ -128,7 +160,10 @@ def inside(name: str, options: argparse.Namespace) -> int:
 
 
 def guided(
-    one: Callable[[bytes], None], mutate: Callable[[bytes, random.Random], bytes], corpus: list[bytes], end: float
+    one: Callable[[bytes], None],
+    mutate: Callable[[bytes, random.Random], bytes],
+    corpus: list[bytes],
+    end: float,
 ) -> None:
     """Lets atheris choose the inputs until the time is over."""
     import atheris  # pyright: ignore[reportMissingImports]
@@ -137,9 +172,16 @@ def guided(
         for n, data in enumerate(corpus):
             (Path(folder) / str(n)).write_bytes(data)
         atheris.instrument_all()
-        flags = [sys.argv[0], f"-max_total_time={max(1, int(end - time.monotonic()))}", "-verbosity=0", folder]
+        flags = [
+            sys.argv[0],
+            f"-max_total_time={max(1, int(end - time.monotonic()))}",
+            "-verbosity=0",
+            folder,
+        ]
         atheris.Setup(
-            flags, one, custom_mutator=lambda data, size, seed: mutate(bytes(data), random.Random(seed))[:size]
+            flags,
+            one,
+            custom_mutator=lambda data, size, seed: mutate(bytes(data), random.Random(seed))[:size],
         )
         atheris.Fuzz()
 

@@ -14,17 +14,20 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from textwrap import dedent
+
 import numpy as np
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.module import Module
 from cvm.dialect.spec.op import OPERATORS
 from cvm.jit.cache import disk_cache
 from cvm.parser.format import format_text
+
 import cvm
 from cvm.cli import Usage
 from cvm.commands.inputs import load, random_arrays
 from cvm.commands.read_level import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
+
 from .mutate import mutate_bytes, mutate_text
 from .mutate_arrays import change_entries, mutate_npy, mutate_npz, mutate_safetensors
 from .mutate_models import TFLITE, TOSA, Format, mutate_flatbuffer, mutate_onnx
@@ -53,7 +56,11 @@ def programs() -> list[bytes]:
     """The programs of the filetests and examples, without their expectations."""
     files = [*(ROOT / "tests" / "filetests").rglob("*.cvm"), *(ROOT / "examples").rglob("*.cvm")]
     texts = [p.read_bytes() for p in sorted(files)]
-    return [b"".join(x for x in t.splitlines(True) if not x.startswith(b"//")) for t in texts if len(t) < 8000]
+    return [
+        b"".join(x for x in t.splitlines(True) if not x.startswith(b"//"))
+        for t in texts
+        if len(t) < 8000
+    ]
 
 
 def text(data: bytes) -> None:
@@ -66,7 +73,10 @@ def text(data: bytes) -> None:
     format_text(data)
     for name, function in module.functions.items():
         types = [a.known_type for a in function.arguments]
-        sizes = [int(np.prod([d for d in t.array_shape if isinstance(d, int)], dtype=object)) for t in types]
+        sizes = [
+            int(np.prod([d for d in t.array_shape if isinstance(d, int)], dtype=object))
+            for t in types
+        ]
         if len(function.operations) <= OPERATIONS and max(sizes, default=0) <= ELEMENTS:
             cvm.compile(module, name, "reference").lower("formulas")
 
@@ -80,13 +90,21 @@ def arrays(name: str, data: bytes) -> None:
     """Constants come out of a file as declared, or the program is refused."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / name).write_bytes(data)
-        for type, shape, dtype in (("3xi32", (3,), np.int32), ("2x2xf64", (2, 2), np.float64), ("3xi1", (3,), bool)):
+        for type, shape, dtype in (
+            ("3xi32", (3,), np.int32),
+            ("2x2xf64", (2, 2), np.float64),
+            ("3xi1", (3,), bool),
+        ):
             for key in ('"w"', '"v"', '"b"') if name.endswith("safetensors") else ('"w"',):
                 text = f'func @main() {{ %c = const file("{name}", {key}) : tensor<{type}> return %c }}'
                 (Path(folder) / "p.cvm").write_text(text)
                 with suppress(cvm.Error):
                     found = cvm.compile(cvm.load(Path(folder) / "p.cvm"), target="reference")()
-                    assert isinstance(found, np.ndarray) and found.shape == shape and found.dtype == dtype
+                    assert (
+                        isinstance(found, np.ndarray)
+                        and found.shape == shape
+                        and found.dtype == dtype
+                    )
                     assert type != "3xi1" or found.view(np.uint8).max() <= 1
         with suppress(Usage):
             if name.endswith("npz"):
@@ -95,7 +113,9 @@ def arrays(name: str, data: bytes) -> None:
 
 def by_structure(mutate: Mutation) -> Mutation:
     """A mutation that leaves the structure alone in most mutants, and else one of bytes."""
-    return lambda data, chance: (mutate_bytes if chance.random() < BY_BYTES else mutate)(data, chance)
+    return lambda data, chance: (mutate_bytes if chance.random() < BY_BYTES else mutate)(
+        data, chance
+    )
 
 
 def archives() -> list[bytes]:
@@ -110,7 +130,9 @@ def archives() -> list[bytes]:
 
 def cached(data: bytes) -> None:
     """A changed cache entry is not loaded, and what is compiled instead is right."""
-    program = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"
+    program = (
+        "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"
+    )
     folder = disk_cache.folder()
     assert folder is not None and str(folder).startswith(tempfile.gettempdir()), (
         "CVM_CACHE_DIR of the attack is not set"
@@ -149,7 +171,9 @@ def argument(chance: random.Random) -> object:
     match chance.randrange(12):
         case 0:
             return array.astype(
-                chance.choice((np.int64, np.int8, np.uint32, np.float32, ">i4", bool, object, "U1", "M8[s]"))
+                chance.choice(
+                    (np.int64, np.int8, np.uint32, np.float32, ">i4", bool, object, "U1", "M8[s]")
+                )
             )
         case 1:
             return np.asfortranarray(array)
@@ -158,11 +182,17 @@ def argument(chance: random.Random) -> object:
         case 3:
             return array[::-1] if array.ndim else array
         case 4:
-            return np.frombuffer(bytes(1 + array.nbytes), np.uint8)[1:].view(np.int32).reshape(array.shape)
+            return (
+                np.frombuffer(bytes(1 + array.nbytes), np.uint8)[1:]
+                .view(np.int32)
+                .reshape(array.shape)
+            )
         case 5:
             return np.ma.masked_array(array)
         case 6:
-            return chance.choice((None, 3, "x", [[1, 2, 3]], [[1], [2, 3]], array.tolist(), {}, b"abc", float("nan")))
+            return chance.choice(
+                (None, 3, "x", [[1, 2, 3]], [[1], [2, 3]], array.tolist(), {}, b"abc", float("nan"))
+            )
         case 7:
             array.flags.writeable = False
     return array
@@ -183,8 +213,15 @@ def read_onnx(data: bytes) -> None:
 def whole(module: Module) -> None:
     """A small module prints as text that is the same module, and can be compiled and called."""
     main = module.functions["main"]
-    types = [v.type for f in module.functions.values() for v in f.values() if isinstance(v.type, TensorType)]
-    sizes = [int(np.prod([d or 1 for d in t.shape if isinstance(d, int)], dtype=object)) for t in types]
+    types = [
+        v.type
+        for f in module.functions.values()
+        for v in f.values()
+        if isinstance(v.type, TensorType)
+    ]
+    sizes = [
+        int(np.prod([d or 1 for d in t.shape if isinstance(d, int)], dtype=object)) for t in types
+    ]
     if len(types) > 4 * OPERATIONS or max(sizes, default=0) > ELEMENTS:
         return
     printed = str(module)
@@ -206,7 +243,11 @@ def read_runtime(data: bytes) -> None:
 
 
 def files(pattern: str) -> list[bytes]:
-    return [p.read_bytes() for p in sorted((ROOT / "tests" / "models").rglob(pattern)) if p.stat().st_size < 1 << 19]
+    return [
+        p.read_bytes()
+        for p in sorted((ROOT / "tests" / "models").rglob(pattern))
+        if p.stat().st_size < 1 << 19
+    ]
 
 
 @cache
@@ -218,7 +259,9 @@ def lite_models() -> list[bytes]:
 
 
 def flatbuffer(format: Format, corpus: Callable[[], list[bytes]]) -> Mutation:
-    return by_structure(lambda data, chance: mutate_flatbuffer(data, chance, chance.choice(corpus()), format))
+    return by_structure(
+        lambda data, chance: mutate_flatbuffer(data, chance, chance.choice(corpus()), format)
+    )
 
 
 def graphs() -> list[bytes]:
@@ -270,9 +313,13 @@ def linalg() -> list[bytes]:
     if importlib.util.find_spec("xdsl") is None:
         return []
     found = [MLIR]
-    for example in [op.example for op in OPERATORS.values() if op.example and "func @main" in op.example][::6]:
+    for example in [
+        op.example for op in OPERATORS.values() if op.example and "func @main" in op.example
+    ][::6]:
         with suppress(cvm.TargetError):
-            found.append(cvm.compile(dedent(example).strip(), target="reference").lower("linalg").encode())
+            found.append(
+                cvm.compile(dedent(example).strip(), target="reference").lower("linalg").encode()
+            )
     return found
 
 
@@ -332,10 +379,14 @@ ATTACKS = {
     "text": Attack(text, programs, mix),
     "npz": Attack(partial(arrays, "w.npz"), archives, by_structure(mutate_npz)),
     "npy": Attack(partial(arrays, "w.npy"), archives, by_structure(mutate_npy)),
-    "safetensors": Attack(partial(arrays, "w.safetensors"), seeds, by_structure(mutate_safetensors)),
+    "safetensors": Attack(
+        partial(arrays, "w.safetensors"), seeds, by_structure(mutate_safetensors)
+    ),
     "cache": Attack(cached, seeds, reseed),
     "arguments": Attack(arguments, seeds, reseed),
-    "onnx": Attack(read_onnx, nodes, by_structure(lambda d, c: mutate_onnx(d, c, c.choice(nodes())))),
+    "onnx": Attack(
+        read_onnx, nodes, by_structure(lambda d, c: mutate_onnx(d, c, c.choice(nodes())))
+    ),
     "tflite": Attack(read_tflite, lite_models, flatbuffer(TFLITE, lite_models)),
     "tosa": Attack(read_tosa, tosa_graphs, flatbuffer(TOSA, tosa_graphs)),
     "mlir": Attack(read_mlir, linalg, mutate_text),

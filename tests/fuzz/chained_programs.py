@@ -6,6 +6,7 @@ A program may have unknown sizes, and a function of the cotangents of its inputs
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 import samples_builtin  # noqa: F401  (these add to SAMPLES)
 import samples_cog  # noqa: F401
@@ -23,6 +24,7 @@ from cvm.dialect.program.verify import type_operation, verify
 from cvm.dialect.theano.grad_lop_rop import LOp
 from finite_differences import declarable
 from samples import SAMPLES
+
 import cvm
 
 ATTEMPTS = 12  # to find an operator for the values of a program
@@ -91,13 +93,20 @@ class ChainedProgram:
     def opened(self, type: TensorType) -> Type:
         if not self.open:
             return type
-        return TensorType(tuple(Size.unknown() if self.random.random() < 0.5 else d for d in type.shape), type.element)
+        return TensorType(
+            tuple(Size.unknown() if self.random.random() < 0.5 else d for d in type.shape),
+            type.element,
+        )
 
     def differentiate(self) -> None:
         """Add the cotangents of the inputs of the function, as far as these and its results are floats."""
         main = self.module.functions["main"]
         results = [v for v in main.results if v.known_type.element.kind in ("float", "complex")]
-        floats = tuple(n for n, a in enumerate(main.arguments) if a.known_type.element.kind in ("float", "complex"))
+        floats = tuple(
+            n
+            for n, a in enumerate(main.arguments)
+            if a.known_type.element.kind in ("float", "complex")
+        )
         if not floats or not results:
             return
         part = Function("part", main.arguments, main.operations, tuple(results))

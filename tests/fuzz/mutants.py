@@ -25,13 +25,25 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
 from . import reach
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("dialect", "lowering", "jit", "parser")
 LEAST = 1500  # bytes of a file
 CHANGES = {
-    **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "+", "//": "*"},
+    **{
+        "<": "<=",
+        "<=": "<",
+        ">": ">=",
+        ">=": ">",
+        "==": "!=",
+        "!=": "==",
+        "+": "-",
+        "-": "+",
+        "*": "+",
+        "//": "*",
+    },
     **{
         "and": "or",
         "or": "and",
@@ -44,7 +56,20 @@ CHANGES = {
     },
 }
 LEFT_OUT = ("from ", "import ")
-BEFORE_OPERANDS = ("return", "in", "lambda", "yield", "else", "and", "or", "not", "if", "is", "assert", "case")
+BEFORE_OPERANDS = (
+    "return",
+    "in",
+    "lambda",
+    "yield",
+    "else",
+    "and",
+    "or",
+    "not",
+    "if",
+    "is",
+    "assert",
+    "case",
+)
 
 
 class Mutant(NamedTuple):
@@ -60,7 +85,9 @@ class Mutant(NamedTuple):
 def mutants(count: int, seed: int) -> list[Mutant]:
     """Draw mutants; the longer a file, the more of it."""
     rng = random.Random(seed)
-    paths = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p.stat().st_size > LEAST)
+    paths = sorted(
+        p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p.stat().st_size > LEAST
+    )
     found: list[Mutant] = []
     while len(found) < count:
         (path,) = rng.choices(paths, weights=[p.stat().st_size for p in paths])
@@ -77,7 +104,17 @@ def mutants(count: int, seed: int) -> list[Mutant]:
         except SyntaxError:
             continue
         column = len(line[: place.start[1]].encode())
-        found.append(Mutant(path.relative_to(ROOT), place.start[0], place.string, new, line.strip(), made, column))
+        found.append(
+            Mutant(
+                path.relative_to(ROOT),
+                place.start[0],
+                place.string,
+                new,
+                line.strip(),
+                made,
+                column,
+            )
+        )
     return found
 
 
@@ -90,7 +127,9 @@ def sites(text: str) -> Iterator[tuple[tokenize.TokenInfo, str]]:
         if t.type == token.NUMBER and t.string.isdigit():
             yield t, str(int(t.string) + 1)
         elif t.string in CHANGES and before.string not in (".", "def"):
-            operand = before.type in (token.NAME, token.NUMBER) and before.string not in BEFORE_OPERANDS
+            operand = (
+                before.type in (token.NAME, token.NUMBER) and before.string not in BEFORE_OPERANDS
+            )
             binary = (operand or before.string in (")", "]")) and after.string not in (",", ")")
             if t.type == token.NAME or t.string not in "+-*" or binary:
                 yield t, CHANGES[t.string]
@@ -102,7 +141,10 @@ def tests_near(path: Path) -> list[str]:
     named = [*tests.rglob(f"test_{stem}*.py"), tests / "filetests" / "passes" / f"{stem}.cvm"]
     if path.parts[0] == "dialect" and len(path.parts) == 3:
         named += [tests / "filetests" / path.parts[1]]
-    files = sorted((p for p in tests.rglob("test_*.py") if "robustness" not in p.parts), key=lambda p: p.stat().st_size)
+    files = sorted(
+        (p for p in tests.rglob("test_*.py") if "robustness" not in p.parts),
+        key=lambda p: p.stat().st_size,
+    )
     mention = [p for p in files if re.search(rf"\b{stem}\b", p.read_text("utf-8"))][:4]
     return [str(p.relative_to(ROOT)) for p in dict.fromkeys([*named, *mention]) if p.exists()]
 
@@ -119,10 +161,19 @@ def run(checkout: Path, arguments: Sequence[str], seconds: float) -> str:
     return failed[0] if failed else f"pytest ends with {done.returncode}"
 
 
-def pytest(checkout: Path, arguments: Sequence[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    settings = {**os.environ, "CVM_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(checkout)}
+def pytest(
+    checkout: Path, arguments: Sequence[str], seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    settings = {
+        **os.environ,
+        "CVM_CACHE_DIR": "",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(checkout),
+    }
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=checkout, env=settings, capture_output=True, text=True, timeout=seconds)
+    return subprocess.run(
+        command, cwd=checkout, env=settings, capture_output=True, text=True, timeout=seconds
+    )
 
 
 def reached(
@@ -132,7 +183,9 @@ def reached(
     (checkout / f"{reach.MODULE}.py").write_text(reach.PROBES, "utf-8")
     for path in {m.path for _, m in chosen}:
         places = {n: (m.line, m.column) for n, m in chosen if m.path == path}
-        (checkout / path).write_text(reach.probed((ROOT / path).read_text("utf-8"), places), "utf-8")
+        (checkout / path).write_text(
+            reach.probed((ROOT / path).read_text("utf-8"), places), "utf-8"
+        )
     printed = pytest(checkout, [*tier, "-q", "-rfE", "--durations=0"]).stdout
     for _, mutant in chosen:
         shutil.copy(ROOT / mutant.path, checkout / mutant.path)
@@ -144,15 +197,21 @@ def reached(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.fuzz.mutants", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="tests.fuzz.mutants", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--near", action="store_true", help="only the tests that name the module")
     parser.add_argument("--all", action="store_true", help="all tests, not the quick tier")
     parser.add_argument("--list", action="store_true", help="only show the mutants")
     parser.add_argument("--only", type=int, nargs="+", help="the numbers of some of the mutants")
-    parser.add_argument("--reached", type=Path, help="a file of what the probes noted, written if it is not there")
-    parser.add_argument("--seconds", type=int, default=600, help="how long the tests of a mutant take at most")
+    parser.add_argument(
+        "--reached", type=Path, help="a file of what the probes noted, written if it is not there"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=600, help="how long the tests of a mutant take at most"
+    )
     options = parser.parse_args()
     drawn = list(enumerate(mutants(options.count, options.seed)))
     survived = 0
@@ -161,18 +220,27 @@ def main() -> int:
         times: dict[str, float] = {}
         tests: list[list[str]] = [[] for _ in drawn]
         if not options.list:
-            shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", ".venv", "build", "__pycache__"))
+            shutil.copytree(
+                ROOT,
+                checkout,
+                ignore=shutil.ignore_patterns(".git", ".venv", "build", "__pycache__"),
+            )
         if not (options.list or options.near):
             kept = options.reached
             if kept and kept.exists():
                 tests, times = json.loads(kept.read_text("utf-8"))
             else:
-                tests, times = reached(checkout, drawn, ["-n", "auto", *(["--all"] if options.all else [])])
+                tests, times = reached(
+                    checkout, drawn, ["-n", "auto", *(["--all"] if options.all else [])]
+                )
                 if kept:
                     kept.write_text(json.dumps([tests, times]), "utf-8")
         chosen = [(n, m) for n, m in drawn if n in (options.only or [n])]
         for n, mutant in chosen:
-            print(f"{n:3} {mutant.path}:{mutant.line}: {mutant.old} -> {mutant.new}: {mutant.before[:100]}", flush=True)
+            print(
+                f"{n:3} {mutant.path}:{mutant.line}: {mutant.old} -> {mutant.new}: {mutant.before[:100]}",
+                flush=True,
+            )
             if options.list:
                 continue
             (checkout / mutant.path).write_text(mutant.text, "utf-8")

@@ -26,7 +26,9 @@ def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
             case 3:
                 found[at : at + size] = chance.randbytes(size)
             case 4:
-                value = chance.choice((0, 1, 127, 128, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1))
+                value = chance.choice(
+                    (0, 1, 127, 128, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
+                )
                 width = next(w for w in (1, 2, 4, 8) if value < 1 << 8 * w)
                 found[at : at + width] = value.to_bytes(width, "little")
             case _:
@@ -60,7 +62,21 @@ def mutate_text(data: bytes, chance: random.Random, other: bytes = b"") -> bytes
                 words[at:] = words[: chance.randrange(1, 40)]
             case 7:
                 words[at] = chance.choice(
-                    (b"{", b"}", b"(", b")", b"[", b"]", b"<", b">", b"\n", b"\x00", b"\xff", b"//", b'"')
+                    (
+                        b"{",
+                        b"}",
+                        b"(",
+                        b")",
+                        b"[",
+                        b"]",
+                        b"<",
+                        b">",
+                        b"\n",
+                        b"\x00",
+                        b"\xff",
+                        b"//",
+                        b'"',
+                    )
                 )
             case _:
                 words[at] = mutate_bytes(words[at], chance)

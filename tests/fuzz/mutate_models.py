@@ -8,11 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
 import numpy as np
 from tflite_models import Writer
+
 from cvm.importers.flatbuffer import NUMBERS, Damaged, Flatbuffer, Table, absent, fields
 from cvm.importers.tflite import schema as tflite
 from cvm.importers.tosa import schema as tosa
+
 from .mutate import mutate_bytes
 
 OFTEN = (1, 1, 1, 2, 3, 6)  # changes of a mutant
@@ -39,7 +42,21 @@ EDGES = (
     2**63 - 1,
     -(2**63),
 )
-FRACTIONS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-45, 1e-38, 3e38, 1e300, float("inf"), float("-inf"), float("nan"))
+FRACTIONS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.0,
+    1e-45,
+    1e-38,
+    3e38,
+    1e300,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+)
 TEXTS = (
     "",
     "?",
@@ -87,7 +104,9 @@ def list_changed(
 def drawn(kinds: Sequence[str], chance: random.Random) -> str:
     """Draw a kind: one of those that rules read, or by how many there are, or among all alike."""
     often = [
-        k for k in ("NodeProto", "AttributeProto", "TensorProto", "Dimension", "Tensor", "TosaTensor") if k in kinds
+        k
+        for k in ("NodeProto", "AttributeProto", "TensorProto", "Dimension", "Tensor", "TosaTensor")
+        if k in kinds
     ]
     return chance.choice(chance.choice((often or kinds, kinds, sorted(set(kinds)))))
 
@@ -139,7 +158,10 @@ def change_message(message: Any, chance: random.Random, pool: Sequence[Any]) -> 
         if hasattr(value, "append"):
             kept = [type(v).FromString(v.SerializePartialToString()) for v in value]
             changed = list_changed(
-                kept, chance, lambda v: v if copied is None else copied, [copied] * (copied is not None)
+                kept,
+                chance,
+                lambda v: v if copied is None else copied,
+                [copied] * (copied is not None),
             )
             message.ClearField(chosen.name)
             value.extend(changed)
@@ -148,8 +170,19 @@ def change_message(message: Any, chance: random.Random, pool: Sequence[Any]) -> 
         else:
             message.ClearField(chosen.name)
         return
-    known = [v for m in pool for f, held in m.ListFields() if f.cpp_type == chosen.cpp_type for v in scalars(held)]
-    same = [v for m in pool if m.DESCRIPTOR is message.DESCRIPTOR for v in scalars(getattr(m, chosen.name))]
+    known = [
+        v
+        for m in pool
+        for f, held in m.ListFields()
+        if f.cpp_type == chosen.cpp_type
+        for v in scalars(held)
+    ]
+    same = [
+        v
+        for m in pool
+        if m.DESCRIPTOR is message.DESCRIPTOR
+        for v in scalars(getattr(m, chosen.name))
+    ]
     changed_value = partial(other_scalar, chance=chance, kind=chosen, known=known, same=same)
     if hasattr(value, "append"):
         changed = list_changed(list(value), chance, changed_value, same or [changed_value(None)])
@@ -165,7 +198,9 @@ def scalars(value: Any) -> list[Any]:
     return list(value) if hasattr(value, "append") else [value]
 
 
-def other_scalar(value: Any, chance: random.Random, kind: Any, known: Sequence[Any], same: Sequence[Any]) -> Any:
+def other_scalar(
+    value: Any, chance: random.Random, kind: Any, known: Sequence[Any], same: Sequence[Any]
+) -> Any:
     """Another value of a field: one that stands elsewhere in the model, or one at an edge of what there is."""
     if same and chance.random() < 0.5:
         return chance.choice(same)
@@ -190,7 +225,14 @@ def reshape_tensor(tensor: Any, chance: random.Random) -> None:
     tensor.dims.extend(chance.choice((0, 1, 1, 2, 3, 5)) for _ in range(chance.randrange(5)))
     if chance.random() < 0.5:
         tensor.data_type = chance.choice(onnx.TensorProto.DataType.values())
-    for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
+    for name in (
+        "float_data",
+        "int32_data",
+        "int64_data",
+        "double_data",
+        "uint64_data",
+        "string_data",
+    ):
         tensor.ClearField(name)
     with suppress(KeyError, TypeError):
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -212,17 +254,28 @@ def nest(graph: Any, chance: random.Random) -> None:
         branch = onnx.helper.make_graph([inner], name, [], outputs)
         conditions = [i.name for i in (*graph.input, *graph.initializer)]
         made = onnx.helper.make_node(
-            "If", [chance.choice(conditions or [name])], node.output, then_branch=branch, else_branch=branch
+            "If",
+            [chance.choice(conditions or [name])],
+            node.output,
+            then_branch=branch,
+            else_branch=branch,
         )
         if chance.random() < 0.7:
-            graph.initializer.append(onnx.helper.make_tensor(name, onnx.TensorProto.BOOL, [], [chance.random() < 0.5]))
+            graph.initializer.append(
+                onnx.helper.make_tensor(name, onnx.TensorProto.BOOL, [], [chance.random() < 0.5])
+            )
             made.input[0] = name
     else:
-        step, going = (onnx.helper.make_tensor_value_info(n, t, []) for n, t in ((f"{name}i", 7), (f"{name}c", 9)))
+        step, going = (
+            onnx.helper.make_tensor_value_info(n, t, [])
+            for n, t in ((f"{name}i", 7), (f"{name}c", 9))
+        )
         keep = onnx.helper.make_node("Identity", [going.name], [f"{name}o"])
         last = onnx.helper.make_tensor_value_info(f"{name}o", 9, [])
         body = onnx.helper.make_graph([inner, keep], name, [step, going], [last, *outputs])
-        times = onnx.helper.make_tensor(name, onnx.TensorProto.INT64, [], [chance.choice((0, 1, 2, 3, 100, 2**40, -1))])
+        times = onnx.helper.make_tensor(
+            name, onnx.TensorProto.INT64, [], [chance.choice((0, 1, 2, 3, 100, 2**40, -1))]
+        )
         graph.initializer.append(times)
         made = onnx.helper.make_node("Loop", [name, ""], node.output, body=body)
     node.CopyFrom(made)
@@ -230,7 +283,9 @@ def nest(graph: Any, chance: random.Random) -> None:
 
 # Flatbuffers: by the tables of the importer's schema
 
-Row = dict[str, Any]  # of a table: its fields that are present; a union is the name of its table, with the row
+Row = dict[
+    str, Any
+]  # of a table: its fields that are present; a union is the name of its table, with the row
 
 
 @dataclass(frozen=True)
@@ -240,7 +295,9 @@ class Format:
     identifier: bytes
     root: str
     schema: Mapping[str, str]
-    union: Callable[[Table, Table], str]  # of an operator of a model: the name of the table with its options
+    union: Callable[
+        [Table, Table], str
+    ]  # of an operator of a model: the name of the table with its options
     options: Sequence[str]
     fit: Callable[[Row, random.Random], None]
 
@@ -260,7 +317,10 @@ class Format:
                     made[name] = option, self.row(Table(table._file, value._position, option), top)
             elif isinstance(value, list):
                 made[name] = [
-                    self.row(v, top) if isinstance(v, Table) else bytes(v).decode("utf-8", "replace") for v in value
+                    self.row(v, top)
+                    if isinstance(v, Table)
+                    else bytes(v).decode("utf-8", "replace")
+                    for v in value
                 ]
             else:
                 made[name] = self.row(value, top) if isinstance(value, Table) else value
@@ -294,7 +354,10 @@ def mutate_flatbuffer(data: bytes, chance: random.Random, other: bytes, format: 
         own = [r for k, r in rows(top, format.root, format.schema) if k == kind]
         pool = [
             r
-            for k, r in (*rows(top, format.root, format.schema), *rows(second, format.root, format.schema))
+            for k, r in (
+                *rows(top, format.root, format.schema),
+                *rows(second, format.root, format.schema),
+            )
             if k == kind
         ]
         change_row(chance.choice(own), kind, chance, format, pool)
@@ -322,7 +385,9 @@ def change_sites(data: bytes, chance: random.Random, format: Format) -> bytes:
             with np.errstate(over="ignore"):
                 written = np.array(chance.choice(FRACTIONS)).astype(dtype).tobytes()
         else:
-            number = chance.choice((*EDGES, chance.randrange(len(data)), -chance.randrange(len(data))))
+            number = chance.choice(
+                (*EDGES, chance.randrange(len(data)), -chance.randrange(len(data)))
+            )
             written = (number % (1 << 8 * dtype.itemsize)).to_bytes(dtype.itemsize, "little")
         found[at : at + dtype.itemsize] = written
     return bytes(found)
@@ -344,7 +409,9 @@ def rows(row: Row, kind: str, schema: Mapping[str, str]) -> Iterator[tuple[str, 
                     yield from rows(part, inner[1:-1], schema)
 
 
-def change_row(row: Row, kind: str, chance: random.Random, format: Format, pool: Sequence[Row]) -> None:
+def change_row(
+    row: Row, kind: str, chance: random.Random, format: Format, pool: Sequence[Row]
+) -> None:
     """Change a field, most often one that is present."""
     declared = {n: k for n, (_, k, _) in fields(format.schema[kind]).items() if k != "-"}
     if not declared:
@@ -354,7 +421,9 @@ def change_row(row: Row, kind: str, chance: random.Random, format: Format, pool:
         if chance.random() < 0.3:
             row.pop(name, None)
         else:
-            row[name] = chance.choice([r[name] for r in pool if name in r] or [(chance.choice(format.options), {})])
+            row[name] = chance.choice(
+                [r[name] for r in pool if name in r] or [(chance.choice(format.options), {})]
+            )
         return
     same = [r[name] for r in pool if name in r]
     if chance.random() < 0.08:
@@ -396,8 +465,14 @@ def fit_tflite(model: Row, chance: random.Random) -> None:
     for graph in model.get("subgraphs", []):
         for tensor in graph.get("tensors", []):
             number, type = tensor.get("buffer", 0), int(tensor.get("type", 0))
-            if 0 < number < len(buffers) and "data" in buffers[number] and 0 <= type < len(tflite.TYPES):
-                count = int(np.prod(tensor.get("shape", ()), dtype=object)) * sizes.get(tflite.TYPES[type], 1)
+            if (
+                0 < number < len(buffers)
+                and "data" in buffers[number]
+                and 0 <= type < len(tflite.TYPES)
+            ):
+                count = int(np.prod(tensor.get("shape", ()), dtype=object)) * sizes.get(
+                    tflite.TYPES[type], 1
+                )
                 resize_data(buffers[number], count, chance)
 
 
@@ -408,7 +483,9 @@ def fit_tosa(model: Row, chance: random.Random) -> None:
             for tensor in block.get("tensors", []):
                 if "data" in tensor and 0 <= (type := int(tensor.get("type", 0))) < len(tosa.TYPES):
                     element = tosa.ELEMENTS.get(tosa.TYPES[type])
-                    count = int(np.prod(tensor.get("shape", ()), dtype=object)) * (element.bytes if element else 1)
+                    count = int(np.prod(tensor.get("shape", ()), dtype=object)) * (
+                        element.bytes if element else 1
+                    )
                     resize_data(tensor, count, chance)
             for shape in block.get("shapes", []):
                 resize_data(shape, 8 * int(shape.get("rank", 0)), chance)

@@ -29,8 +29,13 @@ def probed(text: str, places: Mapping[int, tuple[int, int]]) -> str:
     for n, place in places.items():
         if (found := expression(text, place)) is None:
             continue
-        start, end = (found.lineno, found.col_offset), (found.end_lineno or 0, found.end_col_offset or 0)
-        inserted.append((*start, -end[0] * 10_000 - end[1], f"(__import__({MODULE!r}).reached({n}) or ("))
+        start, end = (
+            (found.lineno, found.col_offset),
+            (found.end_lineno or 0, found.end_col_offset or 0),
+        )
+        inserted.append(
+            (*start, -end[0] * 10_000 - end[1], f"(__import__({MODULE!r}).reached({n}) or (")
+        )
         inserted.append((*end, -start[0] * 10_000 - start[1] - 10**9, "))"))
     lines = [line.encode() for line in text.splitlines(keepends=True)]
     for line, column, _, added in sorted(
@@ -50,7 +55,10 @@ def expression(text: str, place: tuple[int, int]) -> ast.expr | None:
         if isinstance(node, (ast.pattern, ast.JoinedStr)):
             continue
         if isinstance(node, ast.expr):
-            start, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+            start, end = (
+                (node.lineno, node.col_offset),
+                (node.end_lineno or 0, node.end_col_offset or 0),
+            )
             if not start <= place < end:
                 continue
             stored = isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))

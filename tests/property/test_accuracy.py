@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F16, F32, F64, ElementType
@@ -27,7 +28,9 @@ def judged(function: str, *operands: np.ndarray) -> np.ndarray:
     known = function in NUMPY and (operands[0].dtype.itemsize < 8 or LONG)
     if known:
         return ulps(run(function, *operands), in_numpy(function, *operands))
-    return ulps(run(function, *operands), in_mpmath(function, *(o.astype(np.float64) for o in operands)))
+    return ulps(
+        run(function, *operands), in_mpmath(function, *(o.astype(np.float64) for o in operands))
+    )
 
 
 @pytest.mark.sample(30)
@@ -35,7 +38,9 @@ def judged(function: str, *operands: np.ndarray) -> np.ndarray:
 def test_what_was_measured_is_what_there_is(function: str, element: ElementType) -> None:
     row = FOUND[function][str(element)]
     again = f"`python docs/accuracy.py {function}` measures it again"
-    assert row["bits"] == digest(function, element), f"the function gives other bits than when it was measured: {again}"
+    assert row["bits"] == digest(function, element), (
+        f"the function gives other bits than when it was measured: {again}"
+    )
     assert row["tried"] >= accuracy.total(function, element), again
     assert row["ulps"] <= (0.51 if element is F16 else 2)
     worst_one = [np.full(1, x, element.dtype) for x in row["at"]]
@@ -52,7 +57,9 @@ def test_no_other_argument_is_worse(function: str, element: ElementType) -> None
 
 
 def test_the_page_is_what_was_found() -> None:
-    assert (DOCS / "accuracy.md").read_text("utf-8") == accuracy.page(FOUND), "python docs/accuracy.py writes it"
+    assert (DOCS / "accuracy.md").read_text("utf-8") == accuracy.page(FOUND), (
+        "python docs/accuracy.py writes it"
+    )
 
 
 def test_a_measurement_goes_on_where_it_stopped() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
 from available_targets import HERE
 from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F32, ElementType, compute_type
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, ScalarOp
+
 import cvm
 
 DTYPE = BF16.dtype
@@ -20,7 +22,20 @@ EXACT = (
     "isinf", "inclosedrange", "inopenrange", "identity", "second", "switch", "clip", "mul_without_zeros",
 )  # fmt: skip
 # computed in f32 within 2 ulp: what lies near the middle between two numbers of bf16 may be rounded to either
-ROUNDED = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "softplus", "erf", "pow", "arctan2")
+ROUNDED = (
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "softplus",
+    "erf",
+    "pow",
+    "arctan2",
+)
 
 
 def ordered(x: np.ndarray) -> np.ndarray:
@@ -33,7 +48,9 @@ def same(found: np.ndarray, wanted: np.ndarray, apart: int) -> np.ndarray:
     if found.dtype != DTYPE:
         return (found == wanted) | ((found != found) & (wanted != wanted))
     equal = (
-        found.view(np.uint16) == wanted.view(np.uint16) if not apart else abs(ordered(found) - ordered(wanted)) <= apart
+        found.view(np.uint16) == wanted.view(np.uint16)
+        if not apart
+        else abs(ordered(found) - ordered(wanted)) <= apart
     )
     return equal | (np.isnan(found) & np.isnan(wanted))
 
@@ -42,7 +59,9 @@ def operands(op: ScalarOp, count: int) -> list[np.ndarray]:
     """All numbers, or as many random ones of all bits, in the places of the operands."""
     random = np.random.default_rng(3)
     return (
-        [EVERY, *(random.permutation(EVERY) for _ in range((op.arity or 2) - 1))][:count] if op.arity != 1 else [EVERY]
+        [EVERY, *(random.permutation(EVERY) for _ in range((op.arity or 2) - 1))][:count]
+        if op.arity != 1
+        else [EVERY]
     )
 
 
@@ -60,13 +79,22 @@ def test_every_scalar_operation(target: str, optimize: int) -> None:
     text = "\n".join([f"func @main({declared}) {{", *lines, f"  return {results}", "}"])
     given = [a if target == "cpu" else a[::16].copy() for a in given]
     wanted = cvm.compile(text, target="reference")(*given)
-    for name, got, want in zip(names, cvm.compile(text, target=target, optimize=optimize)(*given), wanted, strict=True):
+    for name, got, want in zip(
+        names, cvm.compile(text, target=target, optimize=optimize)(*given), wanted, strict=True
+    ):
         assert got.dtype == want.dtype, name
         wrong = np.flatnonzero(~same(got, want, 0 if name in EXACT else 1))
-        assert not wrong.size, (name, [a[wrong[:3]] for a in given], got[wrong[:3]], want[wrong[:3]])
+        assert not wrong.size, (
+            name,
+            [a[wrong[:3]] for a in given],
+            got[wrong[:3]],
+            want[wrong[:3]],
+        )
 
 
-@pytest.mark.parametrize(("name", "function"), [("add", np.add), ("mul", np.multiply), ("true_div", np.divide)])
+@pytest.mark.parametrize(
+    ("name", "function"), [("add", np.add), ("mul", np.multiply), ("true_div", np.divide)]
+)
 def test_results_are_rounded_once(name: str, function: np.ufunc) -> None:
     """Against f64, in which products are exact, and sums and quotients have more than twice the digits and two."""
     x, y = operands(SCALAR_OPS[name], 2)
@@ -86,7 +114,8 @@ def test_reductions(kind: str, target: str) -> None:
     """Sums and products of small numbers are exact in f32, and rounded once."""
     x = np.random.default_rng(1).choice([-2, -1, 1, 0.5, 3], (4, 9)).astype(DTYPE)
     found = cvm.compile(
-        f"func @main(%x: tensor<4x9xbf16>) {{ %y = theano.{kind} %x {{axis = [1]}} return %y }}", target=target
+        f"func @main(%x: tensor<4x9xbf16>) {{ %y = theano.{kind} %x {{axis = [1]}} return %y }}",
+        target=target,
     )(x)
     wanted = getattr(np, kind)(x.astype(np.float32), axis=1)
     np.testing.assert_array_equal(found, wanted.astype(found.dtype), strict=True)
@@ -98,7 +127,10 @@ def test_promotion(other: ElementType) -> None:
     text = f'func @main(%x: tensor<bf16>, %y: tensor<{other}>) {{ %z = theano.elemwise %x, %y {{scalar_op = "add"}} return %z }}'
     result = cvm.compile(text)(np.ones((), DTYPE), np.ones((), other.dtype))
     held = other is BF16 or other.bits <= 8
-    assert result.dtype == (DTYPE if held else np.promote_types(np.float32, other.dtype)) and result == 2
+    assert (
+        result.dtype == (DTYPE if held else np.promote_types(np.float32, other.dtype))
+        and result == 2
+    )
 
 
 def test_literals_are_rounded_once() -> None:
@@ -107,7 +139,9 @@ def test_literals_are_rounded_once() -> None:
     text = f"func @main() {{ %x = const dense<{value!r}> : tensor<bf16>\n %y = const dense<[{value!r}]> : tensor<1xbf16>\n return %x, %y }}"
     for array in cvm.compile(text)():
         assert array.astype(np.float32).item() == 1 + 2**-7
-    module = cvm.parse("func @main() { %x = const dense<[1, 0.1, -inf, nan, 3.3895e38]> : tensor<5xbf16>\n return %x }")
+    module = cvm.parse(
+        "func @main() { %x = const dense<[1, 0.1, -inf, nan, 3.3895e38]> : tensor<5xbf16>\n return %x }"
+    )
     assert str(cvm.parse(str(module))) == str(module)
 
 

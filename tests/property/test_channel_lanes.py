@@ -4,10 +4,12 @@ terms, with nothing added beyond the edges, and NaNs and zeros of both signs in 
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from float_windows import PROCESSORS, same_bits, shaped, text, values
 from legal_and_equal import legal
+
 import cvm
 
 POOLS = {
@@ -26,16 +28,22 @@ def taken(program: str) -> bool:
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_depthwise_convolutions(seed: int, processor: str, compile_for: Callable[..., None]) -> None:
+def test_depthwise_convolutions(
+    seed: int, processor: str, compile_for: Callable[..., None]
+) -> None:
     random = np.random.default_rng((seed, len(processor)))
     compile_for(**PROCESSORS[processor])
     batch, channels = int(random.choice([1, 1, 3])), int(random.integers(16, 40))
     kernel = [int(random.choice([2, 3, 3, 5, 7])) for _ in range(2)]
     stride, dilation = ([int(random.choice([1, 1, 2])) for _ in range(2)] for _ in range(2))
     padding = [int(random.integers(0, k)) for k in kernel]
-    size = [d * (k - 1) + 1 + int(random.integers(3, 16)) for k, d in zip(kernel, dilation, strict=True)]
+    size = [
+        d * (k - 1) + 1 + int(random.integers(3, 16)) for k, d in zip(kernel, dilation, strict=True)
+    ]
     element, dtype = [("f32", "float32"), ("f64", "float64")][seed % 2]
-    attributes = f"padding = {padding}, stride = {stride}, dilation = {dilation}, groups = {channels}"
+    attributes = (
+        f"padding = {padding}, stride = {stride}, dilation = {dilation}, groups = {channels}"
+    )
     x = values(random, (batch, channels, *size), dtype, random.choice([0, 0.01]))
     w = values(random, (channels, 1, *kernel), dtype, random.choice([0, 0.01]))
     b = values(random, (channels,), dtype, 0)
@@ -46,7 +54,9 @@ def test_depthwise_convolutions(seed: int, processor: str, compile_for: Callable
     legal(program)
     with np.errstate(all="ignore"):
         same_bits(cvm.compile(program)(x, w, b), cvm.compile(program, optimize=0)(x, w, b))
-        same_bits(cvm.compile(known)(x, b), cvm.compile(program, optimize=0)(x, np.full_like(w, 1.5), b))
+        same_bits(
+            cvm.compile(known)(x, b), cvm.compile(program, optimize=0)(x, np.full_like(w, 1.5), b)
+        )
 
 
 @pytest.mark.sample(20)
@@ -60,9 +70,13 @@ def test_pools(function: str, seed: int, processor: str, compile_for: Callable[.
     stride, padding = ([int(random.integers(low, k + low)) for k in kernel] for low in (1, 0))
     size = [k + int(random.integers(3, 16)) for k in kernel]
     element, dtype = [("f32", "float32"), ("f64", "float64")][seed % 2]
-    x = values(random, (int(random.choice([1, 2])), int(random.integers(16, 40)), *size), dtype, 0.1)
+    x = values(
+        random, (int(random.choice([1, 2])), int(random.integers(16, 40)), *size), dtype, 0.1
+    )
     body = POOLS[function].format(kernel, stride, padding, element)
-    program = f"func @main(%x: tensor<{shaped(*x.shape)}x{element}>) {{\n  {body}\n  return %y\n}}\n"
+    program = (
+        f"func @main(%x: tensor<{shaped(*x.shape)}x{element}>) {{\n  {body}\n  return %y\n}}\n"
+    )
     legal(program)
     with np.errstate(all="ignore"):
         same_bits(cvm.compile(program)(x), cvm.compile(program, optimize=0)(x))
@@ -70,13 +84,20 @@ def test_pools(function: str, seed: int, processor: str, compile_for: Callable[.
 
 @pytest.mark.parametrize("width", [16, 32, 64])
 @pytest.mark.parametrize("size", [4, 7, 14, 20])
-def test_lanes_are_taken_at_every_width(width: int, size: int, compile_for: Callable[..., None]) -> None:
+def test_lanes_are_taken_at_every_width(
+    width: int, size: int, compile_for: Callable[..., None]
+) -> None:
     compile_for(tile_vector_bytes=width, vector_registers=32)
     random = np.random.default_rng(size)
-    x, w = values(random, (1, 19, size, size), "float32", 0), values(random, (19, 1, 5, 5), "float32", 0)
+    x, w = (
+        values(random, (1, 19, size, size), "float32", 0),
+        values(random, (19, 1, 5, 5), "float32", 0),
+    )
     program = text(shaped(*x.shape), shaped(*w.shape), "padding = [2, 2], groups = 19", "f32")
     body = POOLS["maximum"].format([3, 3], [1, 1], [1, 1])
-    assert taken(program) and taken(f"func @main(%x: tensor<{shaped(*x.shape)}xf32>) {{\n  {body}\n  return %y\n}}\n")
+    assert taken(program) and taken(
+        f"func @main(%x: tensor<{shaped(*x.shape)}xf32>) {{\n  {body}\n  return %y\n}}\n"
+    )
     b = np.zeros(19, "f4")
     same_bits(cvm.compile(program)(x, w, b), cvm.compile(program, optimize=0)(x, w, b))
 
@@ -89,7 +110,9 @@ def test_lanes_are_taken_at_every_width(width: int, size: int, compile_for: Call
         ("1x32x4x40000", "32x1x3x7", "lines are too long"),
     ],
 )
-def test_what_is_left_to_other_lanes(image: str, weights: str, why: str, compile_for: Callable[..., None]) -> None:
+def test_what_is_left_to_other_lanes(
+    image: str, weights: str, why: str, compile_for: Callable[..., None]
+) -> None:
     compile_for(tile_vector_bytes=64, vector_registers=32)
     program = text(image, weights, f"groups = {weights.split('x')[0]}", "f32")
     assert why in cvm.compile(program, target="reference").lower("strategies")

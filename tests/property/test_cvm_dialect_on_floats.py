@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.spec.op import OPERATORS, Operator
 from finite_differences import check
 from operator_checks import program
 from samples import SAMPLES
+
 import cvm
 
 INTEGERS = ("indices", "cond")  # operands that stay i32
@@ -23,7 +25,9 @@ def takes_floats(name: str) -> bool:
 FLOATING = sorted(n for n in SAMPLES if n.startswith("cvm.") and takes_floats(n))
 
 
-def floating(name: str, random: np.random.Generator, dtype: str, special: bool = False) -> Operator[np.ndarray]:
+def floating(
+    name: str, random: np.random.Generator, dtype: str, special: bool = False
+) -> Operator[np.ndarray]:
     """A sample with floats for its integers; among `special` ones are NaN, infinities and -0.0."""
     found: Any = SAMPLES[name](random)
     kept = {id(a) for n, a in found.operands() if n in INTEGERS}
@@ -50,7 +54,9 @@ def test_compiled_code_is_as_the_reference(name: str, dtype: str) -> None:
     random = np.random.default_rng(5)
     for seed in range(12):
         try:
-            module, arrays = program(floating(name, random, dtype, special=name not in FOLDING), bool(seed % 2))
+            module, arrays = program(
+                floating(name, random, dtype, special=name not in FOLDING), bool(seed % 2)
+            )
         except cvm.VerifyError:
             assert seed % 2 and name == "cvm.squeeze"  # without axes it wants known sizes
             continue
@@ -58,7 +64,9 @@ def test_compiled_code_is_as_the_reference(name: str, dtype: str) -> None:
         wanted = cvm.compile(module, target="reference")(*arrays)
         assert got.dtype == wanted.dtype == np.dtype(dtype) and got.shape == wanted.shape
         if name in FOLDING:
-            np.testing.assert_allclose(got, wanted, 1e-4 if dtype == "f4" else 1e-12, 1e-5 if dtype == "f4" else 1e-13)
+            np.testing.assert_allclose(
+                got, wanted, 1e-4 if dtype == "f4" else 1e-12, 1e-5 if dtype == "f4" else 1e-13
+            )
         else:
             np.testing.assert_array_equal(got, wanted, f"seed {seed}")
             numbers = ~np.isnan(wanted)
@@ -77,14 +85,18 @@ def test_derivatives(name: str) -> None:
     assert checked > 3
 
 
-@pytest.mark.parametrize("name", [n for n in sorted(SAMPLES) if n.startswith("builtin.") and n != "builtin.bitcast"])
+@pytest.mark.parametrize(
+    "name", [n for n in sorted(SAMPLES) if n.startswith("builtin.") and n != "builtin.bitcast"]
+)
 def test_what_goes_back_through_what_moves_elements(name: str) -> None:
     random = np.random.default_rng(7)
     for _ in range(8):
         op: Any = SAMPLES[name](random)
         if getattr(op, "scalar_op", None) not in (None, "add"):
             continue  # only sums have a derivative
-        arrays = [o if n.startswith("indices") else random.normal(size=o.shape) for n, o in op.operands()]
+        arrays = [
+            o if n.startswith("indices") else random.normal(size=o.shape) for n, o in op.operands()
+        ]
         given = iter(arrays)
         check(op.map(lambda _, given=given: next(given)), random)
 
@@ -98,7 +110,9 @@ def test_nothing_is_added_beyond_the_image() -> None:
     x, w = np.ones((1, 1, 2, 2), np.float32), np.ones((1, 1, 3, 3), np.float32)
     w[0, 0, 0, 0] = np.inf
     for target in ("cpu", "reference"):
-        np.testing.assert_array_equal(cvm.compile(text, target=target)(x, w)[0, 0], [[4, 4], [4, np.inf]])
+        np.testing.assert_array_equal(
+            cvm.compile(text, target=target)(x, w)[0, 0], [[4, 4], [4, np.inf]]
+        )
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -129,7 +143,10 @@ def test_second_derivatives_of_a_convolution(groups: int) -> None:
     slope, gradient = cvm.compile(text, "slope"), cvm.compile(text)(x, w)
     for n, array in enumerate((x, w)):
         step = random.normal(size=array.shape)
-        ends = [slope(*(a + h * step if k == n else a for k, a in enumerate((x, w)))) for h in (1e-5, -1e-5)]
+        ends = [
+            slope(*(a + h * step if k == n else a for k, a in enumerate((x, w))))
+            for h in (1e-5, -1e-5)
+        ]
         np.testing.assert_allclose((gradient[n] * step).sum(), (ends[0] - ends[1]) / 2e-5, 1e-6)
 
 

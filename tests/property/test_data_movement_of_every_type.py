@@ -5,7 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
-from cvm.dialect.ir.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+from cvm.dialect.ir.types import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI8,
+    UI16,
+    UI32,
+    UI64,
+    ElementType,
+)
+
 import cvm
 
 REAL = (I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, BF16, F32, F64)
@@ -37,7 +53,9 @@ def test_every_real_type(element: ElementType, target: str) -> None:
     lines = [f"%y{n} = cvm.{move}" for n, move in enumerate(MOVES)]
     results = ", ".join(f"%y{n}" for n in range(len(MOVES)))
     arguments = f"%x: tensor<5x6x{element}>, %like: tensor<2x3x{element}>"
-    f = cvm.compile(f"func @main({arguments}) {{ {' '.join(lines)} return {results} }}", target=target)
+    f = cvm.compile(
+        f"func @main({arguments}) {{ {' '.join(lines)} return {results} }}", target=target
+    )
     for (move, meaning), found in zip(MOVES.items(), f(x, x[:2, :3].copy()), strict=True):
         wanted = meaning(x)
         assert (found.dtype, found.shape) == (x.dtype, wanted.shape), move
@@ -65,6 +83,8 @@ def test_moved_data_is_no_index(moved: str, compared: str, target: str, n: int) 
     """An index plus 5 is larger than the index; data wraps."""
     text = f"func @main(%x: tensor<{n}xi64>) {{\n  {moved}\n  {compared}\n  return %y\n}}\n"
     most = 2**63 - 1
-    x = np.random.default_rng(n).choice(np.array([most, most - 4, -most - 1, -most + 3, 0, 7], np.int64), n)
+    x = np.random.default_rng(n).choice(
+        np.array([most, most - 4, -most - 1, -most + 3, 0, 7], np.int64), n
+    )
     found, wanted = (cvm.compile(text, target=t)(x) for t in (target, "reference"))
     np.testing.assert_array_equal(found, wanted, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
 import numpy as np
 import pytest
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
@@ -22,6 +23,7 @@ from cvm.jit.compile import compile_function
 from derivative_domains import DOMAINS
 from finite_differences import check, normal, program
 from samples import SAMPLES
+
 import cvm
 
 CHOICES = {"indices", "cond", "condition"}  # operands by which nothing is differentiated
@@ -49,12 +51,22 @@ WITHOUT = {
 }  # fmt: skip
 KNOWN_ONLY = {"cog.expand": "cyclic border, of a size that is not known"}
 NO_RULE = {"tri_gamma"}  # as in Theano
-BY_ONE_OPERAND = {"gammainc": [0], "gammaincc": [0], "gammal": [0], "gammau": [0], "chi2sf": [1], "jv": [0], "iv": [0]}
+BY_ONE_OPERAND = {
+    "gammainc": [0],
+    "gammaincc": [0],
+    "gammal": [0],
+    "gammau": [0],
+    "chi2sf": [1],
+    "jv": [0],
+    "iv": [0],
+}
 ELSEWHERE = {"builtin.view"}  # fields as tensors and back, in every test of a cog operator
 DIFFERENTIABLE = sorted(set(OPERATORS) - set(WITHOUT) - ELSEWHERE)
 
 
-def samples(name: str, random: np.random.Generator) -> Iterator[tuple[Operator[np.ndarray], list[Type]]]:
+def samples(
+    name: str, random: np.random.Generator
+) -> Iterator[tuple[Operator[np.ndarray], list[Type]]]:
     """A sample over floats, the operands that only choose staying as they are, or all of them; with the operands' types."""
     op = samples_cog.sample(name, random) if name.startswith("cog.") else SAMPLES[name](random)
     fields = [t for t in op.types.values() if isinstance(t, FieldType)]
@@ -62,7 +74,9 @@ def samples(name: str, random: np.random.Generator) -> Iterator[tuple[Operator[n
 
     def values(n: str, a: np.ndarray, kept: set[str]) -> np.ndarray:
         if fields and a.dtype.kind == "c":
-            return (random.uniform(low, high, a.shape) + 1j * random.uniform(low, high, a.shape)).astype(a.dtype)
+            return (
+                random.uniform(low, high, a.shape) + 1j * random.uniform(low, high, a.shape)
+            ).astype(a.dtype)
         return (
             a
             if n in kept or n.partition("[")[0] in kept
@@ -86,11 +100,15 @@ def unknown(types: list[Type]) -> list[Type]:
     ]
 
 
-def differentiated(name: str, sizes: str, seed: int) -> tuple[Operator[np.ndarray], list[Type]] | None:
+def differentiated(
+    name: str, sizes: str, seed: int
+) -> tuple[Operator[np.ndarray], list[Type]] | None:
     """A sample that has operands and results to differentiate; None where there is none."""
     for op, types in samples(name, np.random.default_rng(seed)):
         try:
-            module, _, wrt = program(op, unknown(types) if sizes == "unknown" else types, derived=False)
+            module, _, wrt = program(
+                op, unknown(types) if sizes == "unknown" else types, derived=False
+            )
         except cvm.VerifyError:
             continue
         if wrt and any(not t.element.is_discrete for t in module.functions["f"].result_types):
@@ -139,14 +157,18 @@ def compiled(op: Operator[np.ndarray], types: list[Type], random: np.random.Gene
     seeds = {"back": as_results(results), "forth": tuple(arrays[n] for n in wrt)}
     for name, like in seeds.items():
         given = [*arrays, *(normal(random, a) for a in like)]
-        wanted, got = (compile_function(module, name, target)(*given) for target in ("reference", "cpu"))
+        wanted, got = (
+            compile_function(module, name, target)(*given) for target in ("reference", "cpu")
+        )
         for a, b in zip(as_results(got), as_results(wanted), strict=True):
             assert a.dtype == b.dtype and a.shape == b.shape
             tolerance = 1e-4 if a.dtype in (np.float32, np.complex64) else 1e-11
             np.testing.assert_allclose(a, b, tolerance, tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(n for n, why in WITHOUT.items() if why in (INTEGERS, NO_FLOAT)))
+@pytest.mark.parametrize(
+    "name", sorted(n for n, why in WITHOUT.items() if why in (INTEGERS, NO_FLOAT))
+)
 def test_what_has_nothing_to_differentiate(name: str) -> None:
     assert all(differentiated(name, "known", seed) is None for seed in range(8))
 
@@ -161,7 +183,12 @@ def test_scalar_operations_without_a_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(n for n, op in SCALAR_OPS.items() if op.gradient is not None and op.takes(*(F64,) * (op.arity or 2)))
+    "name",
+    sorted(
+        n
+        for n, op in SCALAR_OPS.items()
+        if op.gradient is not None and op.takes(*(F64,) * (op.arity or 2))
+    ),
 )
 def test_operands_by_which_a_scalar_operation_has_a_rule(name: str) -> None:
     builder, op = Builder(), SCALAR_OPS[name]

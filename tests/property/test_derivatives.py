@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import C64, F32, F64, ElementType, FieldType, TensorType
@@ -10,9 +11,21 @@ from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from derivative_domains import DOMAINS
 from finite_differences import check
+
 import cvm
 
-ROUGH = ("psi", "gamma", "gammaln", "j0", "j1", "i0", "i1", "erfcx", "erfinv", "erfcinv")  # f64 to about 1e-14 only
+ROUGH = (
+    "psi",
+    "gamma",
+    "gammaln",
+    "j0",
+    "j1",
+    "i0",
+    "i1",
+    "erfcx",
+    "erfinv",
+    "erfcinv",
+)  # f64 to about 1e-14 only
 BY_ONE_OPERAND = ("gammainc", "gammaincc", "gammal", "gammau", "chi2sf", "jv", "iv")
 OTHER = ("complex", "complex_from_polar", "angle", "and_", "or_", "xor", "invert")
 
@@ -35,8 +48,17 @@ def test_scalar_operation(name: str) -> None:
     arity = SCALAR_OPS[name].arity or 3
     operands = [floats(random, s, name) for s in [(3, 4), (1, 4), (4,)][:arity]]
     if name == "clip":
-        operands = [operands[0], operands[1] - 2, operands[2] + 2]  # the lower bound below the upper one
-    check(OPERATORS["theano.elemwise"](tuple(operands), scalar_op=name), random, 2e-5 if name in ROUGH else 2e-6, 1e-4)
+        operands = [
+            operands[0],
+            operands[1] - 2,
+            operands[2] + 2,
+        ]  # the lower bound below the upper one
+    check(
+        OPERATORS["theano.elemwise"](tuple(operands), scalar_op=name),
+        random,
+        2e-5 if name in ROUGH else 2e-6,
+        1e-4,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
@@ -75,13 +97,23 @@ def test_complex_operation(name: str, mixed: bool) -> None:
             return  # the real operation
     if name == "switch":
         operands[0] = np.arange(12).reshape(3, 4) % 2
-    check(OPERATORS["theano.elemwise"](tuple(operands), scalar_op=name), random, 2e-5 if name in ROUGH else 2e-6, 1e-4)
+    check(
+        OPERATORS["theano.elemwise"](tuple(operands), scalar_op=name),
+        random,
+        2e-5 if name in ROUGH else 2e-6,
+        1e-4,
+    )
 
 
 @pytest.mark.parametrize("name", ["complex", "complex_from_polar"])
 def test_complex_from_real(name: str) -> None:
     random = np.random.default_rng(1)
-    check(OPERATORS["theano.elemwise"]((random.normal(size=(3, 4)), random.normal(size=4)), scalar_op=name), random)
+    check(
+        OPERATORS["theano.elemwise"](
+            (random.normal(size=(3, 4)), random.normal(size=4)), scalar_op=name
+        ),
+        random,
+    )
 
 
 @pytest.mark.parametrize("axis", [None, (1,), ()], ids=str)
@@ -97,7 +129,9 @@ AXES: list[tuple[int, ...] | None] = [None, (), (0,), (-1,), (0, 2), (1, 0, 2)]
 
 
 @pytest.mark.parametrize("axis", AXES, ids=str)
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "prod_without_zeros", "product_of_others"])
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "max", "min", "prod_without_zeros", "product_of_others"]
+)
 def test_reduction(name: str, axis: tuple[int, ...] | None) -> None:
     random = np.random.default_rng(2)
     check(OPERATORS[f"theano.{name}"](random.normal(size=(2, 3, 4)), axis), random, 5e-6, 1e-5)
@@ -107,7 +141,12 @@ def test_reduction(name: str, axis: tuple[int, ...] | None) -> None:
 @pytest.mark.parametrize("name", ["careduce", "careduce_dtype"])
 def test_careduce(name: str, function: str) -> None:
     random = np.random.default_rng(3)
-    check(OPERATORS[f"theano.{name}"](random.normal(size=(2, 3)), (1,), scalar_op=function), random, 5e-6, 1e-5)
+    check(
+        OPERATORS[f"theano.{name}"](random.normal(size=(2, 3)), (1,), scalar_op=function),
+        random,
+        5e-6,
+        1e-5,
+    )
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2, 3])
@@ -127,7 +166,9 @@ def test_dimshuffle(order: tuple[Any, ...]) -> None:
 DALI = sorted(
     n
     for n, o in OPERATORS.items()
-    if o.dialect == "dali" and hasattr(o, "gradient") and (o.derivative or o.gradient is not o.__mro__[1].gradient)
+    if o.dialect == "dali"
+    and hasattr(o, "gradient")
+    and (o.derivative or o.gradient is not o.__mro__[1].gradient)
 )  # type: ignore[attr-defined]
 
 
@@ -137,9 +178,16 @@ def test_dali(name: str) -> None:
     op = OPERATORS[name]
     shapes = [(3, 4), (4,), (3, 1)]
     if name == "dali.where":
-        operands: tuple[Any, ...] = (random.random((3, 4)) < 0.5, random.normal(size=(4,)), random.normal(size=(3, 1)))
+        operands: tuple[Any, ...] = (
+            random.random((3, 4)) < 0.5,
+            random.normal(size=(4,)),
+            random.normal(size=(3, 1)),
+        )
     else:
-        operands = tuple(floats(random, s, name.partition(".")[2]) for s, _ in zip(shapes, op.fields, strict=False))
+        operands = tuple(
+            floats(random, s, name.partition(".")[2])
+            for s, _ in zip(shapes, op.fields, strict=False)
+        )
     check(op(*operands), random, 2e-6, 1e-4)
 
 
@@ -166,7 +214,9 @@ COG: list[tuple[str, tuple[FieldType, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "types", "attributes"), COG, ids=[f"{n}{k}" for k, (n, *_) in enumerate(COG)])
+@pytest.mark.parametrize(
+    ("name", "types", "attributes"), COG, ids=[f"{n}{k}" for k, (n, *_) in enumerate(COG)]
+)
 def test_cog(name: str, types: tuple[FieldType, ...], attributes: dict[str, Any]) -> None:
     random = np.random.default_rng(8)
     operands = [random.uniform(0.5, 2.5, t.array_shape).astype(np.float32) for t in types]
@@ -214,7 +264,8 @@ def test_ties() -> None:
     x = np.array([3.0, 1, 3])
     np.testing.assert_array_equal(gradient("%s = theano.max %x", x), [1, 0, 1])
     np.testing.assert_array_equal(
-        gradient('%y = theano.elemwise %x, 3 {scalar_op = "maximum"}\n %s = theano.sum %y', x), [1, 0, 1]
+        gradient('%y = theano.elemwise %x, 3 {scalar_op = "maximum"}\n %s = theano.sum %y', x),
+        [1, 0, 1],
     )
 
 
@@ -239,7 +290,9 @@ def test_integers_get_zeros_and_formal_derivatives() -> None:
           return %a, %b
         }
     """
-    a, b = cvm.compile(text, target="reference")(np.array([0, 1]), np.zeros(2, np.float32), np.ones(2), np.ones(2))
+    a, b = cvm.compile(text, target="reference")(
+        np.array([0, 1]), np.zeros(2, np.float32), np.ones(2), np.ones(2)
+    )
     assert a.dtype == np.float64 and b.dtype == np.float32
     np.testing.assert_allclose(a, [1, np.e])
     np.testing.assert_array_equal(b, 0)
@@ -259,7 +312,8 @@ def test_missing_rule_names_the_path() -> None:
         }
     """
     with pytest.raises(
-        cvm.VerifyError, match=r"theano.elemwise of tri_gamma has no derivative; it is on the path %x -> %a -> %b"
+        cvm.VerifyError,
+        match=r"theano.elemwise of tri_gamma has no derivative; it is on the path %x -> %a -> %b",
     ):
         cvm.compile(text)
 
@@ -278,7 +332,8 @@ def test_an_operator_of_a_family_without_a_derivative_is_named() -> None:
       return %d
     }"""
     with pytest.raises(
-        cvm.VerifyError, match=r"cvm.broadcast_greater has no derivative; it is on the path %x -> %i -> %g"
+        cvm.VerifyError,
+        match=r"cvm.broadcast_greater has no derivative; it is on the path %x -> %i -> %g",
     ):
         cvm.compile(text)
 
@@ -292,16 +347,22 @@ def test_sizes_that_a_rule_has_to_know() -> None:
       %gx = "theano.l_op"(%x, %g) {callee = @f}
       return %gx
     }"""
-    with pytest.raises(cvm.VerifyError, match=r"cog.expand with a cyclic border, .* on the path %x -> %y"):
+    with pytest.raises(
+        cvm.VerifyError, match=r"cog.expand with a cyclic border, .* on the path %x -> %y"
+    ):
         cvm.compile(text)
 
 
 def test_unknown_by_one_operand() -> None:
     x = np.array([0.7, 1.9])
-    density = cvm.grad(lambda a, x: cvm.theano.sum(cvm.theano.gammainc(a, x)), wrt=1)(np.array([2.0, 2.0]), x)
+    density = cvm.grad(lambda a, x: cvm.theano.sum(cvm.theano.gammainc(a, x)), wrt=1)(
+        np.array([2.0, 2.0]), x
+    )
     np.testing.assert_allclose(density, x * np.exp(-x), rtol=1e-12)
     with pytest.raises(cvm.Error, match=r"theano\.elemwise of gammainc by %\w+ has no derivative"):
-        cvm.grad(lambda a, x: cvm.theano.sum(cvm.theano.gammainc(a, x)), wrt=0)(np.array([2.0, 2.0]), x)
+        cvm.grad(lambda a, x: cvm.theano.sum(cvm.theano.gammainc(a, x)), wrt=0)(
+            np.array([2.0, 2.0]), x
+        )
 
 
 def test_python_forms() -> None:
@@ -338,7 +399,9 @@ def test_of_a_program() -> None:
 
 def test_seeds_have_the_shapes_of_their_values() -> None:
     x = np.ones((2, 3))
-    with pytest.raises(cvm.Error, match=r"a tangent has the shape of its value, tensor<2x3xf64>, got tensor<3xf64>"):
+    with pytest.raises(
+        cvm.Error, match=r"a tangent has the shape of its value, tensor<2x3xf64>, got tensor<3xf64>"
+    ):
         cvm.jvp(lambda x: x * x, (x,), (x[0],))
     with pytest.raises(cvm.Error, match=r"a cotangent has the shape of its value"):
         cvm.vjp(lambda x: x * x, x)[1](x[:1])
@@ -354,5 +417,7 @@ def test_what_is_no_function_has_no_derivative(function: Any) -> None:
 
 def test_what_does_not_say_what_it_takes_is_no_function() -> None:
     for wrong in (cvm.compile, cvm.grad):
-        with pytest.raises(cvm.TraceError, match="expected a Python function that says what it takes"):
+        with pytest.raises(
+            cvm.TraceError, match="expected a Python function that says what it takes"
+        ):
             wrong(max)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 T = cvm.theano
@@ -72,7 +74,9 @@ def test_a_gradient_with_ranks_only(function: Callable[..., Any]) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
         near = [moved(at, along, d) for d in (1e-6, -1e-6)]
         (ahead, _), (behind, _) = slope.batch(*map(list, zip(*near, strict=True)))
-        np.testing.assert_allclose(inner(found, along), (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            inner(found, along), (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6
+        )
     assert "?" in str(slope.program())
 
 
@@ -91,7 +95,8 @@ def test_second_derivatives_with_ranks_only(function: Callable[..., Any]) -> Non
         return cvm.jvp(function, (x, w), (u, v))[1]
 
     forward, backward, along = (
-        cvm.compile(f, target="reference") for f in (forward_over_reverse, reverse_over_reverse, along)
+        cvm.compile(f, target="reference")
+        for f in (forward_over_reverse, reverse_over_reverse, along)
     )
     crossed = cvm.grad(along, wrt=(0, 1))
     random = np.random.default_rng(1)
@@ -122,7 +127,12 @@ func @loss(%x: tensor<?x?xf64>, %y: tensor<?x?xf64>, %z: tensor<?xf64>) -> tenso
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize(
-    "names", [("dali.mul", "dali.sub"), ("cvm.broadcast_mul", "cvm.broadcast_sub"), ("dali.max", "dali.mul")]
+    "names",
+    [
+        ("dali.mul", "dali.sub"),
+        ("cvm.broadcast_mul", "cvm.broadcast_sub"),
+        ("dali.max", "dali.mul"),
+    ],
 )
 @pytest.mark.parametrize(
     "shapes",
@@ -143,6 +153,8 @@ def test_a_size_that_turns_out_to_stretch(names: tuple[str, str], shapes: Any, t
     assert [g.shape for g in found] == [a.shape for a in at]
     expected = (loss(*moved(at, along, 1e-6)) - loss(*moved(at, along, -1e-6))) / 2e-6
     np.testing.assert_allclose(inner(found, along), expected, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(cvm.jvp(loss, at, along)[1], inner(found, along), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        cvm.jvp(loss, at, along)[1], inner(found, along), rtol=1e-10, atol=1e-12
+    )
     empty = cvm.grad(loss, wrt=(0, 1, 2))(np.zeros((0, 1)), np.zeros((1, 4)), np.zeros(1))
     assert [g.shape for g in empty] == [(0, 1), (1, 4), (1,)] and not any(g.any() for g in empty)

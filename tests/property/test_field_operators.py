@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+
 import numpy as np
 import pytest
 from cvm.dialect.cog.cog_operator import compatible
@@ -15,6 +16,7 @@ from cvm.dialect.spec.op import OPERATORS, Operator, violated
 from loop_interpreter import by_formula
 from operator_checks import assert_same
 from samples_cog import SAMPLED, sample
+
 import cvm
 
 SEEDS = range(40)
@@ -36,11 +38,15 @@ def test_formula_agrees_with_reference(name: str) -> None:
     for seed in SEEDS:
         op = sample(name, np.random.default_rng(seed))
         broken, _ = violated(types(op), types(op).constraints)
-        assert broken is None, f"seed {seed}: the sample {op} breaks C{broken.number}: {broken.text}"
+        assert broken is None, (
+            f"seed {seed}: the sample {op} breaks C{broken.number}: {broken.text}"
+        )
         wanted = reference(op)
         (result,) = types(op).result_types()
         assert isinstance(wanted, np.ndarray), f"seed {seed}: the reference gives {wanted!r}"
-        assert (wanted.shape, wanted.dtype) == (result.array_shape, result.element.dtype), f"seed {seed}: {op}"
+        assert (wanted.shape, wanted.dtype) == (result.array_shape, result.element.dtype), (
+            f"seed {seed}: {op}"
+        )
         with np.errstate(all="ignore"):
             (found,) = by_formula(op)
         assert_same(found, wanted, ULPS.get(name, 0), f"seed {seed}: {op}")
@@ -56,7 +62,9 @@ def program(op: Operator[np.ndarray], unknown_sizes: bool) -> tuple[Module, list
     operands = iter(values)
     result = Value("y", None)
     operation = Operation(op.map(lambda _: next(operands)), (result,))
-    return verify(Module({"main": Function("main", tuple(values), (operation,), (result,))})), arrays
+    return verify(
+        Module({"main": Function("main", tuple(values), (operation,), (result,))})
+    ), arrays
 
 
 @pytest.mark.sample(20)
@@ -70,13 +78,17 @@ def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:
         except cvm.VerifyError:
             assert unknown_sizes, f"seed {seed}: {op}"
             continue  # some rules are about sizes that are known
-        assert_same(cvm.compile(module)(*arrays), reference(op), ULPS.get(name, 0), f"seed {seed}: {op}")
+        assert_same(
+            cvm.compile(module)(*arrays), reference(op), ULPS.get(name, 0), f"seed {seed}: {op}"
+        )
 
 
 def rule(a: FieldType, b: FieldType) -> bool:
     """Cog's rule as its documentation puts it: four conditions, in words of its own."""
     same_field = a.shape == b.shape
-    if same_field and (a.tensor.shape == b.tensor.shape or a.tensor.rank == 0 or b.tensor.rank == 0):
+    if same_field and (
+        a.tensor.shape == b.tensor.shape or a.tensor.rank == 0 or b.tensor.rank == 0
+    ):
         return True
     small = a if a.rank == 0 else b if b.rank == 0 else None
     if small is None:

@@ -7,12 +7,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, same_size, smaller
 from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.ir.unify import put
 from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from cvm.dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, apply, flat_index, unflatten
+from cvm.dialect.notation.expressions import (
+    Apply,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Tensor,
+    apply,
+    flat_index,
+    unflatten,
+)
 from cvm.dialect.notation.index_bounds import index_bounds, inside
 from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.notation.simplify import fold_constants, linear_index, recombine, simplify_index
@@ -27,7 +38,11 @@ SIZES = 6  # N is less
 AXES = (3, 4, 5, SIZES)
 DIVISIONS = ("floordiv", "floormod")
 ORDER: dict[object, int] = {key(i): n + 1 for n, i in enumerate(INDICES)}
-RANGES = [f for i, n in zip(INDICES, AXES[:3], strict=True) for f in (affine(i), (affine(i) * -1).plus(n - 1))]
+RANGES = [
+    f
+    for i, n in zip(INDICES, AXES[:3], strict=True)
+    for f in (affine(i), (affine(i) * -1).plus(n - 1))
+]
 
 numbers = st.integers(-7, 7)
 leaves = st.one_of(
@@ -38,21 +53,27 @@ leaves = st.one_of(
 
 
 def compound(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    sums = st.tuples(st.sampled_from(["add", "sub", "max", "min", "mul"]), parts, parts).map(lambda t: apply(*t))
+    sums = st.tuples(st.sampled_from(["add", "sub", "max", "min", "mul"]), parts, parts).map(
+        lambda t: apply(*t)
+    )
     multiples = st.tuples(parts, numbers).map(lambda t: t[0] * t[1])
-    divided = st.tuples(st.sampled_from(["floordiv", "floormod"]), parts, st.integers(1, 6)).map(lambda t: apply(*t))
+    divided = st.tuples(st.sampled_from(["floordiv", "floormod"]), parts, st.integers(1, 6)).map(
+        lambda t: apply(*t)
+    )
     return st.one_of(sums, multiples, divided, parts.map(lambda e: -e))
 
 
-divided = st.tuples(st.sampled_from(["floordiv", "floormod"]), numbers, numbers, st.sampled_from([2, 4])).map(
-    lambda t: apply(t[0], INDICES[0] * t[1] + INDICES[1] * (t[2] * 4), t[3])
-)
+divided = st.tuples(
+    st.sampled_from(["floordiv", "floormod"]), numbers, numbers, st.sampled_from([2, 4])
+).map(lambda t: apply(t[0], INDICES[0] * t[1] + INDICES[1] * (t[2] * 4), t[3]))
 expressions = st.recursive(leaves, compound, max_leaves=7)
-comparisons = st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq"]), expressions, expressions).map(
-    lambda t: apply(*t)
-)
+comparisons = st.tuples(
+    st.sampled_from(["lt", "le", "gt", "ge", "eq"]), expressions, expressions
+).map(lambda t: apply(*t))
 conditions = st.recursive(
-    comparisons, lambda c: st.one_of(c.map(lambda e: ~e), st.tuples(c, c).map(lambda t: t[0] & t[1])), max_leaves=3
+    comparisons,
+    lambda c: st.one_of(c.map(lambda e: ~e), st.tuples(c, c).map(lambda t: t[0] & t[1])),
+    max_leaves=3,
 )
 
 
@@ -76,7 +97,9 @@ def everywhere(e: Expr) -> np.ndarray:
 
 
 def evaluated(form: Affine) -> np.ndarray:
-    return np.broadcast_to(sum((values(a) * f for a, f in form.terms.values()), np.array(form.constant)), AXES)
+    return np.broadcast_to(
+        sum((values(a) * f for a, f in form.terms.values()), np.array(form.constant)), AXES
+    )
 
 
 @settings(deadline=None)
@@ -84,7 +107,9 @@ def evaluated(form: Affine) -> np.ndarray:
 def test_linear_forms_keep_values(a: Expr, b: Expr, factor: int) -> None:
     np.testing.assert_array_equal(evaluated(affine(a)), everywhere(a))
     np.testing.assert_array_equal(everywhere(affine(a).expression()), everywhere(a))
-    np.testing.assert_array_equal(evaluated(affine(a) + affine(b) * factor), everywhere(a) + factor * everywhere(b))
+    np.testing.assert_array_equal(
+        evaluated(affine(a) + affine(b) * factor), everywhere(a) + factor * everywhere(b)
+    )
     np.testing.assert_array_equal(
         evaluated((affine(a) - affine(b)).plus(factor)), everywhere(a) - everywhere(b) + factor
     )
@@ -106,7 +131,9 @@ def test_bounds_contain_every_value(e: Expr) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(INDICES), numbers), max_size=5), numbers)
-def test_bounds_of_affine_expressions_are_attained(terms: list[tuple[Index, int]], constant: int) -> None:
+def test_bounds_of_affine_expressions_are_attained(
+    terms: list[tuple[Index, int]], constant: int
+) -> None:
     e: Expr = Const(constant, I64)
     for index, factor in terms:
         e = e + index * factor
@@ -118,14 +145,17 @@ def test_bounds_of_affine_expressions_are_attained(terms: list[tuple[Index, int]
 
 @settings(deadline=None)
 @given(conditions, expressions, st.integers(1, 9))
-def test_conditions_hold_where_their_forms_are_not_negative(condition: Expr, index: Expr, extent: int) -> None:
+def test_conditions_hold_where_their_forms_are_not_negative(
+    condition: Expr, index: Expr, extent: int
+) -> None:
     for forms, holds in (
         (affine_conditions(condition), everywhere(condition)),
         (negated_conditions(condition), ~everywhere(condition)),
     ):
         if forms is not None:
             np.testing.assert_array_equal(
-                np.logical_and.reduce([np.full(AXES, True), *(evaluated(f) >= 0 for f in forms)]), holds
+                np.logical_and.reduce([np.full(AXES, True), *(evaluated(f) >= 0 for f in forms)]),
+                holds,
             )
     guard = inside(index, extent)
     found = everywhere(guard) if isinstance(guard, Expr) else np.full(AXES, guard)
@@ -136,7 +166,9 @@ def test_conditions_hold_where_their_forms_are_not_negative(condition: Expr, ind
 @given(expressions, st.lists(expressions, max_size=2))
 def test_what_is_proved_holds(goal: Expr, facts: list[Expr]) -> None:
     if prove(affine(goal), [*RANGES, *map(affine, facts)], ORDER):
-        given_facts = np.logical_and.reduce([np.full(AXES, True), *(everywhere(f) >= 0 for f in facts)])
+        given_facts = np.logical_and.reduce(
+            [np.full(AXES, True), *(everywhere(f) >= 0 for f in facts)]
+        )
         assert (everywhere(goal)[given_facts] >= 0).all()
 
 
@@ -150,17 +182,27 @@ def test_simplification_keeps_values(e: Expr) -> None:
 
 
 @settings(deadline=None)
-@given(expressions, st.lists(st.one_of(st.integers(1, 4), st.just(N + 1)), min_size=1, max_size=4), numbers, numbers)
-def test_quotients_and_remainders_of_a_position_recombine(e: Expr, shape: list[Dim], a: int, b: int) -> None:
+@given(
+    expressions,
+    st.lists(st.one_of(st.integers(1, 4), st.just(N + 1)), min_size=1, max_size=4),
+    numbers,
+    numbers,
+)
+def test_quotients_and_remainders_of_a_position_recombine(
+    e: Expr, shape: list[Dim], a: int, b: int
+) -> None:
     """The position of an element whose indices are those of a position is that position, and what is added stays."""
     at = unflatten(e, tuple(shape))
     found = linear_index(at, tuple(shape))
     np.testing.assert_array_equal(everywhere(found), everywhere(e))
-    assert not any(isinstance(n, Apply) and n.function in DIVISIONS and n not in walk(e) for n in walk(found))
+    assert not any(
+        isinstance(n, Apply) and n.function in DIVISIONS and n not in walk(e) for n in walk(found)
+    )
     last, added = (*at[:-1], at[-1] + a), tuple(i + b for i in at)
     for indices, sizes in ((last, shape), (added, shape), (at[::-1], shape), (at[1:], shape[1:])):
         np.testing.assert_array_equal(
-            everywhere(linear_index(indices, tuple(sizes))), everywhere(flat_index(indices, tuple(sizes)))
+            everywhere(linear_index(indices, tuple(sizes))),
+            everywhere(flat_index(indices, tuple(sizes))),
         )
 
 
@@ -172,14 +214,17 @@ def test_offsets_of_lanes_are_those_of_their_values(e: Expr, count: int, block: 
     x = Tensor("x", (1000,), F32)
     found = offsets(x, (e,), Lanes(lane, count, count, lambda n: lane not in walk(n)))
     if found is not None:
-        at = [everywhere(substitute(e, {lane: Const(block * count + n, I64)})) for n in range(count)]
+        at = [
+            everywhere(substitute(e, {lane: Const(block * count + n, I64)})) for n in range(count)
+        ]
         for there, offset in zip(at, found, strict=True):
             np.testing.assert_array_equal(there - at[0], offset)
 
 
 M, UNKNOWN = Size.named("M"), Size.unknown()
 KNOWN = [
-    {("N",): n, ("M",): m, UNKNOWN.terms[0][0]: u} for n, m, u in product(range(5), (0, 1, 2, 7), (0, 3, 4))
+    {("N",): n, ("M",): m, UNKNOWN.terms[0][0]: u}
+    for n, m, u in product(range(5), (0, 1, 2, 7), (0, 3, 4))
 ]  # what calls may bind
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -217,10 +262,23 @@ def test_sizes_compute_and_compare_as_numbers_do(a: Any, b: Any) -> None:
             one, other = (computed(tree, lambda d, k=known: evaluate(d, k)) for tree in (a, b))
         except ZeroDivisionError:
             continue
-        assert (evaluate(x, known), evaluate(y, known), evaluate(x - y, known)) == (one, other, one - other)
-        assert put(put(x, {("N",): M + 1}), known) == evaluate(x, {**known, ("N",): known["M",] + 1})
+        assert (evaluate(x, known), evaluate(y, known), evaluate(x - y, known)) == (
+            one,
+            other,
+            one - other,
+        )
+        assert put(put(x, {("N",): M + 1}), known) == evaluate(
+            x, {**known, ("N",): known["M",] + 1}
+        )
         if all(evaluate(Size.of_atom(atom), known) >= 0 for d in sums for atom, _ in d.terms):
-            for compare in (operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt):
+            for compare in (
+                operator.lt,
+                operator.le,
+                operator.eq,
+                operator.ne,
+                operator.ge,
+                operator.gt,
+            ):
                 with suppress(Undecided):
                     assert compare(x, y) == compare(one, other)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 import samples_dali  # noqa: F401  (enters its samples)
@@ -41,6 +42,7 @@ from native_kernels import tensor
 from samples import SAMPLES
 from tiers import examples
 from tuning import tuned
+
 import cvm
 
 
@@ -51,11 +53,17 @@ def within(array: np.ndarray, values: Interval) -> bool:
 # scalar functions, one by one
 
 
-def computed(function: str, element: ElementType, *operands: Interval) -> tuple[Interval, np.ndarray]:
+def computed(
+    function: str, element: ElementType, *operands: Interval
+) -> tuple[Interval, np.ndarray]:
     """The interval of a function of integers in intervals, and all the values that it has."""
     tensors = [tensor(name, element) for name in "abc"[: len(operands)]]
-    found = interval(apply(function, *(t[()] for t in tensors)), dict(zip(tensors, operands, strict=True)))
-    grid = np.meshgrid(*(np.arange(o.low, o.high + 1).astype(element.dtype) for o in operands), indexing="ij")
+    found = interval(
+        apply(function, *(t[()] for t in tensors)), dict(zip(tensors, operands, strict=True))
+    )
+    grid = np.meshgrid(
+        *(np.arange(o.low, o.high + 1).astype(element.dtype) for o in operands), indexing="ij"
+    )
     if function in ("div", "rem", "floordiv", "floormod"):
         grid = [g[grid[1] != 0] for g in grid]
     if function in ("shl", "shr"):
@@ -66,7 +74,14 @@ def computed(function: str, element: ElementType, *operands: Interval) -> tuple[
 
 @pytest.mark.parametrize(
     ("operand", "truth"),
-    [((1, 5), (1, 1)), ((-5, -1), (1, 1)), ((0, 0), (0, 0)), ((0, 1), (0, 1)), ((-1, 0), (0, 1)), ((-1, 1), (0, 1))],
+    [
+        ((1, 5), (1, 1)),
+        ((-5, -1), (1, 1)),
+        ((0, 0), (0, 0)),
+        ((0, 1), (0, 1)),
+        ((-1, 0), (0, 1)),
+        ((-1, 1), (0, 1)),
+    ],
 )
 def test_truths_of_intervals(operand: tuple[int, int], truth: tuple[int, int]) -> None:
     x = tensor("x", I32)
@@ -74,12 +89,25 @@ def test_truths_of_intervals(operand: tuple[int, int], truth: tuple[int, int]) -
 
 
 def intervals(element: ElementType) -> st.SearchStrategy[Interval]:
-    ends = st.one_of(st.integers(*element.limits), st.sampled_from([*element.limits, 0, 1, element.limits[0] + 1]))
+    ends = st.one_of(
+        st.integers(*element.limits),
+        st.sampled_from([*element.limits, 0, 1, element.limits[0] + 1]),
+    )
     return st.tuples(ends, ends).map(lambda pair: Interval(min(pair), max(pair)))
 
 
 FUNCTIONS = sorted({*ELEMENTWISE, *SCALAR, "not", "clz"} - {"any"})
-EXACT = {"add", "sub", "neg", "abs", "max", "min", "not", "clz", "shr"}  # what is reached is known, too
+EXACT = {
+    "add",
+    "sub",
+    "neg",
+    "abs",
+    "max",
+    "min",
+    "not",
+    "clz",
+    "shr",
+}  # what is reached is known, too
 
 
 @pytest.mark.parametrize("element", [I8, UI8], ids=str)
@@ -89,7 +117,9 @@ EXACT = {"add", "sub", "neg", "abs", "max", "min", "not", "clz", "shr"}  # what 
 def test_functions_of_intervals(function: str, element: ElementType, data: st.DataObject) -> None:
     operands = [data.draw(intervals(element)) for _ in range(SCALARS[function].arity)]
     found, values = computed(function, element, *operands)
-    assert within(values, found), f"{function}{operands}: {found} without [{values.min()}, {values.max()}]"
+    assert within(values, found), (
+        f"{function}{operands}: {found} without [{values.min()}, {values.max()}]"
+    )
     undefined = function == "shr" and (operands[1].low < 0 or operands[1].high >= element.bits)
     if function in EXACT and not undefined and values.size and found != whole(element):
         assert (values.min(), values.max()) == (found.low, found.high)
@@ -104,7 +134,9 @@ def test_a_choice_narrows_what_it_compares() -> None:
     assert interval(select(~(x[()] > 7), x[()] + 1, -1), known) == Interval(-9, 8)
     assert interval(select(x[()] > 20, 1000, x[()]), known) == Interval(-10, 20)
     assert interval(select(x[()].eq(4), x[()] * 2, 0), known) == Interval(0, 8)
-    assert interval(select(x[()] < -20, constant(1000, I32), constant(7, I32)), known) == Interval(7, 7)
+    assert interval(select(x[()] < -20, constant(1000, I32), constant(7, I32)), known) == Interval(
+        7, 7
+    )
 
 
 def test_elements_of_constants_count_one_by_one() -> None:
@@ -127,7 +159,9 @@ def test_sizes_that_are_not_known() -> None:
     (k,) = axes((n,))
     assert interval(total(k, x[k]), {x: Interval(0, 1)}) == whole(I32)
     assert interval(total(k, x[k]), {x: Interval(0, 0)}) == Interval(0, 0)
-    assert interval(largest(k, x[k]), {x: Interval(3, 5)}) == Interval(I32.limits[0], 5), "there may be none"
+    assert interval(largest(k, x[k]), {x: Interval(3, 5)}) == Interval(I32.limits[0], 5), (
+        "there may be none"
+    )
 
 
 def test_windows() -> None:
@@ -147,7 +181,9 @@ def test_windows() -> None:
 # whole operators and programs
 
 
-def ranged_program(op: object, random: np.random.Generator, unknown_sizes: bool) -> tuple[Module, list[np.ndarray]]:
+def ranged_program(
+    op: object, random: np.random.Generator, unknown_sizes: bool
+) -> tuple[Module, list[np.ndarray]]:
     """A program of one operation, its operands constants, or arguments that declare how far they go."""
     arrays: list[np.ndarray] = []
     arguments: list[Value] = []
@@ -157,10 +193,19 @@ def ranged_program(op: object, random: np.random.Generator, unknown_sizes: bool)
         element, name = BY_DTYPE[array.dtype], f"x{len(arguments) + len(operations)}"
         if not unknown_sizes and random.random() < 0.4:
             value = Value(name, None)
-            operations.append(Operation(Const(Data(array), TensorType(array.shape, element)), (value,)))
+            operations.append(
+                Operation(Const(Data(array), TensorType(array.shape, element)), (value,))
+            )
             return value
-        shape = tuple(Size.named(f"{name.upper()}N{n}") if unknown_sizes else d for n, d in enumerate(array.shape))
-        declared = {"range": (int(array.min()), int(array.max()))} if array.size and element.is_integer else {}
+        shape = tuple(
+            Size.named(f"{name.upper()}N{n}") if unknown_sizes else d
+            for n, d in enumerate(array.shape)
+        )
+        declared = (
+            {"range": (int(array.min()), int(array.max()))}
+            if array.size and element.is_integer
+            else {}
+        )
         arrays.append(array)
         arguments.append(Value(name, TensorType(shape, element), attributes=declared))
         return arguments[-1]
@@ -181,7 +226,9 @@ def test_an_interval_holds_every_value(name: str, unknown_sizes: bool) -> None:
         if seed % 2:  # small numbers, where intervals say more
             names = iter([n for n, _ in op.operands()])
             op = op.map(
-                lambda a, names=names: a % 11 if not next(names).startswith("indices") and a.dtype == np.int32 else a
+                lambda a, names=names: (
+                    a % 11 if not next(names).startswith("indices") and a.dtype == np.int32 else a
+                )
             )
         try:
             module, arrays = ranged_program(op, random, unknown_sizes)
@@ -191,9 +238,13 @@ def test_an_interval_holds_every_value(name: str, unknown_sizes: bool) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             values = cvm.compile(module, target="reference")(*arrays)
-        for array, values_of in zip(values if isinstance(values, tuple) else (values,), found, strict=True):
+        for array, values_of in zip(
+            values if isinstance(values, tuple) else (values,), found, strict=True
+        ):
             if array.dtype.kind in "biu":
-                assert values_of is not None and within(array, values_of), f"seed {seed}: {op}: {values_of}, {array}"
+                assert values_of is not None and within(array, values_of), (
+                    f"seed {seed}: {op}: {values_of}, {array}"
+                )
 
 
 STEPS = (
@@ -221,11 +272,17 @@ STEPS = (
 def networks(draw: st.DrawFn) -> str:
     """A chain of operations on images of one shape, all of its values results: one function that a wrapper calls."""
     random = np.random.default_rng(draw(st.integers(0, 999)))
-    w, k = random.integers(-9, 10, (2, 2, 3, 3)).tolist(), random.integers(-9, 10, (2, 1, 1)).tolist()
+    w, k = (
+        random.integers(-9, 10, (2, 2, 3, 3)).tolist(),
+        random.integers(-9, 10, (2, 1, 1)).tolist(),
+    )
     low, high = sorted(draw(st.tuples(*[st.integers(-1000, 1000)] * 2)))
     rows = draw(st.sampled_from(["6", "?H"]))
     image = f"tensor<1 x 2 x {rows} x 6 x i32>"
-    lines = [f"%w = const dense<{w}> : tensor<2x2x3x3xi32>", f"%k = const dense<{k}> : tensor<2x1x1xi32>"]
+    lines = [
+        f"%w = const dense<{w}> : tensor<2x2x3x3xi32>",
+        f"%k = const dense<{k}> : tensor<2x1x1xi32>",
+    ]
     names = ["v0"]
     for n in range(1, draw(st.integers(2, 8))):
         operands = {"x": draw(st.sampled_from(names)), "y": draw(st.sampled_from(names))}
@@ -233,7 +290,9 @@ def networks(draw: st.DrawFn) -> str:
         names.append(f"v{n}")
     body = "".join(f"  {line}\n" for line in lines)
     returned = ", ".join(f"%{n}" for n in names)
-    return f"func @main(%v0: {image} {{range = [{low}, {high}]}}) {{\n{body}  return {returned}\n}}\n"
+    return (
+        f"func @main(%v0: {image} {{range = [{low}, {high}]}}) {{\n{body}  return {returned}\n}}\n"
+    )
 
 
 @examples(150)
@@ -247,13 +306,17 @@ def test_every_value_of_a_program_lies_in_its_range(program: str, seed: int) -> 
     found = analysis.function(module.functions["main"])
     values = cvm.compile(module, target="reference")(x)
     for name, array, values_of in zip(module.functions["main"].results, values, found, strict=True):
-        assert values_of is not None and within(array, values_of), f"{name}: {values_of} without {array}"
+        assert values_of is not None and within(array, values_of), (
+            f"{name}: {values_of} without {array}"
+        )
 
 
 @examples(25)
 @given(networks(), st.integers(0, 2**32 - 1))
 def test_narrower_arrays_change_no_bit(program: str, seed: int) -> None:
-    program = re.sub(r"return .*, (%v\d+)\n", r"return \1\n", program)  # what is not returned may be narrower
+    program = re.sub(
+        r"return .*, (%v\d+)\n", r"return \1\n", program
+    )  # what is not returned may be narrower
     module = cvm.parse(program)
     low, high = module.functions["main"].arguments[0].attributes["range"]
     x = np.random.default_rng(seed).integers(low, high + 1, (1, 2, 6, 6)).astype(np.int32)
@@ -280,7 +343,10 @@ LAYERS = """func @main(%x: tensor<1x3x16x16xi32>{declared}, %b: tensor<1x8x16x16
 
 def layers(precision: int, declared: str = " {range = [-127, 127]}") -> str:
     random = np.random.default_rng(3)
-    w, v = random.integers(-99, 99, (8, 3, 3, 3)).tolist(), random.integers(-99, 99, (8, 8, 3, 3)).tolist()
+    w, v = (
+        random.integers(-99, 99, (8, 3, 3, 3)).tolist(),
+        random.integers(-99, 99, (8, 8, 3, 3)).tolist(),
+    )
     return LAYERS.format(w=w, v=v, precision=precision, declared=declared)
 
 
@@ -289,7 +355,9 @@ def test_arrays_between_kernels_are_as_narrow_as_their_values(
     precision: int, held: str, compile_for: Callable[..., None]
 ) -> None:
     program = layers(precision)
-    assert all(t.element is I32 for t in cvm.compile(program).plan.offsets if t.name in ("short", "pool"))
+    assert all(
+        t.element is I32 for t in cvm.compile(program).plan.offsets if t.name in ("short", "pool")
+    )
     compile_for(l2_bytes=0)
     f = cvm.compile(program)
     stored = [t for t in f.plan.offsets if t.name in ("short", "pool")]
@@ -298,11 +366,15 @@ def test_arrays_between_kernels_are_as_narrow_as_their_values(
     random = np.random.default_rng(0)
     x = random.integers(-127, 128, (1, 3, 16, 16)).astype(np.int32)
     b = np.zeros((1, 8, 16, 16), np.int32)
-    np.testing.assert_array_equal(f(x, b), cvm.compile(program, target="reference")(x, b), strict=True)
+    np.testing.assert_array_equal(
+        f(x, b), cvm.compile(program, target="reference")(x, b), strict=True
+    )
 
 
 def test_factors_that_are_known_to_fit_are_not_looked_at() -> None:
-    known, unknown = (cvm.compile(layers(8, declared)) for declared in (" {range = [-127, 127]}", ""))
+    known, unknown = (
+        cvm.compile(layers(8, declared)) for declared in (" {range = [-127, 127]}", "")
+    )
     assert len(str(known.source.module)) < len(str(unknown.source.module))
     random = np.random.default_rng(0)
     b = np.zeros((1, 8, 16, 16), np.int32)

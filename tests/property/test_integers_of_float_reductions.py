@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from tiers import examples
+
 import cvm
 
 SHAPES = [  # with the axes to reduce, around the sizes from which on there are lanes and blocks
@@ -18,11 +19,23 @@ SHAPES = [  # with the axes to reduce, around the sizes from which on there are 
     ((700, 3, 401), [0, 2]),
 ]
 DTYPES = {"i32": np.int32, "i64": np.int64, "ui8": np.uint8, "f32": np.float32}
-TYPES = [("i32", "f32"), ("i64", "f64"), ("ui8", "f32"), ("f32", "f64"), ("f32", "f32"), ("i32", "complex<f32>")]
+TYPES = [
+    ("i32", "f32"),
+    ("i64", "f64"),
+    ("ui8", "f32"),
+    ("f32", "f64"),
+    ("f32", "f32"),
+    ("i32", "complex<f32>"),
+]
 
 
 def agree(
-    reduction: str, element: str, accumulator: str, x: np.ndarray, axes: list[int], targets: tuple[str, ...]
+    reduction: str,
+    element: str,
+    accumulator: str,
+    x: np.ndarray,
+    axes: list[int],
+    targets: tuple[str, ...],
 ) -> None:
     given = f"%x: tensor<{'x'.join(map(str, x.shape))}x{element}>"
     settings = f"axis = {axes}, acc_dtype = {accumulator}, dtype = i64"
@@ -52,9 +65,17 @@ def test_products(reduction, shape, axes):
 
 
 @examples(60)
-@given(st.data(), st.lists(st.sampled_from([0, 1, 2, 3, 16, 17, 50]), min_size=1, max_size=3), st.sampled_from(TYPES))
+@given(
+    st.data(),
+    st.lists(st.sampled_from([0, 1, 2, 3, 16, 17, 50]), min_size=1, max_size=3),
+    st.sampled_from(TYPES),
+)
 def test_any_shape(data, shape, types):
     axes = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     element, accumulator = types
-    x = np.random.default_rng(0).integers(0, 2**8 if element == "ui8" else 2**24, shape).astype(DTYPES[element])
+    x = (
+        np.random.default_rng(0)
+        .integers(0, 2**8 if element == "ui8" else 2**24, shape)
+        .astype(DTYPES[element])
+    )
     agree("sum", element, accumulator, x, axes, ("cpu", "cuda-sim"))

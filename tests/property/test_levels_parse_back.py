@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.notation.plan import Plan
@@ -19,6 +20,7 @@ from cvm.lowering.stages import at_stage, left_out
 from operator_checks import program
 from samples import SAMPLES
 from tiers import some
+
 import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.commands.ops import by_dialect
@@ -46,20 +48,31 @@ def parses_back(f: Any, name: str, arrays: Sequence[np.ndarray], stage: str) -> 
         assert again.lower("loops") == text
     if stage == "loops":  # whose float sums are in the order of their terms
         again = compiled(read_level("text", again.lower("schedule").encode()), name, "cpu")
-    given = left_out(lowered) | dict(zip((a.name for a in f.function.arguments), arrays, strict=True))
+    given = left_out(lowered) | dict(
+        zip((a.name for a in f.function.arguments), arrays, strict=True)
+    )
     try:
         wanted = f(*map(np.copy, arrays))  # some are overwritten
     except cvm.Error:  # which need not be one of a kernel
         with suppress(cvm.Error):
-            again(*(_as_taken(given[a.name], a.known_type.array_shape) for a in again.function.arguments))
+            again(
+                *(
+                    _as_taken(given[a.name], a.known_type.array_shape)
+                    for a in again.function.arguments
+                )
+            )
         return
-    found = again(*(_as_taken(given[a.name], a.known_type.array_shape) for a in again.function.arguments))
+    found = again(
+        *(_as_taken(given[a.name], a.known_type.array_shape) for a in again.function.arguments)
+    )
     results = found if isinstance(found, tuple) else (found,)
     if isinstance(lowered, Plan):
         names = array_names(lowered)
         known = {f"%{r.name}": y for r, y in zip(again.function.results, results, strict=True)}
         results = tuple(known[names[lowered.home.get(t, t)]] for t in lowered.results)
-    for result, value in zip(results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+    for result, value in zip(
+        results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    ):
         assert result.tobytes() == value.tobytes()
 
 

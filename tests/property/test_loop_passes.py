@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from itertools import permutations
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I32
 from cvm.dialect.notation.expressions import Index, as_index
-from cvm.dialect.notation.loops import Alloc, For, If, Kernel, Store, accumulator, assign, statements, update
+from cvm.dialect.notation.loops import (
+    Alloc,
+    For,
+    If,
+    Kernel,
+    Store,
+    accumulator,
+    assign,
+    statements,
+    update,
+)
 from cvm.dialect.notation.printer import kernels_text
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.loops.loop_partition import loop_partition
@@ -18,6 +29,7 @@ from loop_interpreter import execute
 from native_kernels import tensor
 from operator_checks import program
 from samples import SAMPLES
+
 import cvm
 
 
@@ -42,7 +54,9 @@ def test_passes_keep_kernels_legal(name: str, unknown_sizes: bool) -> None:
             continue
         plan = unscheduled(module, module.functions["main"])
         operands = {t.name: a for t, a in zip(plan.arguments, arrays, strict=True)}
-        known = not unknown_sizes and all(p.name in operands for k in plan.kernels for p in k.inputs)
+        known = not unknown_sizes and all(
+            p.name in operands for k in plan.kernels for p in k.inputs
+        )
         for kernel in plan.kernels:
             wanted = run(kernel, operands) if known else []
             for p in CPU_SCHEDULE:
@@ -80,7 +94,9 @@ def test_borders_without_what_holds_nowhere_in_them() -> None:
 
 
 @pytest.mark.parametrize("ranges", list(permutations([(0, 2), (2, 4), (4, 6)])), ids=str)
-def test_guards_are_decided_by_all_loops_that_share_an_index(ranges: tuple[tuple[int, int], ...]) -> None:
+def test_guards_are_decided_by_all_loops_that_share_an_index(
+    ranges: tuple[tuple[int, int], ...],
+) -> None:
     x, y, q, k = tensor("x", I32, 8), tensor("y", I32, 8), Index("q", 8), Index("k", 6)
     sums = accumulator("acc", I32)
     guarded = If((q + k >= 2) & (q + k < 10), (update("add", sums, x[q + k - 2]),))
@@ -91,5 +107,11 @@ def test_guards_are_decided_by_all_loops_that_share_an_index(ranges: tuple[tuple
     check_kernel(made)
     array = np.random.default_rng(0).integers(-9, 9, 8).astype(np.int32)
     np.testing.assert_array_equal(execute(made, array)[0], execute(windows, array)[0])
-    free = [s for s in made.body if isinstance(s, For) and not any(isinstance(part, If) for part in statements(s.body))]
-    assert [(s.start.value, s.end.value) for s in free] == [(2, 5)], "where q + 0 >= 2 and q + 5 < 10"
+    free = [
+        s
+        for s in made.body
+        if isinstance(s, For) and not any(isinstance(part, If) for part in statements(s.body))
+    ]
+    assert [(s.start.value, s.end.value) for s in free] == [(2, 5)], (
+        "where q + 0 >= 2 and q + 5 < 10"
+    )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+
 import numpy as np
 import pytest
 import tiers
 from numpy_expressions import expressions, judge, of_edges
 from tiers import some
+
 import cvm
 
-STEP = 7  # of so many expressions one is judged; python tests/support/numpy_expressions.py judges all
+STEP = (
+    7  # of so many expressions one is judged; python tests/support/numpy_expressions.py judges all
+)
 QUICK = 120  # expressions in the quick tier
 
 

@@ -6,6 +6,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from available_targets import HERE
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType, kind_of
 from cvm.dialect.numpy import elementwise as elementwise
 from cvm.dialect.numpy.ufunc_table import UFUNCS, Ufunc
+
 import cvm
 
 COUNT = 211
@@ -21,7 +23,12 @@ PAIRS = [
     *((t, t) for t in TYPES),
     ("i8", "ui8"), ("i32", "f32"), ("i64", "f32"), ("ui64", "i64"), ("f32", "f64"), ("f16", "i8"), ("i1", "i32"), ("ui32", "i32"),
 ]  # fmt: skip
-ZERO_OF_EITHER_SIGN = ("maximum", "minimum", "fmax", "fmin")  # NumPy's depends on the position in the array
+ZERO_OF_EITHER_SIGN = (
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+)  # NumPy's depends on the position in the array
 # products and squares of complex numbers by NumPy's vector loops round a product and a sum together
 ROUNDED_TOGETHER = ("multiply", "square", "divide", "reciprocal", "absolute", "sqrt", "sign")
 
@@ -58,16 +65,27 @@ def values(element: ElementType, seed: int, count: int = COUNT) -> np.ndarray:
             limits.max,
             -limits.max,
         ]
-        edges += [limits.tiny, limits.tiny / 4, limits.smallest_subnormal, -limits.smallest_subnormal]
+        edges += [
+            limits.tiny,
+            limits.tiny / 4,
+            limits.smallest_subnormal,
+            -limits.smallest_subnormal,
+        ]
         with np.errstate(over="ignore"):
-            plain = (random.standard_normal(count) * 10.0 ** random.integers(-4, 4, count)).astype(dtype)
+            plain = (random.standard_normal(count) * 10.0 ** random.integers(-4, 4, count)).astype(
+                dtype
+            )
     else:
         part = ELEMENT_TYPES["f32" if dtype == np.complex64 else "f64"]
         return (values(part, seed, count) + 1j * values(part, seed + 1, count)).astype(dtype)
-    return np.where(random.random(count) < 0.4, random.choice(np.array(edges, dtype), count), plain).astype(dtype)
+    return np.where(
+        random.random(count) < 0.4, random.choice(np.array(edges, dtype), count), plain
+    ).astype(dtype)
 
 
-def agrees(row: Ufunc, found: np.ndarray, wanted: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
+def agrees(
+    row: Ufunc, found: np.ndarray, wanted: np.ndarray, operands: list[np.ndarray]
+) -> np.ndarray:
     if kind_of(wanted.dtype) not in "fc":
         return found == wanted
     if any(o.dtype.kind == "c" for o in operands):
@@ -81,7 +99,9 @@ def agrees(row: Ufunc, found: np.ndarray, wanted: np.ndarray, operands: list[np.
                 np.spacing(np.abs(wanted)), limits.smallest_subnormal
             )
         return near | _same(found, wanted, False)
-    of_ml_dtypes = row.name == "sign" and wanted.dtype.name == "bfloat16"  # which keeps the sign of a zero
+    of_ml_dtypes = (
+        row.name == "sign" and wanted.dtype.name == "bfloat16"
+    )  # which keeps the sign of a zero
     return _same(found, wanted, row.name not in ZERO_OF_EITHER_SIGN and not of_ml_dtypes)
 
 
@@ -92,7 +112,9 @@ def _same(found: np.ndarray, wanted: np.ndarray, signed_zeros: bool) -> np.ndarr
 
 def _complex_close(row: Ufunc, found: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
     """Near the value in more precision: NumPy's own is further off, as it rounds 1 + z in log1p and z ln 2 in exp2."""
-    wide = [o.astype(np.clongdouble if o.dtype == np.complex128 else np.complex128) for o in operands]
+    wide = [
+        o.astype(np.clongdouble if o.dtype == np.complex128 else np.complex128) for o in operands
+    ]
     limits = np.finfo(found.dtype)
     with np.errstate(all="ignore"):
         wanted = np.asarray(row.numpy(*wide))
@@ -119,17 +141,34 @@ def test_formulas_give_what_numpy_gives(a: str, b: str, target: str) -> None:
     exponent = np.where(y < 0, 0, y).astype(y.dtype) if second.kind == "int" else y
     rows, lines = [], []
     for name, row in UFUNCS.items():
-        operands = {1: ("%x",), 2: ("%x", "%e" if name == "power" else "%y"), 3: ("%c", "%x", "%y")}[row.arity]
-        if row.loop({1: (first,), 2: (first, second), 3: (ELEMENT_TYPES["i1"], first, second)}[row.arity]) is None:
+        operands = {
+            1: ("%x",),
+            2: ("%x", "%e" if name == "power" else "%y"),
+            3: ("%c", "%x", "%y"),
+        }[row.arity]
+        if (
+            row.loop(
+                {1: (first,), 2: (first, second), 3: (ELEMENT_TYPES["i1"], first, second)}[
+                    row.arity
+                ]
+            )
+            is None
+        ):
             continue
-        lines.append(f'  %r{len(rows)} = numpy.elementwise {", ".join(operands)} {{ufunc = "{name}"}}')
+        lines.append(
+            f'  %r{len(rows)} = numpy.elementwise {", ".join(operands)} {{ufunc = "{name}"}}'
+        )
         rows.append((row, operands))
-    declared = ", ".join(f"%{n}: tensor<{COUNT}x{t}>" for n, t in (("x", a), ("y", b), ("e", b), ("c", "i1")))
+    declared = ", ".join(
+        f"%{n}: tensor<{COUNT}x{t}>" for n, t in (("x", a), ("y", b), ("e", b), ("c", "i1"))
+    )
     results = ", ".join(f"%r{n}" for n in range(len(rows)))
     text = "\n".join([f"func @main({declared}) {{", *lines, f"  return {results}", "}"])
     given = {"%x": x, "%y": y, "%e": exponent, "%c": c}
     assert len(rows) > 20
-    for (row, operands), found in zip(rows, cvm.compile(text, target=target)(x, y, exponent, c), strict=True):
+    for (row, operands), found in zip(
+        rows, cvm.compile(text, target=target)(x, y, exponent, c), strict=True
+    ):
         arrays = [given[o] for o in operands]
         with np.errstate(all="ignore"):
             wanted = np.asarray(row.numpy(*arrays))
@@ -145,21 +184,45 @@ def test_complex_powers(element: str) -> None:
     dtype = ELEMENT_TYPES[element].dtype
     part = np.finfo(dtype)
     huge, tiny = float(part.max), float(part.tiny)
-    parts = (0.0, -0.0, 1.0, -1.0, 0.1, 2.0, -2.5, 77.7, 1e10, huge**0.5, huge, tiny**0.5, np.inf, -np.inf, np.nan)
+    parts = (
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.1,
+        2.0,
+        -2.5,
+        77.7,
+        1e10,
+        huge**0.5,
+        huge,
+        tiny**0.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+    )
     bases = np.array([complex(a, b) for a in parts for b in parts], dtype)
     whole = np.array([*range(-99, 100, 11), -3, -2, -1, 0, 1, 2, 3, 4, 5], dtype)
     others = [
-        complex(a, b) for a in (-2, -0.5, 0, 1, 3.5, np.inf, -np.inf, np.nan) for b in (-1, 1e-3, 2, np.inf, np.nan)
+        complex(a, b)
+        for a in (-2, -0.5, 0, 1, 3.5, np.inf, -np.inf, np.nan)
+        for b in (-1, 1e-3, 2, np.inf, np.nan)
     ]
     power = cvm.compile(np.power, rules="numpy")
-    for exponents, exact in ((whole, True), (np.array([*others, 0.5, 1.5, 1e3, 100], dtype), False)):
+    for exponents, exact in (
+        (whole, True),
+        (np.array([*others, 0.5, 1.5, 1e3, 100], dtype), False),
+    ):
         z, w = (a.ravel() for a in np.meshgrid(bases, exponents))
         found = power(z, w)
         with np.errstate(all="ignore"):
             wanted = np.power(z, w)
             error = np.abs(found.astype(np.clongdouble) - wanted)
             scale = 1 + np.abs(w.astype(np.clongdouble) * np.log(z.astype(np.clongdouble)))
-            bound = 16 * scale * part.eps * np.abs(wanted.astype(np.clongdouble)) + part.smallest_subnormal
+            bound = (
+                16 * scale * part.eps * np.abs(wanted.astype(np.clongdouble))
+                + part.smallest_subnormal
+            )
             near = (found == wanted) | (error <= bound)
         for got, want in ((found.real, wanted.real), (found.imag, wanted.imag)):
             if exact:
@@ -228,12 +291,16 @@ def test_python_scalars_are_weak(name: str, scalar: Any) -> None:
 def test_astype_is_that_of_x86_64(source: str) -> None:
     x = values(ELEMENT_TYPES[source], 7)
     names = [t for t in REAL if t != source]
-    found = cvm.compile(lambda a: [a.astype(ELEMENT_TYPES[t].dtype) for t in names], rules="numpy")(x)
+    found = cvm.compile(lambda a: [a.astype(ELEMENT_TYPES[t].dtype) for t in names], rules="numpy")(
+        x
+    )
     for name, got in zip(names, found, strict=True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # one element at a time: for ui32 NumPy's vector loops give other values than its scalar ones
-            wanted = np.array([x[n : n + 1].astype(ELEMENT_TYPES[name].dtype)[0] for n in range(len(x))])
+            wanted = np.array(
+                [x[n : n + 1].astype(ELEMENT_TYPES[name].dtype)[0] for n in range(len(x))]
+            )
         assert got.dtype == wanted.dtype
         same = _same(got, wanted, True) if kind_of(wanted.dtype) == "f" else got == wanted
         assert same.all(), (name, x[~same][:3], got[~same][:3], wanted[~same][:3])

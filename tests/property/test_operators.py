@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+
 import numpy as np
 import pytest
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
@@ -15,6 +16,7 @@ from cvm.dialect.spec.op import OPERATORS, violated
 from loop_interpreter import by_formula
 from operator_checks import assert_same, program, references, types, ulps
 from samples import SAMPLES
+
 import cvm
 
 SEEDS = range(40 if tiers.everything else 12)
@@ -45,7 +47,9 @@ def test_formula_agrees_with_reference(name: str) -> None:
         op = SAMPLES[name](np.random.default_rng(seed))
         typed = types(op)
         broken, _ = violated(typed, typed.constraints)
-        assert broken is None, f"seed {seed}: the sample {op} breaks C{broken.number}: {broken.text}"
+        assert broken is None, (
+            f"seed {seed}: the sample {op} breaks C{broken.number}: {broken.text}"
+        )
         wanted = references(op)
         assert len(wanted) == len(op.results), f"seed {seed}"
         for array, type in zip(wanted, typed.result_types(), strict=True):
@@ -68,7 +72,9 @@ def test_compiled_agrees_with_reference(name: str, optimize: int, unknown_sizes:
             assert unknown_sizes, f"seed {seed}: {op}"
             continue  # some attributes mean something only for sizes that are known
         found = cvm.compile(module, optimize=optimize)(*arrays)
-        for got, wanted in zip(found if isinstance(found, tuple) else (found,), references(op), strict=True):
+        for got, wanted in zip(
+            found if isinstance(found, tuple) else (found,), references(op), strict=True
+        ):
             assert_same(got, wanted, ulps(op), f"seed {seed}: {op}")
 
 

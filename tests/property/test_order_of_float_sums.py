@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS
 from legal_and_equal import legal
 from tiers import some
+
 import cvm
 
 Shape = tuple[int, ...]
@@ -65,41 +67,68 @@ OF_ONE: list[tuple[Shape, list[int]]] = [
     ((1, 2, MIN_TERMS + 5), [0, 2]),
 ]
 SHAPES: dict[str, list[Shape]] = {
-    "whole": [(MIN_TERMS - 1,), (MIN_TERMS + BLOCK_TERMS // 2 + 5,), (513, 1, 512), (65, 64, 63), (1, 40, 1, 33)],
+    "whole": [
+        (MIN_TERMS - 1,),
+        (MIN_TERMS + BLOCK_TERMS // 2 + 5,),
+        (513, 1, 512),
+        (65, 64, 63),
+        (1, 40, 1, 33),
+    ],
     "rows": [(3, MIN_TERMS + 7), (17, MIN_TERMS)],
     "columns": [(MIN_TERMS - 3, 3), (MIN_TERMS + 9, 2), (MIN_TERMS + 20, 40)],
     "short": [(33, 100), (5, 31), (3, 4, 50), (100, 7)],
 }
 
 
-def text(body: str, types: Sequence[Sequence[object]], axes: Sequence[int], element: str = "f32") -> str:
+def text(
+    body: str, types: Sequence[Sequence[object]], axes: Sequence[int], element: str = "f32"
+) -> str:
     arguments = ", ".join(
-        f"%{a}: tensor<{' x '.join(map(str, t))} x {element}>" for a, t in zip("xw", types, strict=False)
+        f"%{a}: tensor<{' x '.join(map(str, t))} x {element}>"
+        for a, t in zip("xw", types, strict=False)
     )
     rank = len(types[0])
     row = ", ".join((*map(str, range(rank - 1)), '"x"'))
-    body = body.replace("AXES", f"axis = {[*axes]}, acc_dtype = {element}").replace("LAST", str(rank - 1))
+    body = body.replace("AXES", f"axis = {[*axes]}, acc_dtype = {element}").replace(
+        "LAST", str(rank - 1)
+    )
     return f"func @main({arguments}) {{\n  {body.replace('ROW', row)}\n  return %y\n}}\n"
 
 
 def partly_known(shapes: Sequence[Shape], same: Sequence[Sequence[str]]) -> list[list[list[Any]]]:
     """The shapes with no size known, with the first one known, and with all others."""
     (first, *_), *_ = same
-    everywhere = [[(n, name) for n, name in zip(s, names, strict=True)] for s, names in zip(shapes, same, strict=True)]
+    everywhere = [
+        [(n, name) for n, name in zip(s, names, strict=True)]
+        for s, names in zip(shapes, same, strict=True)
+    ]
     picks = (lambda name: True, lambda name: name != first, lambda name: name == first)
-    return [[[f"?{name}" if pick(name) else n for n, name in shape] for shape in everywhere] for pick in picks]
+    return [
+        [[f"?{name}" if pick(name) else n for n, name in shape] for shape in everywhere]
+        for pick in picks
+    ]
 
 
-def agree(body: str, shapes: Sequence[Shape], same: Sequence[Sequence[str]], axes: Sequence[int], element: str) -> None:
+def agree(
+    body: str,
+    shapes: Sequence[Shape],
+    same: Sequence[Sequence[str]],
+    axes: Sequence[int],
+    element: str,
+) -> None:
     random = np.random.default_rng(len(body))
     about = 1 if "prod " in body else 0
     arrays = [
-        (random.normal(size=s) * 10.0 ** (-3 * about) + about).astype(f"f{int(element[1:]) // 8}") for s in shapes
+        (random.normal(size=s) * 10.0 ** (-3 * about) + about).astype(f"f{int(element[1:]) // 8}")
+        for s in shapes
     ]
     known = cvm.compile(text(body, shapes, axes, element))
     expected = known(*arrays)
     assert np.isfinite(expected).all()
-    functions = [known, *(cvm.compile(text(body, types, axes, element)) for types in partly_known(shapes, same))]
+    functions = [
+        known,
+        *(cvm.compile(text(body, types, axes, element)) for types in partly_known(shapes, same)),
+    ]
     before = cvm.get_num_threads()
     try:
         for threads in (1, 2, 3):
@@ -127,7 +156,9 @@ def test_known_or_not(name: str, kind: str) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("name", ["sum", "product", "norm", "sum of functions", "sum of products", "two at once"])
+@pytest.mark.parametrize(
+    "name", ["sum", "product", "norm", "sum of functions", "sum of products", "two at once"]
+)
 def test_sizes_that_turn_out_to_be_1(name: str) -> None:
     body = FOLDS[name]
     for shape, axes in OF_ONE:
@@ -135,8 +166,12 @@ def test_sizes_that_turn_out_to_be_1(name: str) -> None:
         agree(body, shapes, ["ABC"[: len(shape)]] * len(shapes), axes, "f32")
 
 
-@pytest.mark.parametrize("shape, axes", [((1, 100, 1), [0, 2]), ((9, 1, 40), [0, 1]), ((40, 9, 1), [1, 2])])
-def test_transposed_reductions_of_sizes_that_turn_out_to_be_1(shape: Shape, axes: list[int]) -> None:
+@pytest.mark.parametrize(
+    "shape, axes", [((1, 100, 1), [0, 2]), ((9, 1, 40), [0, 1]), ((40, 9, 1), [1, 2])]
+)
+def test_transposed_reductions_of_sizes_that_turn_out_to_be_1(
+    shape: Shape, axes: list[int]
+) -> None:
     agree(TRANSPOSED, [shape], ["ABC"], axes, "f32")
 
 
@@ -151,10 +186,22 @@ def test_reductions_of_what_is_repeated(shape: Shape, other: Shape, axes: list[i
 
 @pytest.mark.parametrize(
     "shape, like",
-    [((1, 17, 2), (1, 1)), ((40, 33), (1,)), ((40, 1, 33), (1, 33)), ((5, 3, 40), (3, 1)), ((40, 3), (40, 1))],
+    [
+        ((1, 17, 2), (1, 1)),
+        ((40, 33), (1,)),
+        ((40, 1, 33), (1, 33)),
+        ((5, 3, 40), (3, 1)),
+        ((40, 3), (40, 1)),
+    ],
 )
 def test_sums_to_what_turns_out_to_have_sizes_of_1(shape: Shape, like: Shape) -> None:
-    agree("%y = builtin.sum_like %x, %w", [shape, like], ["ABC"[: len(shape)], "DE"[: len(like)]], [], "f32")
+    agree(
+        "%y = builtin.sum_like %x, %w",
+        [shape, like],
+        ["ABC"[: len(shape)], "DE"[: len(like)]],
+        [],
+        "f32",
+    )
 
 
 MEET = {
@@ -175,8 +222,12 @@ def test_sizes_that_operators_require_to_be_equal(name: str) -> None:
     for sizes in (
         "4 x 5, 4 x 5, 4 x 5", "? x ?, ? x ?, ? x ?", "4 x 5, ? x ?, ? x ?", "? x ?, ? x 5, 4 x ?", "?P x ?Q, ? x ?Q, ? x ?"
     ):  # fmt: skip
-        given = ", ".join(f"%{a}: tensor<{s} x f64>" for a, s in zip("abc", sizes.split(", "), strict=True))
-        f = cvm.compile(f"func @main({given}) {{\n  {MEET[name]}\n  %s = theano.sum %y\n  return %s\n}}\n")
+        given = ", ".join(
+            f"%{a}: tensor<{s} x f64>" for a, s in zip("abc", sizes.split(", "), strict=True)
+        )
+        f = cvm.compile(
+            f"func @main({given}) {{\n  {MEET[name]}\n  %s = theano.sum %y\n  return %s\n}}\n"
+        )
         found = [f(*arrays).item() for arrays in rows]
         wanted = wanted or found
         assert found == wanted, sizes
@@ -186,7 +237,13 @@ def test_sizes_that_operators_require_to_be_equal(name: str) -> None:
 
 @pytest.mark.parametrize(
     "rows, terms, columns",
-    [(1, MIN_TERMS + 5, 2), (2, MIN_TERMS + 5, 1), (1, MIN_TERMS, 9), (9, MIN_TERMS, 1), (1, 400, 1)],
+    [
+        (1, MIN_TERMS + 5, 2),
+        (2, MIN_TERMS + 5, 1),
+        (1, MIN_TERMS, 9),
+        (9, MIN_TERMS, 1),
+        (1, 400, 1),
+    ],
 )
 @pytest.mark.parametrize("dense", [False, True])
 def test_products_of_one_row_or_column(rows: int, terms: int, columns: int, dense: bool) -> None:
@@ -197,7 +254,8 @@ def test_products_of_one_row_or_column(rows: int, terms: int, columns: int, dens
 
 
 @pytest.mark.parametrize(
-    "rows, terms, columns", [(3, MIN_TERMS + 5, 2), (2, MIN_TERMS, 17), (9, MIN_TERMS + 1, 9), (7, 4097, 9)]
+    "rows, terms, columns",
+    [(3, MIN_TERMS + 5, 2), (2, MIN_TERMS, 17), (9, MIN_TERMS + 1, 9), (7, 4097, 9)],
 )
 def test_contractions(rows: int, terms: int, columns: int) -> None:
     agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")

@@ -6,6 +6,7 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Const
@@ -22,10 +23,13 @@ from operator_checks import program
 from program_equality import same_program
 from random_programs import modules
 from samples import SAMPLES
+
 import cvm
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes"))
+EXAMPLES = sorted(
+    p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes")
+)
 
 
 @settings(deadline=None)
@@ -79,7 +83,9 @@ def test_graphs_of_the_generic_form_are_graphs() -> None:
         for n in (0, 1, 2):
             one.step(n)
             other.step(n)
-            assert [one.read(r).tolist() for r in one.names] == [other.read(r).tolist() for r in other.names]
+            assert [one.read(r).tolist() for r in one.names] == [
+                other.read(r).tolist() for r in other.names
+            ]
 
 
 GRAPHS = """
@@ -111,8 +117,14 @@ graph @vectors {
             'a function in the generic form is "func.func", and a graph "cog.graph", got "cog.grid"',
         ),
         (("^bb0:", "^bb0(%x: tensor<2xf32>):"), "a graph has no arguments, got 1"),
-        (('sym_name = "counter"', 'sym_name = "counter", arg_attrs = []'), "has the attribute sym_name, got arg_attrs"),
-        (('sym_name = "counter"', "sym_name = 3"), 'a graph in the generic form has its name as sym_name = "name"'),
+        (
+            ('sym_name = "counter"', 'sym_name = "counter", arg_attrs = []'),
+            "has the attribute sym_name, got arg_attrs",
+        ),
+        (
+            ('sym_name = "counter"', "sym_name = 3"),
+            'a graph in the generic form has its name as sym_name = "name"',
+        ),
     ],
 )
 def test_graphs_of_the_generic_form_that_are_none(change: tuple[str, str], said: str) -> None:
@@ -133,7 +145,9 @@ def test_same_program_sees_differences() -> None:
         }
     """
     module = parse(program)
-    assert same_program(module, parse(program.replace("%y", "%renamed").replace("{a_min", "\n {a_min")))
+    assert same_program(
+        module, parse(program.replace("%y", "%renamed").replace("{a_min", "\n {a_min"))
+    )
     for old, new in [
         ("@f", "@g"), ("?N", "?M"), ("?N", "4"), ("3xi32>)", "?xi32>)"), ("1, 2, 3", "1, 2, 4"), ("%x, %c", "%c, %x"),
         ("-1", "-2"), ("%z, 7", "%z, 8"), ("return %u, %z", "return %z, %u"), ("return %u, %z", "return %u"),
@@ -146,17 +160,25 @@ def test_same_program_sees_differences() -> None:
 def test_values_of_one_name_are_told_apart() -> None:
     x = Value("x", TensorType((2,), I32))
     y, z, odd = Value("x", x.type), Value("x", x.type), Value("a b", x.type)
-    operations = tuple(Operation(OPERATORS["cvm.relu"](a), (b,)) for a, b in [(x, y), (y, z), (z, odd)])
+    operations = tuple(
+        Operation(OPERATORS["cvm.relu"](a), (b,)) for a, b in [(x, y), (y, z), (z, odd)]
+    )
     module = Module({"f": Function("f", (x,), operations, (y, z, odd))})
     text = print_module(module)
-    assert "%x_1 = cvm.relu %x\n" in text and "%x_2 = cvm.relu %x_1\n" in text and "%a_b = cvm.relu %x_2\n" in text
+    assert (
+        "%x_1 = cvm.relu %x\n" in text
+        and "%x_2 = cvm.relu %x_1\n" in text
+        and "%a_b = cvm.relu %x_2\n" in text
+    )
     assert same_program(parse(text), module)
 
 
 def test_many_values_of_one_name_are_printed_quickly() -> None:
     values = [Value("x", TensorType((), I32)) for _ in range(20_000)]
     operations = tuple(Operation(OPERATORS["cvm.relu"](a), (b,)) for a, b in pairwise(values))
-    assert "%x_19999 = cvm.relu %x_19998" in print_function(Function("f", (values[0],), operations, (values[-1],)))
+    assert "%x_19999 = cvm.relu %x_19998" in print_function(
+        Function("f", (values[0],), operations, (values[-1],))
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +200,9 @@ def test_many_values_of_one_name_are_printed_quickly() -> None:
     ],
 )
 def test_constants_are_printed_as_written(written: str) -> None:
-    text = f"func @f() -> {written.partition(' : ')[2]} {{\n  %c = const {written}\n  return %c\n}}\n"
+    text = (
+        f"func @f() -> {written.partition(' : ')[2]} {{\n  %c = const {written}\n  return %c\n}}\n"
+    )
     assert print_module(parse(text)) == text
 
 
@@ -196,7 +220,10 @@ def test_a_file_constant_keeps_its_reference(tmp_path: Path) -> None:
     module = parse(text, folder=tmp_path)
     assert print_module(module) == text
     (operation,) = module.functions["f"].operations
-    assert isinstance(operation.operator, Const) and operation.operator.data.array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert isinstance(operation.operator, Const) and operation.operator.data.array.tolist() == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
 
 
 # MLIR's generic form

@@ -5,15 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 pytestmark = pytest.mark.slow  # each function has a filetest and its sample in the quick tier
 
 mpmath = pytest.importorskip("mpmath")
 
-WIDE = [-30.3, -7.25, -2.5, -0.4, -1e-9, 1e-9, 0.1, 0.49, 0.51, 0.9, 1.1, 1.9, 2.1, 2.9, 3.1, 7.9, 8.1, 20.0, 33.3]
+WIDE = [
+    -30.3,
+    -7.25,
+    -2.5,
+    -0.4,
+    -1e-9,
+    1e-9,
+    0.1,
+    0.49,
+    0.51,
+    0.9,
+    1.1,
+    1.9,
+    2.1,
+    2.9,
+    3.1,
+    7.9,
+    8.1,
+    20.0,
+    33.3,
+]
 EXACT: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
     "erf": (mpmath.erf, WIDE),
     "erfc": (mpmath.erfc, [v for v in WIDE if v < 25]),
@@ -59,7 +81,9 @@ def test_one_operand(name: str, target: str) -> None:
     exact, points = EXACT[name]
     with mpmath.workdps(40):
         wanted = [float(exact(mpmath.mpf(x))) for x in points]
-    np.testing.assert_allclose(evaluated(name, target, np.array(points)), wanted, rtol=2e-13, atol=3e-15)
+    np.testing.assert_allclose(
+        evaluated(name, target, np.array(points)), wanted, rtol=2e-13, atol=3e-15
+    )
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
@@ -67,7 +91,10 @@ def test_the_inverse_of_erfc_of_the_least_numbers(target: str) -> None:
     points = np.array([1e-50, 9e-101, 1.1e-100, 1e-300, 2.3e-308, 1e-310, 1e-322, 1.5e-323, 5e-324])
     found = evaluated("erfcinv", target, points)
     with mpmath.workdps(40):  # one step of Newton's method from it is hardly one
-        missed = [float((mpmath.erfc(y) / mpmath.mpf(c) - 1) / (2 * y * y)) for y, c in zip(found, points, strict=True)]
+        missed = [
+            float((mpmath.erfc(y) / mpmath.mpf(c) - 1) / (2 * y * y))
+            for y, c in zip(found, points, strict=True)
+        ]
     np.testing.assert_allclose(missed, 0, atol=1e-15)
 
 
@@ -76,7 +103,9 @@ def test_the_inverse_of_erfc_of_the_least_numbers(target: str) -> None:
 def test_two_operands(name: str, target: str) -> None:
     a, x = (v.ravel() for v in np.meshgrid([0.5, 1.0, 2.7, 7.0, 19.5], [0.02, 0.9, 3.0, 8.0, 25.0]))
     with mpmath.workdps(40):
-        wanted = [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(a, x, strict=True)]
+        wanted = [
+            float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(a, x, strict=True)
+        ]
     np.testing.assert_allclose(evaluated(name, target, a, x), wanted, rtol=2e-11, atol=1e-13)
 
 
@@ -85,10 +114,15 @@ def test_two_operands(name: str, target: str) -> None:
 def test_high_orders_and_far_operands(name: str, target: str) -> None:
     orders = [0.0, 0.5, 3.0, 19.5, 39.5, 40.0, 50.3, 77.3, 100.0, 300.0, -0.3, -6.4, -19.5]
     v, x = (
-        g.ravel() for g in np.meshgrid(orders, [12.5, 33.0, 36.0, 49.0, 51.0, 61.0, 75.0, 100.0, 149.5, 300.0, 700.0])
+        g.ravel()
+        for g in np.meshgrid(
+            orders, [12.5, 33.0, 36.0, 49.0, 51.0, 61.0, 75.0, 100.0, 149.5, 300.0, 700.0]
+        )
     )
     with mpmath.workdps(40):
-        wanted = np.array([float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)])
+        wanted = np.array(
+            [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)]
+        )
     found = evaluated(name, target, v, x)
     scale = np.where(
         (name == "jv") & (x > np.abs(v)), np.sqrt(2 / (np.pi * x)), np.abs(wanted)
@@ -98,14 +132,18 @@ def test_high_orders_and_far_operands(name: str, target: str) -> None:
     assert np.all(np.abs(found - wanted) <= 2e-11 * scale + least)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(
-            evaluated(name, target, np.array([0.0, 2.5]), np.array([np.inf] * 2)), [0.0 if name == "jv" else np.inf] * 2
+            evaluated(name, target, np.array([0.0, 2.5]), np.array([np.inf] * 2)),
+            [0.0 if name == "jv" else np.inf] * 2,
         )
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_nothing_of_no_number(name: str, target: str) -> None:
-    a, x = (v.ravel() for v in np.meshgrid([np.nan, 0.0, 1.0, 50.0, np.inf], [np.nan, 0.0, 1.0, 50.0, np.inf]))
+    a, x = (
+        v.ravel()
+        for v in np.meshgrid([np.nan, 0.0, 1.0, 50.0, np.inf], [np.nan, 0.0, 1.0, 50.0, np.inf])
+    )
     some = np.isnan(a) | np.isnan(x)
     assert np.isnan(evaluated(name, target, a, x)[some]).all()
 
@@ -119,16 +157,23 @@ def test_endless_orders(name: str, target: str) -> None:
 
 
 def test_an_order_that_is_too_much_for_the_reference() -> None:
-    with pytest.raises(cvm.CallError, match="memory does not suffice: the reference of jv is a sum of"):
+    with pytest.raises(
+        cvm.CallError, match="memory does not suffice: the reference of jv is a sum of"
+    ):
         evaluated("jv", "reference", np.array([1e300]), np.array([1e300]))
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 @pytest.mark.parametrize("name", ["jv", "iv"])
 def test_orders_below_0(name: str, target: str) -> None:
-    v, x = (g.ravel() for g in np.meshgrid([-0.3, -1.5, -2.0, -3.0, -6.4, -12.2], [0.02, 0.9, 3.0, 8.0, 25.0]))
+    v, x = (
+        g.ravel()
+        for g in np.meshgrid([-0.3, -1.5, -2.0, -3.0, -6.4, -12.2], [0.02, 0.9, 3.0, 8.0, 25.0])
+    )
     with mpmath.workdps(40):
-        wanted = [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)]
+        wanted = [
+            float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)
+        ]
     np.testing.assert_allclose(evaluated(name, target, v, x), wanted, rtol=2e-11, atol=1e-13)
 
 
@@ -139,7 +184,9 @@ def test_jv_of_orders_far_below_0(target: str) -> None:
     v, x = (g.ravel() for g in np.meshgrid(orders, parts))
     x = -v * x
     with mpmath.workdps(60):
-        wanted = np.array([float(mpmath.besselj(mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)])
+        wanted = np.array(
+            [float(mpmath.besselj(mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)]
+        )
     scale = np.maximum(np.abs(wanted), np.sqrt(2 / (np.pi * x)))
     found = evaluated("jv", target, v, x)
     assert np.all((found == wanted) | (np.abs(found - wanted) <= 2e-11 * scale))
@@ -154,9 +201,15 @@ def test_ends_of_the_incomplete_functions(target: str) -> None:
     below = np.array([1, nan, 0, 1, 0, nan, nan, nan, nan, nan, nan])
     np.testing.assert_array_equal(evaluated("gammainc", target, a, x), below)
     np.testing.assert_array_equal(evaluated("gammaincc", target, a, x), 1 - below)
-    np.testing.assert_allclose(evaluated("gammal", target, a, x), [inf, nan, 0, 1, nan, *[nan] * 6], rtol=1e-15)
-    np.testing.assert_allclose(evaluated("gammau", target, a, x), [nan, nan, 1, 0, inf, *[nan] * 6], rtol=1e-15)
-    np.testing.assert_array_equal(evaluated("chi2sf", target, x, a), [0, nan, 1, 0, 1, nan, nan, nan, 1, nan, nan])
+    np.testing.assert_allclose(
+        evaluated("gammal", target, a, x), [inf, nan, 0, 1, nan, *[nan] * 6], rtol=1e-15
+    )
+    np.testing.assert_allclose(
+        evaluated("gammau", target, a, x), [nan, nan, 1, 0, inf, *[nan] * 6], rtol=1e-15
+    )
+    np.testing.assert_array_equal(
+        evaluated("chi2sf", target, x, a), [0, nan, 1, 0, 1, nan, nan, nan, 1, nan, nan]
+    )
 
 
 @lru_cache(None)
@@ -181,11 +234,15 @@ def test_incomplete_functions_of_least_and_of_high_orders(name: str, target: str
         for x in (1e-300, 1e-10, 0.5, 1.4, 1.6, 5.0, 90.0)
     ]
     high = [
-        (a, a + k * a**0.5) for a in (150.5, 3000.0, 1e5, 131071.0, 131073.0, 1e6) for k in (-7, -2, -0.1, 0, 0.1, 2, 7)
+        (a, a + k * a**0.5)
+        for a in (150.5, 3000.0, 1e5, 131071.0, 131073.0, 1e6)
+        for k in (-7, -2, -0.1, 0, 0.1, 2, 7)
     ]
     a, x = (np.array(v) for v in zip(*least, *high, strict=True))
 
-    below, above = zip(*(shares(*pair) for pair in zip(a.tolist(), x.tolist(), strict=True)), strict=True)
+    below, above = zip(
+        *(shares(*pair) for pair in zip(a.tolist(), x.tolist(), strict=True)), strict=True
+    )
     wanted = below if name == "gammainc" else above
     np.testing.assert_allclose(evaluated(name, target, a, x), wanted, rtol=2e-11, atol=5e-324)
 
@@ -201,4 +258,6 @@ def test_orders_of_which_half_is_below(target: str) -> None:
 
 
 def test_a_reference_of_a_high_order() -> None:
-    np.testing.assert_array_equal(evaluated("jv", "reference", np.array([1e15, -1e15]), np.array([3.0, 3.0])), [0, 0])
+    np.testing.assert_array_equal(
+        evaluated("jv", "reference", np.array([1e15, -1e15]), np.array([3.0, 3.0])), [0, 0]
+    )

@@ -8,13 +8,18 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
+
 import cvm
 
 RANDOM = np.random.default_rng(0)
 X, W, B = (RANDOM.integers(-50, 50, shape, np.int32) for shape in ((5, 3), (4, 3), (4,)))
-TENTH, NEARLY = np.float32(0.1), np.float32(-0.01)  # the product is rounded to -NEARLY unless it is fused
+TENTH, NEARLY = (
+    np.float32(0.1),
+    np.float32(-0.01),
+)  # the product is rounded to -NEARLY unless it is fused
 Z = (RANDOM.integers(-9, 9, (2, 6)) + 1j * RANDOM.integers(-9, 9, (2, 6))).astype(np.complex64)
 FIELD = "!cog.field<[6], complex<f32>>"
 
@@ -67,10 +72,14 @@ PROGRAMS = {
         np.minimum(X, 0),
     ),
     "power": Program(
-        "func @main(%x: tensor<5x3xi32>) { %y = dali.pow %x, 6\n return %y }", (X,), np.power(X, 6, dtype=np.int32)
+        "func @main(%x: tensor<5x3xi32>) { %y = dali.pow %x, 6\n return %y }",
+        (X,),
+        np.power(X, 6, dtype=np.int32),
     ),
     "complex": Program(
-        "func @main(%x: FIELD, %w: FIELD) { %y = cog.mul %x, %w\n return %y }".replace("FIELD", FIELD),
+        "func @main(%x: FIELD, %w: FIELD) { %y = cog.mul %x, %w\n return %y }".replace(
+            "FIELD", FIELD
+        ),
         (Z[0], Z[1]),
         Z[0] * Z[1],
     ),
@@ -87,17 +96,45 @@ MUTANTS = [
     Mutant("dialect.cvm.nn:Dense.infer", "self.w.shape[0]", "self.w.shape[1]", "dense"),
     Mutant("dialect.notation.expressions:apply", "Apply(function, ", 'Apply("add", ', "dense"),
     Mutant("dialect.notation.loops:update", "function, ", '"max", ', "dense"),
-    Mutant("lowering.graph.inline:_expand", "map(change, call.arguments)", "map(change, call.arguments[::-1])", "call"),
+    Mutant(
+        "lowering.graph.inline:_expand",
+        "map(change, call.arguments)",
+        "map(change, call.arguments[::-1])",
+        "call",
+    ),
     Mutant("lowering.graph.dce:live_operations", "live[::-1]", "live", "three at once"),
-    Mutant("lowering.formulas.propagate_constants:_power", "value * value * base", "value * base", "power"),
-    Mutant("lowering.loops.build_loops:_Lowering.reduction", "identity(e.function,", 'identity("mul",', "dense"),
+    Mutant(
+        "lowering.formulas.propagate_constants:_power",
+        "value * value * base",
+        "value * base",
+        "power",
+    ),
+    Mutant(
+        "lowering.loops.build_loops:_Lowering.reduction",
+        "identity(e.function,",
+        'identity("mul",',
+        "dense",
+    ),
     Mutant("lowering.loops.build_loops:accumulate", "a, b, acc[()]", "a, b, a", "fused product"),
     Mutant("lowering.loops.build_loops:accumulate", "in (F32, F64)", "in ()", "fused product"),
     Mutant(
-        "lowering.loops.legalize_types:_Legalizing.statement", "enumerate(names)", "enumerate(names[::-1])", "complex"
+        "lowering.loops.legalize_types:_Legalizing.statement",
+        "enumerate(names)",
+        "enumerate(names[::-1])",
+        "complex",
     ),
-    Mutant("lowering.storage.place_buffers:_pack", "first[other] <= last[t] and", "False and", "three at once"),
-    Mutant("jit.functions.compiled_function:CompiledFunction.sizes_of", "shape[axis]", "shape[-1]", "unknown sizes"),
+    Mutant(
+        "lowering.storage.place_buffers:_pack",
+        "first[other] <= last[t] and",
+        "False and",
+        "three at once",
+    ),
+    Mutant(
+        "jit.functions.compiled_function:CompiledFunction.sizes_of",
+        "shape[axis]",
+        "shape[-1]",
+        "unknown sizes",
+    ),
 ]
 
 
@@ -137,7 +174,9 @@ def mutated(mutant: Mutant) -> Iterator[None]:
     for part in path.split("."):
         function = getattr(function, part)
     source = textwrap.dedent(inspect.getsource(function))
-    assert mutant.old in source, f"{mutant.place} has no {mutant.old}: the mutant needs another place"
+    assert mutant.old in source, (
+        f"{mutant.place} has no {mutant.old}: the mutant needs another place"
+    )
     names = dict(module.__dict__)
     exec(source.replace(mutant.old, mutant.new), names)
     before, function.__code__ = function.__code__, names[function.__name__].__code__

@@ -42,7 +42,9 @@ def test_errors_are_counted_alike_by_machine_code_and_by_numpy() -> None:
         found[::5] *= -1
         plain = wanted != 0  # where an ulp is the least one, and both are only large
         by_numpy = np.append(ulps(found[:-1], wanted[:-1]), ulps(found[-1:], wanted[-1:]))
-        np.testing.assert_array_equal(ulps(found, wanted)[plain], by_numpy.astype(np.float32)[plain])
+        np.testing.assert_array_equal(
+            ulps(found, wanted)[plain], by_numpy.astype(np.float32)[plain]
+        )
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -112,7 +114,11 @@ EDGES = [
 def test_edges(function: str, element: ElementType) -> None:
     """To the bit, signs of zeros included."""
     rows = [(x if isinstance(x, tuple) else (x,), y) for f, x, y in EDGES if f == function]
-    operands = [np.array(column, element.dtype) for column in zip(*(x for x, _ in rows), strict=True)]
+    operands = [
+        np.array(column, element.dtype) for column in zip(*(x for x, _ in rows), strict=True)
+    ]
     found, wanted = run(function, *operands), np.array([y for _, y in rows]).astype(element.dtype)
     np.testing.assert_array_equal(found, wanted)
-    np.testing.assert_array_equal(np.signbit(found) | np.isnan(found), np.signbit(wanted) | np.isnan(wanted))
+    np.testing.assert_array_equal(
+        np.signbit(found) | np.isnan(found), np.signbit(wanted) | np.isnan(wanted)
+    )

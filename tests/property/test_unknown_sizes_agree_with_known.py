@@ -6,10 +6,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import strides
 from legal_and_equal import legal
+
 import cvm
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 64, 100)
@@ -28,8 +30,16 @@ PROGRAMS: dict[str, tuple[str, Sequence[str], Sequence[tuple[int, ...]]]] = {
     ),
     "rows and columns": ("%y = dali.mul %a, %b", ("?M x 1 x f32", "1 x ?N x f32"), ROWS),
     "small integers": ("%y = dali.add %a, %b", ("?M x ?N x i8", "?N x i8"), ROWS),
-    "axes that trade places": ("%y = cvm.transpose %a {axes = [1, 0, 2]}", ("3 x ?M x ?N x i32",), ROWS),
-    "a bias for each channel": ("%y = cvm.broadcast_add %a, %b", ("?M x 5 x ?N x i32", "5 x 1 x i32"), ROWS),
+    "axes that trade places": (
+        "%y = cvm.transpose %a {axes = [1, 0, 2]}",
+        ("3 x ?M x ?N x i32",),
+        ROWS,
+    ),
+    "a bias for each channel": (
+        "%y = cvm.broadcast_add %a, %b",
+        ("?M x 5 x ?N x i32", "5 x 1 x i32"),
+        ROWS,
+    ),
     "colours": (
         "%t = dali.mul %a, %b\n  %y = dali.clamp %t, 30, 200",
         ("?H x ?W x 3 x ui8", "3 x f32"),
@@ -42,17 +52,33 @@ PROGRAMS: dict[str, tuple[str, Sequence[str], Sequence[tuple[int, ...]]]] = {
     ),
     "enlarged": ("%y = cvm.upsampling %a {scale = 2}", ("2 x 3 x ?H x ?W x i32",), IMAGES),
     "enlarged by 3": ("%y = cvm.upsampling %a {scale = 3}", ("1 x 2 x ?H x ?W x i32",), IMAGES),
-    "repeated": ("%y = cvm.repeat %a {repeats = 2, axis = 1}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
+    "repeated": (
+        "%y = cvm.repeat %a {repeats = 2, axis = 1}",
+        ("?M x ?N x i32",),
+        [s for s in ROWS if all(s)],
+    ),
     "tiled": ("%y = cvm.tile %a {reps = [2, 3]}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
-    "tiled and more": ("%t = cvm.tile %a {reps = [5]}\n  %y = cvm.relu %t", ("?N x i32",), [(1,), (2,), (9,), (40,)]),
-    "sums along rows": ("%y = cvm.sum %a {axes = [1]}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
+    "tiled and more": (
+        "%t = cvm.tile %a {reps = [5]}\n  %y = cvm.relu %t",
+        ("?N x i32",),
+        [(1,), (2,), (9,), (40,)],
+    ),
+    "sums along rows": (
+        "%y = cvm.sum %a {axes = [1]}",
+        ("?M x ?N x i32",),
+        [s for s in ROWS if all(s)],
+    ),
     "sums of floats": (
         "%y = theano.sum %a {axis = [1], acc_dtype = f32}",
         ("?M x ?N x f32",),
         [s for s in ROWS if all(s)],
     ),
     "pools": (f"%y = {POOL} = [1, 1], padding = [1, 1]}}", ("2 x 3 x ?H x ?W x i32",), IMAGES),
-    "pools by steps": (f"%y = {POOL} = [2, 2], padding = [1, 1]}}", ("2 x 3 x ?H x ?W x i32",), IMAGES),
+    "pools by steps": (
+        f"%y = {POOL} = [2, 2], padding = [1, 1]}}",
+        ("2 x 3 x ?H x ?W x i32",),
+        IMAGES,
+    ),
     "pools without padding": (
         "%y = cvm.max_pool2d %a {pool_size = [2, 2], strides = [2, 2]}",
         ("2 x 3 x ?H x ?W x i32",),
@@ -86,7 +112,10 @@ MEETING = {
     "two operations": ("%t = dali.mul %a, %b\n  %y = dali.sub %t, %c", ("?x?", "?x?", "?x?")),
     "costly ones": ("%t = dali.atan2 %a, %b\n  %y = dali.mul %t, %c", ("?x?", "?", "?x?")),
     "in ranks": ("%t = dali.mul %a, %b\n  %y = dali.sub %t, %c", ("?x?x?", "?x?", "?")),
-    "summed": ("%t = dali.mul %a, %b\n  %y = theano.sum %t {axis = [1], acc_dtype = f32}", ("?x?", "?x?")),
+    "summed": (
+        "%t = dali.mul %a, %b\n  %y = theano.sum %t {axis = [1], acc_dtype = f32}",
+        ("?x?", "?x?"),
+    ),
 }
 
 
@@ -98,12 +127,18 @@ def program(name: str, sizes: dict[str, int]) -> str:
     return f"func @main({arguments}) {{\n  {body}\n  return %y\n}}\n"
 
 
-def values(types: Sequence[str], sizes: dict[str, int], random: np.random.Generator) -> list[np.ndarray]:
+def values(
+    types: Sequence[str], sizes: dict[str, int], random: np.random.Generator
+) -> list[np.ndarray]:
     found = []
     for *dims, element in (t.split(" x ") for t in types):
         shape = [sizes[d[1:]] if d[0] == "?" else int(d) for d in dims]
         numbers = random.normal(size=shape) * 100
-        found.append(numbers.astype({"f": np.float32, "u": np.uint8}.get(element[0], element.replace("i", "int"))))
+        found.append(
+            numbers.astype(
+                {"f": np.float32, "u": np.uint8}.get(element[0], element.replace("i", "int"))
+            )
+        )
     return found
 
 
@@ -165,7 +200,9 @@ def test_sizes_that_meet_and_may_be_one(name: str) -> None:
             if "summed" in name and not all(map(all, given)):
                 continue
             arrays = [random.normal(size=s).astype(np.float32) for s in given]
-            expected = cvm.compile(text(["x".join(map(str, s)) for s in given]), target="reference")(*arrays)
+            expected = cvm.compile(
+                text(["x".join(map(str, s)) for s in given]), target="reference"
+            )(*arrays)
             found = unknown(*arrays)
             if name in ("costly ones", "summed"):
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -176,7 +213,9 @@ def test_sizes_that_meet_and_may_be_one(name: str) -> None:
 @pytest.mark.parametrize("sizes", [("2", "?N"), ("?N", "2"), ("2", "?N", "?M"), ("?M", "?N", "2")])
 @pytest.mark.parametrize("rows", [1, 5])
 def test_sizes_that_meet_a_known_one(sizes: tuple[str, ...], rows: int) -> None:
-    arguments = ", ".join(f"%{a}: tensor<{s} x {rows} x i32>" for a, s in zip("abc", sizes, strict=False))
+    arguments = ", ".join(
+        f"%{a}: tensor<{s} x {rows} x i32>" for a, s in zip("abc", sizes, strict=False)
+    )
     more = "  %y = dali.sub %x, %c\n" if len(sizes) > 2 else ""
     text = f"func @main({arguments}) {{\n  %x = dali.add %a, %b\n{more}  return {'%y' if more else '%x'}\n}}\n"
     legal(text)
@@ -184,13 +223,22 @@ def test_sizes_that_meet_a_known_one(sizes: tuple[str, ...], rows: int) -> None:
     for ones in itertools.product((1, 2), repeat=len(sizes) - 1):
         picks = iter(ones)
         shapes = [(2 if s == "2" else next(picks), rows) for s in sizes]
-        arrays = [np.arange(s[0] * rows, dtype=np.int32).reshape(s) + 10 * n for n, s in enumerate(shapes)]
+        arrays = [
+            np.arange(s[0] * rows, dtype=np.int32).reshape(s) + 10 * n for n, s in enumerate(shapes)
+        ]
         np.testing.assert_array_equal(unknown(*arrays), reference(*arrays), strict=True)
 
 
 def test_steps_of_shapes_whose_sizes_cannot_be_compared() -> None:
     """-1 and -2 have one hash, and with them such shapes: nothing may look one up by another."""
-    h = cvm.parse("func @main(%x: tensor<?xi32>) {\n return %x\n}\n").functions["main"].arguments[0].known_type.array_shape[0]
+    h = (
+        cvm.parse("func @main(%x: tensor<?xi32>) {\n return %x\n}\n")
+        .functions["main"]
+        .arguments[0]
+        .known_type.array_shape[0]
+    )
     shapes = [(3, (h + less) // 2 + 1) for less in (-1, -2)]
     assert len({hash(shape) for shape in shapes}) == 1
-    assert [[str(step) for step in strides(shape)] for shape in shapes] == [[str(n), "1"] for _, n in shapes]
+    assert [[str(step) for step in strides(shape)] for shape in shapes] == [
+        [str(n), "1"] for _, n in shapes
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from typing import Any
+
 import numpy as np
 import pytest
 from available_targets import HERE
@@ -12,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from outcomes import arguments, assert_same, outcome
 from random_programs import modules
 from tiers import examples
+
 import cvm
 
 
@@ -20,7 +22,9 @@ import cvm
 def test_random_programs(module: Module, seed: int) -> None:
     for function in module.functions.values():
         arrays = arguments(function, np.random.default_rng(seed))
-        optimized, plain = (outcome(module, function.name, arrays, "cpu", level) for level in (2, 0))
+        optimized, plain = (
+            outcome(module, function.name, arrays, "cpu", level) for level in (2, 0)
+        )
         assert_same(plain, optimized, str(module))
 
 
@@ -44,11 +48,16 @@ def test_traced_functions_and_their_derivatives() -> None:
     assert "vector" not in plain.lower("loops") and plain.lower("llvm") != optimized.lower("llvm")
     again = pickle.loads(pickle.dumps(plain))
     assert again.options.compile.optimize == 0 and again(x, w) == plain(x, w)
-    for one, other in zip(cvm.grad(plain, (0, 1))(x, w), cvm.grad(optimized, (0, 1))(x, w), strict=True):
+    for one, other in zip(
+        cvm.grad(plain, (0, 1))(x, w), cvm.grad(optimized, (0, 1))(x, w), strict=True
+    ):
         np.testing.assert_array_equal(one, other, strict=True)
 
 
 @pytest.mark.parametrize("level", [1, 3, -1, True, "0", None])
 def test_there_are_two_levels(level: Any) -> None:
-    with pytest.raises(cvm.TargetError, match="the optimization levels are 0, the plain way, and 2, the default; got "):
+    with pytest.raises(
+        cvm.TargetError,
+        match="the optimization levels are 0, the plain way, and 2, the default; got ",
+    ):
         cvm.compile("func @main(%x: tensor<2xi32>) { return %x }", optimize=level)

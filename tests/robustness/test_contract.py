@@ -4,6 +4,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -15,7 +16,11 @@ ROW = re.compile(r"^\|(?!---)(.+)\|$", re.MULTILINE)
 @cache
 def functions_of(file: str) -> set[str]:
     tree = ast.parse((ROOT / file).read_text("utf-8"))
-    return {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")}
+    return {
+        n.name
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")
+    }
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -31,4 +36,6 @@ def test_every_row_names_a_test():
     rows = ROW.findall((ROOT / "docs/robustness.md").read_text("utf-8"))
     heads = [row for row in rows if row.rpartition("|")[2].strip() == "test"]
     assert len(heads) > 8
-    assert [row for row in rows if row not in heads and not NAMED.search(row.rpartition("|")[2])] == []
+    assert [
+        row for row in rows if row not in heads and not NAMED.search(row.rpartition("|")[2])
+    ] == []

@@ -306,7 +306,9 @@ def test_interrupts_at_any_bytecode():
 
 @pytest.mark.slow
 def test_interrupts_at_many_bytecodes():
-    assert "right" in run_script(INTERRUPTS, "600", timeout=600, CVM_CACHE_DIR="")  # all imported by the first program
+    assert "right" in run_script(
+        INTERRUPTS, "600", timeout=600, CVM_CACHE_DIR=""
+    )  # all imported by the first program
 
 
 def test_allocations_that_fail():

@@ -2,11 +2,15 @@
 
 import os
 import signal
+
 import pytest
 from child_process import run_script
+
 import cvm
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks or POSIX signals here")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="there are no forks or POSIX signals here"
+)
 
 FORKS = """
 import os, signal, sys, threading, warnings
@@ -106,6 +110,8 @@ def test_forks_inside_a_signal_handler_while_compiling(monkeypatch):
     child = os.fork()
     if not child:
         signal.alarm(100)
-        y = cvm.compile("func @main(%x: tensor<3xi32>) { %y = cvm.negative %x return %y }")([1, 2, 3])
+        y = cvm.compile("func @main(%x: tensor<3xi32>) { %y = cvm.negative %x return %y }")(
+            [1, 2, 3]
+        )
         os._exit(0 if y.tolist() == [-1, -2, -3] else 1)
     assert os.waitpid(child, 0)[1] == 0

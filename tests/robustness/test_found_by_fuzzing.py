@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from child_process import run_script
+
 import cvm
 from cvm.commands.read_level import read_level
 
@@ -14,14 +15,18 @@ from cvm.commands.read_level import read_level
 def test_an_index_outside_of_its_axis_is_reported_with_its_line(target: str) -> None:
     program = "func @main(%x: tensor<4xi32>, %u: tensor<2xi32>, %i: tensor<2xi32>) -> tensor<4xi32> {\n  %y = builtin.scatter %x, %u, %i {axes = [0]}\n  return %y\n}\n"
     with pytest.raises(cvm.CallError, match="an index is outside of its axis") as e:
-        cvm.compile(program, target=target)(np.zeros(4, np.int32), np.ones(2, np.int32), np.array([1, 9], np.int32))
+        cvm.compile(program, target=target)(
+            np.zeros(4, np.int32), np.ones(2, np.int32), np.array([1, 9], np.int32)
+        )
     assert e.value.diagnostics[0].line == 2
 
 
 @pytest.mark.parametrize("target", HERE)
 def test_an_index_that_chooses_no_element_may_be_anything(target: str) -> None:
     program = "func @main(%x: tensor<2x0xf32>, %i: tensor<2xi64>) -> tensor<2x0xf32> {\n  %y = builtin.gather %x, %i {axes = [0]}\n  return %y\n}\n"
-    assert cvm.compile(program, target=target)(np.zeros((2, 0), np.float32), np.array([1, 9])).shape == (2, 0)
+    assert cvm.compile(program, target=target)(
+        np.zeros((2, 0), np.float32), np.array([1, 9])
+    ).shape == (2, 0)
 
 
 def test_sizes_of_kernels_that_differ_in_one_part_are_told_apart() -> None:
@@ -75,7 +80,9 @@ DROPPED = {
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("size", ["4", "?"])
 @pytest.mark.parametrize("reader", DROPPED)
-def test_an_error_is_reported_where_a_result_depends_on_the_operation(reader: str, size: str, target: str) -> None:
+def test_an_error_is_reported_where_a_result_depends_on_the_operation(
+    reader: str, size: str, target: str
+) -> None:
     """Dependence is that of the text, whatever the simplified program computes; an unused operation reports none."""
     program = f"func @main(%x: tensor<{size}xi32>, %z: tensor<{size}xi32>) {{\n  %v = dali.floordiv %x, %z\n  {DROPPED[reader]}\n  return %y\n}}\n"
     x, z = np.ones(4, np.int32), np.array([1, 1, 0, 1], np.int32)
@@ -88,7 +95,9 @@ def test_an_error_is_reported_where_a_result_depends_on_the_operation(reader: st
 
 
 @pytest.mark.parametrize("target", HERE)
-def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there(target: str) -> None:
+def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there(
+    target: str,
+) -> None:
     program = "func @main(%a: tensor<?xi32>, %b: tensor<1xi32>) { %y = builtin.strided_slice_like %a, %b {axes = [0], begin = [-8], strides = [-1]} return %y }"
     f = cvm.compile(program, target=target)
     for n, first in ((1, 0), (7, 0), (8, 0), (9, 1)):
@@ -97,7 +106,9 @@ def test_a_slice_that_begins_before_an_array_of_unknown_size_reads_nothing_there
 
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_sizes_are_equal_only_where_the_result_of_an_earlier_operation_is_as_large(target: str, columns: int) -> None:
+def test_sizes_are_equal_only_where_the_result_of_an_earlier_operation_is_as_large(
+    target: str, columns: int
+) -> None:
     program = """func @main(%a: tensor<?x3x1x?xi8>, %b: tensor<1x?x1x?xui32>, %z: tensor<1xui8>, %c: tensor<1x3xf64>) {
       %low = dali.min %a, %b
       %m = quant.add %a, %z {zero_points = [0, 0, -25], multipliers = [1, 1, 1], shifts = [9, 9, 9], left_shift = 9}
@@ -105,7 +116,10 @@ def test_sizes_are_equal_only_where_the_result_of_an_earlier_operation_is_as_lar
       %y = dali.clamp %m, %b, %low
       return %s, %y
     }"""
-    a, b = np.arange(-4, 5, dtype=np.int8).reshape(1, 3, 1, 3), np.arange(1, 3 * columns + 1, dtype=np.uint32)
+    a, b = (
+        np.arange(-4, 5, dtype=np.int8).reshape(1, 3, 1, 3),
+        np.arange(1, 3 * columns + 1, dtype=np.uint32),
+    )
     b = b.reshape(1, 3, 1, columns)
     _, y = cvm.compile(program, target=target)(a, b, np.zeros(1, np.uint8), np.zeros((1, 3)))
     np.testing.assert_array_equal(y, np.minimum(a, b))
@@ -118,7 +132,10 @@ def test_a_constant_that_grouped_convolutions_read_by_two_axes(weights: str) -> 
       %y = quant.conv2d %x, %w, %z, %m, %m {{padding = [1, 1, 1, 1], layout = "NCHW", groups = 2}}
       return %y
     }}"""
-    x, w = np.arange(-9, 9, dtype=np.int8).reshape(1, 2, 3, 3), np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2)
+    x, w = (
+        np.arange(-9, 9, dtype=np.int8).reshape(1, 2, 3, 3),
+        np.arange(8, dtype=np.uint8).reshape(2, 1, 2, 2),
+    )
     found, wanted = (cvm.compile(program, target=t)(x, w, np.int8(3)) for t in ("cpu", "reference"))
     np.testing.assert_array_equal(found, wanted)
 
@@ -178,9 +195,17 @@ def test_a_table_of_operands_of_which_one_is_repeated(target: str) -> None:
     )
     random = np.random.default_rng(0)
     table = random.integers(-128, 128, 256).astype(np.int8)
-    for x, y in (((2, 40), (2, 1)), ((2, 1), (2, 40)), ((1, 3), (2, 1)), ((2, 3), (2, 3)), ((2, 1), (1, 1))):
+    for x, y in (
+        ((2, 40), (2, 1)),
+        ((2, 1), (2, 40)),
+        ((1, 3), (2, 1)),
+        ((2, 3), (2, 3)),
+        ((2, 1), (1, 1)),
+    ):
         arrays = [random.integers(0, 256, s).astype(np.uint8) for s in (x, y)]
-        np.testing.assert_array_equal(f(*arrays, table), table[np.bitwise_xor(*arrays)], f"{x} and {y}")
+        np.testing.assert_array_equal(
+            f(*arrays, table), table[np.bitwise_xor(*arrays)], f"{x} and {y}"
+        )
 
 
 @pytest.mark.parametrize("target", HERE)
@@ -196,4 +221,6 @@ def test_a_slice_of_an_operand_that_is_repeated(target: str) -> None:
     )
     y = np.full((3, 5), -1, np.int32)
     for x in ((1, 5), (3, 5), (1, 1), (3, 1)):
-        np.testing.assert_array_equal(f(np.zeros(x, np.int32), y), np.zeros((2, 5), np.int32), f"{x}")
+        np.testing.assert_array_equal(
+            f(np.zeros(x, np.int32), y), np.zeros((2, 5), np.int32), f"{x}"
+        )

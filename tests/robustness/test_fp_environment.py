@@ -8,11 +8,19 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from cvm.jit.llvm.native_code import Library
-from cvm.jit.runtime.fp_environment import MXCSR, declarations, in_default_environment, register_of, set_default
+from cvm.jit.runtime.fp_environment import (
+    MXCSR,
+    declarations,
+    in_default_environment,
+    register_of,
+    set_default,
+)
+
 import cvm
 
 REGISTER = register_of()
@@ -157,9 +165,7 @@ def test_clocked_programs(name, target):
 def test_code_built_ahead_of_time(name, tmp_path):
     from cvm.jit.aot.build import build
 
-    text = (
-        "func @main(%a: tensor<240xf32>, %b: tensor<240xf32>) { %q = dali.div %a, %b %y = dali.add %q, %a return %y }"
-    )
+    text = "func @main(%a: tensor<240xf32>, %b: tensor<240xf32>) { %q = dali.div %a, %b %y = dali.add %q, %a return %y }"
     (tmp_path / "m.o").write_bytes(build(cvm.parse(text), ["main"], "m").objects[0])
     subprocess.run(["cc", "-shared", "-o", "m.so", "m.o"], cwd=tmp_path, check=True)
     run, y = ctypes.CDLL(str(tmp_path / "m.so")).m_main, np.empty_like(A)
@@ -189,4 +195,8 @@ def test_the_default_mode_is_read_once_and_not_written():
     blocks: dict[str, str] = dict(re.findall(r"^(\w+):\n((?: .*\n)+)", text, re.M))
     assert "br i1 %usual, label %as_is" in blocks["entry"] and "call i32 @inner" in blocks["as_is"]
     usual = blocks["entry"] + blocks["as_is"]
-    assert usual.count("stmxcsr") == 1 and "ldmxcsr" not in usual and blocks["changed"].count("ldmxcsr") == 2
+    assert (
+        usual.count("stmxcsr") == 1
+        and "ldmxcsr" not in usual
+        and blocks["changed"].count("ldmxcsr") == 2
+    )

@@ -11,11 +11,13 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.ir import constant_files
 from cvm.dialect.ir.types import ELEMENT_TYPES, TensorType
 from outcomes import assert_same
+
 import cvm
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +47,12 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "onnx" else n for n in ATTACKS])
-def test_an_attack_finds_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "onnx" else n for n in ATTACKS]
+)
+def test_an_attack_finds_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not ATTACKS[name].corpus():
         pytest.skip("a package is not installed")
     if name == "cuda" and pytest.importorskip("cvm.jit.cuda.nvrtc").missing():
@@ -69,7 +75,9 @@ def test_an_attack_finds_nothing(name: str, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("error", ["KeyError(1)", "SystemExit(os.kill(os.getpid(), 11))"])
 def test_a_planted_fault_is_found(error: str, tmp_path: Path) -> None:
-    program = PLANTED.format(root=str(ROOT), error=error).replace("import sys\n", "import os, sys\n", 1)
+    program = PLANTED.format(root=str(ROOT), error=error).replace(
+        "import sys\n", "import os, sys\n", 1
+    )
     (tmp_path / "input").write_bytes(bytes(8))
     known = {**os.environ, "CVM_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", program, str(tmp_path / "input")]
@@ -120,7 +128,9 @@ def test_most_files_of_arrays_are_wrong_in_a_few_fields() -> None:
                     io.BytesIO(ATTACKS[name].mutate(b"", random.Random(n))), ""
                 )
                 for key in archive[0]:
-                    read[name] += archive[1](key, TensorType((3,), ELEMENT_TYPES["i32"])) is not None
+                    read[name] += (
+                        archive[1](key, TensorType((3,), ELEMENT_TYPES["i32"])) is not None
+                    )
     assert all(10 < read[name] < 500 for name in ("npy", "npz", "safetensors"))
 
 
@@ -131,11 +141,15 @@ def test_programs_of_other_numbers_are_other_programs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(differential, "clocked", lambda *_: None)
     differential.compare(range(60), "cpu")
     texts, numbers = {str(c.module) for c in found}, {c.number for c in found}
-    operations = [o for f in {f for c in found for f in c.module.functions.values()} for o in f.operations]
+    operations = [
+        o for f in {f for c in found for f in c.module.functions.values()} for o in f.operations
+    ]
     assert len(texts) > len(numbers) > 45 and len(operations) > 4 * len(numbers)
     assert len({o.operator.name for o in operations}) > 60
     assert any("func @back" in t for t in texts) and any("<?x" in t for t in texts)
-    chained = [o for o in operations if any(v.name.startswith("v") for _, v in o.operator.operands())]
+    chained = [
+        o for o in operations if any(v.name.startswith("v") for _, v in o.operator.operands())
+    ]
     assert len(chained) > len(operations) // 8
 
 
@@ -157,7 +171,9 @@ def test_hours_are_shared_by_the_attacks(monkeypatch: pytest.MonkeyPatch) -> Non
     corpora = {"one": [b""], "two": [b""], "of a package that is not there": []}
     attacks = {n: replace(ATTACKS["text"], corpus=lambda c=c: c) for n, c in corpora.items()}
     monkeypatch.setattr("tests.fuzz.attacks.ATTACKS", attacks)
-    monkeypatch.setattr(command, "attack", lambda name, seconds, _, job: asked.append((name, seconds, job)) or 0)
+    monkeypatch.setattr(
+        command, "attack", lambda name, seconds, _, job: asked.append((name, seconds, job)) or 0
+    )
     monkeypatch.setattr("sys.argv", ["tests.fuzz", "--hours", "4", "--jobs", "2"])
     assert command.main() == 0
     assert sorted(asked) == [(n, 2 * 3600, job) for n in ("one", "two") for job in (0, 1)]
@@ -170,7 +186,9 @@ def test_mutants_change_one_token() -> None:
         lines = (ROOT / mutant.path).read_text("utf-8").splitlines(), mutant.text.splitlines()
         changed = [n for n, (a, b) in enumerate(zip(*lines, strict=True), 1) if a != b]
         assert changed == [mutant.line] and mutant.old != mutant.new
-        assert lines[1][mutant.line - 1].count(mutant.new) > lines[0][mutant.line - 1].count(mutant.new)
+        assert lines[1][mutant.line - 1].count(mutant.new) > lines[0][mutant.line - 1].count(
+            mutant.new
+        )
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
 import conformance_cases
 import guard_pages
 import numpy as np
@@ -60,23 +61,38 @@ def test_arrays_lie_beside_a_page(shape: tuple[int, ...], at_end: bool) -> None:
 def test_a_touched_page_ends_the_process(script: str, tmp_path: Path) -> None:
     known = {**os.environ, "CVM_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=known, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=known,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert (done.stdout, done.returncode) == ("made\n", -11), done.stderr
 
 
 @pytest.mark.parametrize("open_every", [0, 1, 2])
-def test_arrays_of_conformance_cases_lie_beside_pages(monkeypatch: pytest.MonkeyPatch, open_every: int) -> None:
+def test_arrays_of_conformance_cases_lie_beside_pages(
+    monkeypatch: pytest.MonkeyPatch, open_every: int
+) -> None:
     made, opened = [], []
     monkeypatch.setattr(guard_pages, "open_every", open_every)
-    monkeypatch.setattr(guard_pages, "guarded_empty", lambda *given: made.append(given) or guarded_empty(*given))
+    monkeypatch.setattr(
+        guard_pages, "guarded_empty", lambda *given: made.append(given) or guarded_empty(*given)
+    )
     monkeypatch.setattr(conformance_cases, "with_open_sizes", lambda text: opened.append(text))
     chosen = [c for c in conformance_cases.cases()["dali.add"] if c["valid"]][:8]
     with guard_pages.beside(True):
         for case in chosen:
             function = conformance_cases.compiled(case, "cpu")
-            assert conformance_cases.failure(case, conformance_cases.arrays("dali"), function) is None
+            assert (
+                conformance_cases.failure(case, conformance_cases.arrays("dali"), function) is None
+            )
     assert len(made) == sum(3 * len(c["inputs"]) + len(c["outputs"]) for c in chosen)
     assert (
-        len(opened) == len(chosen) if open_every == 1 else 0 < len(opened) < len(chosen) if open_every else not opened
+        len(opened) == len(chosen)
+        if open_every == 1
+        else 0 < len(opened) < len(chosen)
+        if open_every
+        else not opened
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import cvm
 
 HEAD = "func @main(%x: tensor<3xf64> {inplace}, %y: tensor<3xf64>) {\n"
@@ -14,9 +15,14 @@ X, Y = np.array([1.0, 2, 3]), np.array([10.0, 20, 30])
     ("body", "results"),
     [
         (DESTROY + "%r = dali.mul %x, %y\nreturn %d, %r\n}", (X + Y, X * Y)),
-        (DESTROY + "%r = dali.mul %x, %y\n%s = dali.sub %r, %x\nreturn %s, %d\n}", (X * Y - X, X + Y)),
         (
-            '%v = theano.dimshuffle %x {new_order = [0, "x"]}\n' + DESTROY + "%r = dali.mul %v, 2.0\nreturn %d, %r\n}",
+            DESTROY + "%r = dali.mul %x, %y\n%s = dali.sub %r, %x\nreturn %s, %d\n}",
+            (X * Y - X, X + Y),
+        ),
+        (
+            '%v = theano.dimshuffle %x {new_order = [0, "x"]}\n'
+            + DESTROY
+            + "%r = dali.mul %v, 2.0\nreturn %d, %r\n}",
             (X + Y, 2 * X[:, None]),
         ),
     ],
@@ -39,7 +45,9 @@ def test_read_first(body, results, target):
     ],
 )
 def test_no_order(body):
-    with pytest.raises(cvm.VerifyError, match="a value is not used after it was destroyed, but %x is"):
+    with pytest.raises(
+        cvm.VerifyError, match="a value is not used after it was destroyed, but %x is"
+    ):
         cvm.compile(HEAD + body)
 
 
@@ -81,7 +89,11 @@ def test_two_values_that_cannot_both_be_read_first():
             "%d = theano.elemwise %x, 2.0 {PATTERN}\n%v = theano.dimshuffle %d {new_order = [1, 0]}\nreturn %v\n}",
             1,
         ),
-        ("2x3", "%d = theano.elemwise %x, 2.0 {PATTERN}\n%r = dali.mul %d, 3.0\nreturn %r, %r\n}", 2),
+        (
+            "2x3",
+            "%d = theano.elemwise %x, 2.0 {PATTERN}\n%r = dali.mul %d, 3.0\nreturn %r, %r\n}",
+            2,
+        ),
         # twice, by two views
         (
             "2x3",

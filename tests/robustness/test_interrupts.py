@@ -5,9 +5,11 @@ import os
 import signal
 import threading
 import time
+
 import numpy as np
 import pytest
 from available_targets import HERE
+
 import cvm
 
 SOON = 0.1  # seconds of processor time, of all threads: other processes may hold the processors meanwhile
@@ -141,7 +143,9 @@ def test_handlers_that_do_not_raise_run_meanwhile(threads):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert (y == expected).all()
-    assert sum(at < ended for at, _ in seen) > 1 and all((z == expected[:1000]).all() for _, z in seen)
+    assert sum(at < ended for at, _ in seen) > 1 and all(
+        (z == expected[:1000]).all() for _, z in seen
+    )
 
 
 def test_other_threads_are_not_interrupted():
@@ -173,7 +177,9 @@ def test_clocked_programs_stop_soon(size, threads):
     assert g.step(3) == 3 and (g.read("n") == 3).all()
 
 
-@pytest.mark.parametrize(("target", "size", "count"), [("reference", 200_000, 60), ("cuda-sim", 16, 20)])
+@pytest.mark.parametrize(
+    ("target", "size", "count"), [("reference", 200_000, 60), ("cuda-sim", 16, 20)]
+)
 def test_other_targets_stop_between_operations(target, size, count):
     """The operations after the one that runs are not begun, and the next call is right."""
     if target not in HERE:

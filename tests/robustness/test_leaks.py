@@ -70,8 +70,13 @@ OF_A_BUILDER = 1536  # bytes: a pass builder's callbacks, which llvmlite never f
 
 
 def grown(compiles: int, calls: int) -> dict[str, float]:
-    said = run_script(COUNTED, str(compiles), str(calls), str(OF_A_BUILDER), timeout=1800, CVM_CACHE_DIR="")
-    return {name: float(ratio) for name, ratio in (line.rsplit(maxsplit=1) for line in said.splitlines())}
+    said = run_script(
+        COUNTED, str(compiles), str(calls), str(OF_A_BUILDER), timeout=1800, CVM_CACHE_DIR=""
+    )
+    return {
+        name: float(ratio)
+        for name, ratio in (line.rsplit(maxsplit=1) for line in said.splitlines())
+    }
 
 
 def test_some_compiles_and_calls():
@@ -83,4 +88,6 @@ def test_some_compiles_and_calls():
 def test_many_compiles_and_calls():
     found = grown(5_000, 1_000_000)
     assert found["compiles"] < WITHIN and found["calls"] < WITHIN
-    assert 5_000 <= found["pass builders"] <= 12_500  # of modules: one or two of each of 5,703 functions
+    assert (
+        5_000 <= found["pass builders"] <= 12_500
+    )  # of modules: one or two of each of 5,703 functions

@@ -3,16 +3,16 @@
 import re
 import threading
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.limits import LIMITS, NAMES, Limits
+
 import cvm
 from cvm.cli import main
 
 NEGATIVE = "func @main(%x: tensor<{}xi32>) {{ %y = cvm.negative %x return %y }}"
-BYTES = (
-    "func @main(%x: tensor<1xi32>) { %c = const dense<1> : tensor<1000xi32> %y = cvm.broadcast_add %x, %c return %y }"
-)
+BYTES = "func @main(%x: tensor<1xi32>) { %c = const dense<1> : tensor<1000xi32> %y = cvm.broadcast_add %x, %c return %y }"
 CALLS = """
 func @main(%x: tensor<4xi32>) { %y = call @twice(%x) %z = call @twice(%y) return %z }
 func @twice(%x: tensor<4xi32>) { %y = cvm.negative %x %z = cvm.negative %y return %z }
@@ -36,7 +36,10 @@ def test_each_is_named_by_its_error(name, monkeypatch):
     with cvm.limits(**{name: value}), pytest.raises(cvm.Error) as caught:
         exceed()
     last = caught.value.diagnostics[-1]
-    assert f"the limit {name} is {value}; cvm.limits({name}=...) or --limits {name}=... raises it" in last.message
+    assert (
+        f"the limit {name} is {value}; cvm.limits({name}=...) or --limits {name}=... raises it"
+        in last.message
+    )
     assert last.code == (f"limit.{name}" if name != "text_bytes" else "parse.file")
 
 
@@ -71,7 +74,10 @@ def test_the_workspace_counts(tmp_path):
 @pytest.mark.parametrize("shape", ["[100]", "[2147483647, 500]"])
 def test_the_state_of_a_clocked_program_counts(shape):
     text = f'graph @main {{ %c = cog.field "c" : !cog.field<{shape}, f32> cog.feedback %c, %c }}'
-    with cvm.limits(memory=399), pytest.raises(cvm.TargetError, match=r"\d+ bytes .* but the limit memory is 399"):
+    with (
+        cvm.limits(memory=399),
+        pytest.raises(cvm.TargetError, match=r"\d+ bytes .* but the limit memory is 399"),
+    ):
         cvm.compile(text)
     with cvm.limits(memory=400 if shape == "[100]" else 2**42):
         cvm.compile(text)
@@ -119,6 +125,14 @@ def test_the_command_line(tmp_path, capsys):
 
 def test_the_table_of_the_manual():
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text("utf-8")
-    listed = dict(re.findall(r"^\| `(\w+)` \|.*\| (.+) \|$", page.partition("## Limits")[2], re.MULTILINE))
-    defaults = {"memory": "the machine's memory", "constant_bytes": "the machine's memory", "text_bytes": "2^30"}
-    assert listed == {n: defaults.get(n, f"{getattr(Limits(), n):,.0f}".replace(",", " ")) for n in NAMES}
+    listed = dict(
+        re.findall(r"^\| `(\w+)` \|.*\| (.+) \|$", page.partition("## Limits")[2], re.MULTILINE)
+    )
+    defaults = {
+        "memory": "the machine's memory",
+        "constant_bytes": "the machine's memory",
+        "text_bytes": "2^30",
+    }
+    assert listed == {
+        n: defaults.get(n, f"{getattr(Limits(), n):,.0f}".replace(",", " ")) for n in NAMES
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+
 import pytest
 import tiers
 
@@ -12,6 +13,7 @@ pytest.importorskip("onnx")
 import onnx
 from onnx import helper
 from onnx_node_tests import node_tests
+
 import cvm
 
 NUMBERS = (-1, 0, 1, 2, 3, -2, 7, 1 << 31, 1 << 40, 1 << 62, -(1 << 62))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 import pytest
 from tflite_models import Operator, Tensor, model
+
 import cvm
 
 MOST = 2**31 - 1
 
 
 @pytest.mark.parametrize(
-    ("op", "options"), [("RESIZE_BILINEAR", {}), ("RESIZE_NEAREST_NEIGHBOR", {"align_corners": True})]
+    ("op", "options"),
+    [("RESIZE_BILINEAR", {}), ("RESIZE_NEAREST_NEIGHBOR", {"align_corners": True})],
 )
 def test_an_image_of_billions_of_rows(op: str, options: dict[str, Any]) -> None:
     size = Tensor((2,), "INT32", data=np.array([MOST, 3], np.int32))

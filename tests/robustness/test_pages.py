@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,10 @@ def test_listed_tests_exist(page):
 
 
 def test_each_statement_names_its_test():
-    rows = re.findall(r"^\| (?!.*\| test \|$)(.*) \|$", (ROOT / "docs/robustness.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (?!.*\| test \|$)(.*) \|$",
+        (ROOT / "docs/robustness.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
     assert len(rows) > 30
     assert all(re.search(r" \| `tests/[\w/]+\.py::\w+`$", row) for row in rows)

@@ -3,15 +3,24 @@
 import re
 import time
 from pathlib import Path
+
 import numpy as np
 import pytest
+
 import cvm
 from cvm.cli import main
 
 
 @pytest.mark.parametrize("operator", ["add", "mul", "lt"])
 @pytest.mark.parametrize(
-    ("a", "b"), [("[?]", "[2, 3]"), ("[2, 3]", "[?]"), ("[?, 3]", "[2]"), ("[?, ?]", "[?]"), ("[?, ?, ?]", "[4, 4]")]
+    ("a", "b"),
+    [
+        ("[?]", "[2, 3]"),
+        ("[2, 3]", "[?]"),
+        ("[?, 3]", "[2]"),
+        ("[?, ?]", "[?]"),
+        ("[?, ?, ?]", "[4, 4]"),
+    ],
 )
 def test_fields_of_unequal_ranks(operator, a, b):
     text = f"func @main(%x: !cog.field<{a}, f32>, %y: !cog.field<{b}, f32>) {{ %z = cog.{operator} %x, %y return %z }}"
@@ -38,17 +47,23 @@ MANY = 2**31 - 1
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 @pytest.mark.parametrize("types", [f"0x{MANY}x1 0x1x{MANY}", "?x?x1 ?x1x?"])
-def test_arrays_of_no_elements_whose_other_sizes_are_too_large_for_numpy(types: str, target: str) -> None:
+def test_arrays_of_no_elements_whose_other_sizes_are_too_large_for_numpy(
+    types: str, target: str
+) -> None:
     a, b = types.split()
     text = f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{ %x = cvm.broadcast_add %a, %b return %x }}"
     with pytest.raises(cvm.Error, match=re.escape(f"this one is tensor<0x{MANY}x{MANY}xi32>")):
-        cvm.compile(text, target=target)(np.zeros((0, MANY, 1), np.int32), np.zeros((0, 1, MANY), np.int32))
+        cvm.compile(text, target=target)(
+            np.zeros((0, MANY, 1), np.int32), np.zeros((0, 1, MANY), np.int32)
+        )
 
 
 def test_a_program_with_an_argument_of_no_elements_that_is_too_large_for_numpy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "p.cvm").write_text(f"func @main(%x: tensor<0x{MANY}x{MANY}x8xi32>) {{ return %x }}")
+    (tmp_path / "p.cvm").write_text(
+        f"func @main(%x: tensor<0x{MANY}x{MANY}x8xi32>) {{ return %x }}"
+    )
     assert main(["run", str(tmp_path / "p.cvm"), "--random-inputs", "1"]) == 1
     assert "a tensor has less than 2^40 elements" in capsys.readouterr().err
 
@@ -58,9 +73,12 @@ def test_a_program_with_an_argument_of_no_elements_that_is_too_large_for_numpy(
 def test_constants_beyond_memory(body, size):
     began = time.process_time()
     with pytest.raises(
-        cvm.Error, match=f"the constants of a function have {4 * size} bytes, but the limit constant_bytes is"
+        cvm.Error,
+        match=f"the constants of a function have {4 * size} bytes, but the limit constant_bytes is",
     ):
-        cvm.compile(f"func @main(%x: tensor<1xi32>) {{ %c = const dense<1> : tensor<{size}xi32>\n{body}\nreturn %z }}")
+        cvm.compile(
+            f"func @main(%x: tensor<1xi32>) {{ %c = const dense<1> : tensor<{size}xi32>\n{body}\nreturn %z }}"
+        )
     assert time.process_time() - began < 5
 
 
@@ -76,10 +94,15 @@ def test_many_mistakes(line):
     assert caught.value.diagnostics[0].line == 2
 
 
-@pytest.mark.parametrize("line", ["cvm.nothing %x", "cvm.reluu %x", "cvm.relu %q{n}", "cvm.relu %x {{foo = 1}}"])
+@pytest.mark.parametrize(
+    "line", ["cvm.nothing %x", "cvm.reluu %x", "cvm.relu %q{n}", "cvm.relu %x {{foo = 1}}"]
+)
 def test_a_long_text_of_mistakes(line):
     text = "func @main(%x: tensor<1xi32>) {\n"
-    text += "\n".join(f"%y{n} = {line.format(n=n)}" for n in range(1_000_000 // (len(line) + 10))) + "\nreturn %x\n}"
+    text += (
+        "\n".join(f"%y{n} = {line.format(n=n)}" for n in range(1_000_000 // (len(line) + 10)))
+        + "\nreturn %x\n}"
+    )
     for _ in range(3):  # a machine that does much else at the time may be slow once
         began = time.process_time()
         with pytest.raises(cvm.Error) as caught:

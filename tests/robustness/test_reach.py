@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 from typing import Any
+
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -42,7 +43,9 @@ def test_the_smallest_expression_that_a_probe_may_stand_at(token: str, kind: str
     assert (None if found is None else type(found).__name__) == kind
 
 
-def test_probes_note_the_test_that_reaches_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_note_the_test_that_reaches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokens = ["< 3", "3 and", "and k", "- 1", "* 2", "2:", "40 +", "+ 2"]
     text = probed(PROGRAM, {n: place(t) for n, t in enumerate(tokens)})
     assert text.count("\n") == PROGRAM.count("\n")  # what is told of lines still holds
@@ -52,7 +55,11 @@ def test_probes_note_the_test_that_reaches_them(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     program: dict[str, Any] = {}
     exec(text, program)
-    for test, arguments, wanted in (("test_two", (2,), 2), ("test_five", (5, 0), 10), ("test_two", (2,), 2)):
+    for test, arguments, wanted in (
+        ("test_two", (2,), 2),
+        ("test_five", (5, 0), 10),
+        ("test_two", (2,), 2),
+    ):
         monkeypatch.setenv("PYTEST_CURRENT_TEST", f"test_it.py::{test} (call)")
         assert program["least"](*arguments) == wanted
     notes = (tmp_path / NOTES).read_text("utf-8").splitlines()

@@ -1,9 +1,11 @@
 """A call that begins while another call of the same function runs in the same thread, as in a signal handler."""
 
 import signal
+
 import numpy as np
 import pytest
 from child_process import run_script
+
 import cvm
 
 TWO_PRODUCTS = """

@@ -4,10 +4,12 @@ import io
 import json
 import zipfile
 from pathlib import Path
+
 import numpy as np
 import pytest
 from child_process import run_script
 from cvm.jit.calls.dispatch_table import MOST
+
 import cvm
 
 PROGRAM = 'func @main() {{ %c = const file("{file}", "w") : tensor<3xi32>\nreturn %c }}'
@@ -56,14 +58,18 @@ print((kilobytes() - before) / 2048)
 @pytest.mark.parametrize("extension", ["npz", "npy"])
 def test_an_array_of_another_shape_is_not_read(extension, tmp_path):
     with open(tmp_path / "w.npy", "wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (3 << 28,)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<i4", "fortran_order": False, "shape": (3 << 28,)}
+        )
         file.write(bytes(12))
     with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
         archive.write(tmp_path / "w.npy", "w.npy")
     program = tmp_path / "p.cvm"
     program.write_text(PROGRAM.format(file="c.npz" if extension == "npz" else "w.npy"))
     said = run_script(BOUNDED, str(program))
-    assert "the constant is tensor<3xi32>, but the file holds an array of shape (805306368,)" in said
+    assert (
+        "the constant is tensor<3xi32>, but the file holds an array of shape (805306368,)" in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,14 +94,21 @@ def test_an_array_of_another_shape_is_not_read(extension, tmp_path):
     ],
 )
 def test_a_member_is_not_read_before_its_header(
-    member: str, version: tuple[int, int] | None, shape: tuple[int, ...], type: str, message: str, tmp_path: Path
+    member: str,
+    version: tuple[int, int] | None,
+    shape: tuple[int, ...],
+    type: str,
+    message: str,
+    tmp_path: Path,
 ) -> None:
     """A file of 1 MB that inflates to a gigabyte: elements of hundreds of megabytes, a version, a name and no header at all."""
     header = io.BytesIO()
     if version:
         said = repr({"descr": type, "fortran_order": False, "shape": shape}).encode() + b"\n"
         width = 2 if version[0] == 1 else 4
-        header = io.BytesIO(b"\x93NUMPY" + bytes(version) + len(said).to_bytes(width, "little") + said)
+        header = io.BytesIO(
+            b"\x93NUMPY" + bytes(version) + len(said).to_bytes(width, "little") + said
+        )
     with zipfile.ZipFile(tmp_path / "c.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("v.npy", header.getvalue())
         with archive.open(member, "w", force_zip64=True) as file:
@@ -123,7 +136,10 @@ def test_ambiguous_safetensors_files(entries, message, tmp_path):
 
 
 def test_safetensors_files_as_they_should_be(tmp_path):
-    entries = {n: {"dtype": "I32", "shape": [3], "data_offsets": [12 * k, 12 * k + 12]} for k, n in enumerate("vw")}
+    entries = {
+        n: {"dtype": "I32", "shape": [3], "data_offsets": [12 * k, 12 * k + 12]}
+        for k, n in enumerate("vw")
+    }
     entries["empty"] = {"dtype": "I32", "shape": [0], "data_offsets": [12, 12]}
     header = json.dumps({"__metadata__": {"a": "b"}, **entries}).encode()
     data = np.arange(6, dtype=np.int32).tobytes()
@@ -133,7 +149,9 @@ def test_safetensors_files_as_they_should_be(tmp_path):
 
 
 def test_libraries_that_are_dropped_are_freed():
-    assert float(run_script(LINKED)) < 2  # KB each; LLVM keeps some of each library as long as their linker
+    assert (
+        float(run_script(LINKED)) < 2
+    )  # KB each; LLVM keeps some of each library as long as their linker
 
 
 def test_few_sizes_of_a_function_are_kept():

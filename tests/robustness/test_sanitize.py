@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
 import conformance_cases
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from cvm.lowering.passes import Pass
 from cvm.lowering.processor import Processor, Tuning, compiling_for
 from cvm.lowering.storage import place_buffers
 from tiers import some
+
 import cvm
 
 PROGRAM = """func @main(%x: tensor<37x53xi32> {range = [-9, 9]}, %w: tensor<21x53xi32> {range = [-9, 9]}) -> tensor<37x21xi32> {
@@ -41,7 +43,12 @@ X, W = (RANDOM.integers(-9, 10, s).astype(np.int32) for s in ((37, 53), (21, 53)
 FLOATS = RANDOM.random((5, 333)).astype(np.float32), RANDOM.random(333).astype(np.float32)
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any], pipe: str = "CPU_SCHEDULE") -> None:
+def plant(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    change: Callable[[Any], Any],
+    pipe: str = "CPU_SCHEDULE",
+) -> None:
     """Let a pass of the CPU's pipeline do something wrong besides."""
     passes: list[Pass[..., Any]] = []
     before = getattr(pipeline, pipe)
@@ -51,7 +58,11 @@ def plant(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], An
 
             def run(kernel: Any, context: Any, real: Callable[..., Any] = real) -> Any:
                 made = real(kernel, context)
-                return change(kernel if made is None else made) if not isinstance(made, pipeline.Plan) else made
+                return (
+                    change(kernel if made is None else made)
+                    if not isinstance(made, pipeline.Plan)
+                    else made
+                )
 
             one = replace(one, run=run)
         passes.append(one)
@@ -63,17 +74,25 @@ def map_loops(kernel: Any, change: Callable[[ir.For], ir.For]) -> Any:
     def one(s: ir.Statement) -> ir.Block | None:
         return (ir.rewrite_within(change(s), one),) if isinstance(s, ir.For) else None
 
-    return kernel.with_body(ir.rewrite_block(kernel.body, one)) if isinstance(kernel, ir.Kernel) else kernel
+    return (
+        kernel.with_body(ir.rewrite_block(kernel.body, one))
+        if isinstance(kernel, ir.Kernel)
+        else kernel
+    )
 
 
 def longer(kernel: Any) -> Any:
     """An off-by-one in the bound of every loop."""
-    return map_loops(kernel, lambda s: replace(s, stop=s.end + s.width) if s.kind in ("serial", "vector") else s)
+    return map_loops(
+        kernel, lambda s: replace(s, stop=s.end + s.width) if s.kind in ("serial", "vector") else s
+    )
 
 
 def late(kernel: Any) -> Any:
     """Every vector begins one element late."""
-    return map_loops(kernel, lambda s: replace(s, start=s.start + 1, stop=s.end + 1) if s.kind == "vector" else s)
+    return map_loops(
+        kernel, lambda s: replace(s, start=s.start + 1, stop=s.end + 1) if s.kind == "vector" else s
+    )
 
 
 def strided(kernel: Any) -> Any:
@@ -98,25 +117,39 @@ def before(kernel: Any) -> Any:
             return (replace(s, indices=(s.indices[0] - 1, *s.indices[1:])),)
         return None
 
-    return kernel.with_body(ir.rewrite_block(kernel.body, one)) if isinstance(kernel, ir.Kernel) else kernel
+    return (
+        kernel.with_body(ir.rewrite_block(kernel.body, one))
+        if isinstance(kernel, ir.Kernel)
+        else kernel
+    )
 
 
 @pytest.mark.parametrize("level", [0, 2])
 def test_code_that_is_right_gives_the_same(level: int) -> None:
-    checked, plain = cvm.compile(PROGRAM, optimize=level, sanitize=True), cvm.compile(PROGRAM, optimize=level)
+    checked, plain = (
+        cvm.compile(PROGRAM, optimize=level, sanitize=True),
+        cvm.compile(PROGRAM, optimize=level),
+    )
     np.testing.assert_array_equal(checked(X, W), plain(X, W), strict=True)
-    checked, plain = cvm.compile(ROWS, optimize=level, sanitize=True), cvm.compile(ROWS, optimize=level)
+    checked, plain = (
+        cvm.compile(ROWS, optimize=level, sanitize=True),
+        cvm.compile(ROWS, optimize=level),
+    )
     np.testing.assert_array_equal(checked(*FLOATS), plain(*FLOATS), strict=True)
     assert checked(FLOATS[0][:, :0], FLOATS[1][:0]).shape == (5, 0)
 
 
 @pytest.mark.parametrize("bug", [longer, late, strided, before], ids=lambda b: b.__name__)
 @pytest.mark.parametrize("program", [PROGRAM, ROWS], ids=["dense", "rows"])
-def test_planted_accesses_are_found(bug: Callable[..., Any], program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_accesses_are_found(
+    bug: Callable[..., Any], program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CVM_CACHE_DIR", "")
     plant(monkeypatch, "kernel_condition_to_branch", bug)
     given = (X, W) if program is PROGRAM else FLOATS
-    with pytest.raises(cvm.CallError, match=r"sanitize: index .* of %\w+ is outside of axis \d") as e:
+    with pytest.raises(
+        cvm.CallError, match=r"sanitize: index .* of %\w+ is outside of axis \d"
+    ) as e:
         cvm.compile(program, sanitize=True)(*given)
     assert e.value.diagnostics[0].line in (2, 3)
 
@@ -141,7 +174,9 @@ def test_an_array_that_is_narrowed_too_far_is_found(monkeypatch: pytest.MonkeyPa
     real = integer_ranges.ranges_of
 
     def narrowed(program: Any, *given: Any) -> Any:
-        return {t: Interval(0, 9) if t.space == "heap" else r for t, r in real(program, *given).items()}
+        return {
+            t: Interval(0, 9) if t.space == "heap" else r for t, r in real(program, *given).items()
+        }
 
     monkeypatch.setattr(integer_ranges, "ranges_of", narrowed)
     program = """func @main(%x: tensor<2048x1024xi32> {range = [0, 300]}) -> tensor<1024x2048xi32> {
@@ -153,7 +188,9 @@ def test_an_array_that_is_narrowed_too_far_is_found(monkeypatch: pytest.MonkeyPa
 }
 """
     x = np.full((2048, 1024), 300, np.int32)
-    with pytest.raises(cvm.CallError, match=r"sanitize: what %\w+ holds leaves its proven interval, \[0, 9\]"):
+    with pytest.raises(
+        cvm.CallError, match=r"sanitize: what %\w+ holds leaves its proven interval, \[0, 9\]"
+    ):
         cvm.compile(program, sanitize=True)(x)
 
 
@@ -167,7 +204,9 @@ def test_an_array_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) 
         return {t: at + 1 for t, at in offsets.items()}, size + 64
 
     monkeypatch.setattr(place_buffers, "_pack", odd)
-    with pytest.raises(cvm.CallError, match=r"sanitize: an access of %\w+ is not aligned to 4 bytes"):
+    with pytest.raises(
+        cvm.CallError, match=r"sanitize: an access of %\w+ is not aligned to 4 bytes"
+    ):
         cvm.compile(PROGRAM, sanitize=True)(X, W)
 
 
@@ -208,7 +247,12 @@ def test_passes_of_several_ticks_are_checked(monkeypatch: pytest.MonkeyPatch) ->
     graph, plain = (cvm.compile(text, sanitize=checks) for checks in (True, False))
     assert graph.step_plan.several is not None and graph.step(11) == plain.step(11)
     np.testing.assert_array_equal(graph.read("s"), plain.read("s"))
-    plant(monkeypatch, "time_skew", lambda tick: replace(tick, several=tick.several and early(tick.several)), "STEP")
+    plant(
+        monkeypatch,
+        "time_skew",
+        lambda tick: replace(tick, several=tick.several and early(tick.several)),
+        "STEP",
+    )
     graph = cvm.compile(text, sanitize=True)
     graph.step()
     with pytest.raises(cvm.CallError, match="sanitize: index"):
@@ -234,14 +278,23 @@ def test_the_command_line(tmp_path: Path) -> None:
     ]
     checked = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     command.remove("--sanitize")
-    assert "sha256" in checked and checked == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert (
+        "sha256" in checked
+        and checked == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["cog", "cvm", "dali", "theano"])
 def test_conformance_cases_check_themselves(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recorded cases hold under `sanitize`, those that unoptimized code computes, too."""
-    given = [(op, c) for op, found in cases().items() if op.startswith(f"{dialect}.") for c in found if c["valid"]]
+    given = [
+        (op, c)
+        for op, found in cases().items()
+        if op.startswith(f"{dialect}.")
+        for c in found
+        if c["valid"]
+    ]
     assert len(given) > 300
     for number, (_, case) in enumerate(some(given, 200)):
         function = conformance_cases.compiled(case, "cpu", 2 if number % 4 else 0, sanitize=True)

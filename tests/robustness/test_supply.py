@@ -9,12 +9,20 @@ import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
+
 import pytest
 from example_projects import ROOT, said
 
-DEPENDENCIES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+DEPENDENCIES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+    "dependencies"
+]
 IGNORED = shutil.ignore_patterns(".git", "build", ".venv", "__pycache__", ".*_cache", "*.egg-info")
-OLDEST = ["tests/filetests/cvm", "tests/filetests/passes", "tests/unit/parser", "tests/unit/jit/test_calls.py"]
+OLDEST = [
+    "tests/filetests/cvm",
+    "tests/filetests/passes",
+    "tests/unit/parser",
+    "tests/unit/jit/test_calls.py",
+]
 
 
 def lowest(requirement: str) -> str:
@@ -44,7 +52,17 @@ def test_the_same_wheel_from_two_folders(tmp_path: Path) -> None:
     for name in ("one", "another folder"):
         source, out = tmp_path / name / "source", tmp_path / name / "wheels"
         shutil.copytree(ROOT, source, ignore=IGNORED)
-        made = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(out), str(source)]
+        made = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "-w",
+            str(out),
+            str(source),
+        ]
         said(made, tmp_path, 0, None, SOURCE_DATE_EPOCH="1767225600")
         wheels += out.glob("*.whl")
     first, second = wheels
@@ -57,5 +75,16 @@ def test_the_oldest_libraries(tmp_path: Path) -> None:
     said([sys.executable, "-m", "venv", "old"], tmp_path, 0, None)
     python = str(tmp_path / "old" / "bin" / "python")
     libraries = [*map(lowest, DEPENDENCIES), "pytest", "hypothesis"]
-    said([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *libraries], tmp_path, 0, None)
-    said([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *OLDEST], ROOT, 0, None, CVM_CACHE_DIR="")
+    said(
+        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *libraries],
+        tmp_path,
+        0,
+        None,
+    )
+    said(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *OLDEST],
+        ROOT,
+        0,
+        None,
+        CVM_CACHE_DIR="",
+    )

@@ -13,6 +13,7 @@ sys.path[:0] = [str(HERE), *(str(HERE.parents[1] / part) for part in (".", "benc
 os.environ["CVM_CUDA_CODE"] = "ptx"
 
 import gpu  # noqa: E402
+
 import cvm  # noqa: E402
 
 gpu.SIDE, gpu.TICKS, gpu.IMAGES, gpu.CALLS, gpu.CHECKED = 64, 33, 20, 2, 1 << 12
@@ -26,7 +27,11 @@ def compiled_before() -> None:
             cvm.compile(work.program(n), target="reference").lower("ptx")
     cvm.compile(gpu.centred(), target="reference").lower("ptx")
     cvm.compile(gpu.EXAMPLES / "digits" / "digits.cvm", target="reference").lower("ptx")
-    text = (gpu.EXAMPLES / "gray_scott" / "gray_scott.cvm").read_text("utf-8").replace("512", str(gpu.SIDE))
+    text = (
+        (gpu.EXAMPLES / "gray_scott" / "gray_scott.cvm")
+        .read_text("utf-8")
+        .replace("512", str(gpu.SIDE))
+    )
     cvm.compile(text, entry="gray_scott", target="cuda-sim").step(1)  # type: ignore[union-attr]
 
 

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+
 import guard_pages
 import numpy as np
 from batched_nvrtc import MANY, compile_together
 from cvm.jit.functions.clocked_program import CompiledGraph
 from tiers import some
+
 import cvm
 from cvm.commands.diff import Side, explain
 
@@ -124,15 +126,24 @@ def copied(array: np.ndarray) -> np.ndarray:
     return guard_pages.guarded(array) if guard_pages.enabled else array.copy()
 
 
-def guarded_call(function: Any, case: Case, known: dict[str, np.ndarray], given: list[np.ndarray]) -> Any:
+def guarded_call(
+    function: Any, case: Case, known: dict[str, np.ndarray], given: list[np.ndarray]
+) -> Any:
     """The results of a call in guarded arrays. A batch gives the same, and so does the program whose sizes are left open."""
     afresh = lambda: [copied(known[name]) for name in case["inputs"]]  # noqa: E731
     plain = function(*afresh())
     results = plain if isinstance(plain, tuple) else (plain,)
     out = tuple(guard_pages.guarded_empty(r.shape, r.dtype) for r in results)
-    found = function(*given) if "after" in case else function(*given, out=out if isinstance(plain, tuple) else out[0])
+    found = (
+        function(*given)
+        if "after" in case
+        else function(*given, out=out if isinstance(plain, tuple) else out[0])
+    )
     calls = [function.batch(*([a] for a in afresh()))[0]] if given else []
-    if guard_pages.sizes_are_left_open(case["id"]) and (general := with_open_sizes(case["program"])) is not None:
+    if (
+        guard_pages.sizes_are_left_open(case["id"])
+        and (general := with_open_sizes(case["program"])) is not None
+    ):
         calls.append(general(*afresh()))
     for call in calls:
         for one, other in zip(call if isinstance(call, tuple) else (call,), results, strict=True):
@@ -151,7 +162,9 @@ def with_open_sizes(program: str) -> Any:
 def opened(program: str) -> str | None:
     """The text for arguments of any sizes but 1; None where all are 1 or unknown."""
     head, main, rest = program.partition("func @main(")
-    end = next((n for n in range(len(rest)) if rest[: n + 1].count(")") > rest[: n + 1].count("(")), 0)
+    end = next(
+        (n for n in range(len(rest)) if rest[: n + 1].count(")") > rest[: n + 1].count("(")), 0
+    )
     arguments = re.sub(r"(?<=[<x])(?!1x)\d+(?=x)", "?", rest[:end])
     if arguments == rest[:end]:
         return None
@@ -168,7 +181,9 @@ def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
         else:
             getattr(graph, command)(*arguments)
     wanted = [known.shape for known in (arrays("cog")[n] for n in case["outputs"])]
-    once = all(len(v) == 1 and v[0].shape == shape for v, shape in zip(seen.values(), wanted, strict=True))
+    once = all(
+        len(v) == 1 and v[0].shape == shape for v, shape in zip(seen.values(), wanted, strict=True)
+    )
     return tuple(v[0] if once else np.stack(v) for v in seen.values())
 
 
@@ -185,7 +200,9 @@ def differs(got: np.ndarray, wanted: np.ndarray, case: Case) -> str | None:
             same |= np.isnan(got) & np.isnan(wanted)
     else:
         bound = tolerance if isinstance(tolerance, dict) else {"rtol": tolerance, "atol": 0.0}
-        if bound["atol"] == 0.0 and wanted.dtype == np.float32:  # a result in single precision was recorded as such
+        if (
+            bound["atol"] == 0.0 and wanted.dtype == np.float32
+        ):  # a result in single precision was recorded as such
             bound = {"rtol": max(bound["rtol"], 1e-6), "atol": 1e-37}
         with np.errstate(all="ignore"):
             same = np.isclose(got.astype(wanted.dtype), wanted, equal_nan=True, **bound)

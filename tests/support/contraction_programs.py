@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+
 import numpy as np
 from cvm.lowering.contraction.strategies import STRATEGIES
 
@@ -16,7 +17,9 @@ def preferred(name: str = "", without: tuple[str, ...] = ()) -> tuple[tuple[str,
     return (*left_out, (name, 0)) if name and name not in dict(left_out) else left_out
 
 
-def text(program: Contraction, declared: str = "", weights: np.ndarray | str = "", more: str = "") -> str:
+def text(
+    program: Contraction, declared: str = "", weights: np.ndarray | str = "", more: str = ""
+) -> str:
     """Its text. `declared` is said of the image, and `weights` of the weights, unless it is what they are; `more` makes %z of %y."""
     operation, x, w = program
     image, kernel = (f"tensor<{'x'.join(map(str, s))}xi32>" for s in (x, w))

@@ -18,7 +18,11 @@ SHAPES = {  # of the image, the weights, and what else is said
         "padding = [1, 1], stride = [2, 2], dilation = [2, 1], groups = 3",
     ),
     "short rows": ((1, 4, 7, 7), (4, 1, 3, 3), "padding = [1, 1], groups = 4"),
-    "shorter rows, strided": ((1, 3, 9, 9), (3, 1, 3, 3), "padding = [1, 1], stride = [2, 2], groups = 3"),
+    "shorter rows, strided": (
+        (1, 3, 9, 9),
+        (3, 1, 3, 3),
+        "padding = [1, 1], stride = [2, 2], groups = 3",
+    ),
     "a short vector": ((1, 3, 5, 4), (3, 1, 3, 3), "padding = [1, 1], groups = 3"),
     "wide border": ((1, 3, 2, 20), (3, 1, 3, 3), "padding = [4, 3], groups = 3"),
 }

@@ -19,19 +19,35 @@ def values(element: ElementType, count: int, seed: int = 0) -> np.ndarray:
         return random.random(count) < 0.5
     if element.kind == "float":
         edges = np.array([0.0, -0.0, 1.0, -1.5, 2.5, np.inf, -np.inf, np.nan, 70000.0, -3e9, 1e-8])
-        found = np.where(random.random(count) < 0.4, random.choice(edges, count), random.normal(0, 100, count))
+        found = np.where(
+            random.random(count) < 0.4, random.choice(edges, count), random.normal(0, 100, count)
+        )
         with np.errstate(over="ignore"):
             return found.astype(element.dtype)
     low, high = element.limits
     edges = np.array([low, high, 0, 1, low + 1, high - 1, max(low, -1)], element.dtype)
     wide = random.integers(low, high, count, element.dtype, endpoint=True)
-    return np.where(random.random(count) < 0.4, random.choice(edges, count), wide).astype(element.dtype)
+    return np.where(random.random(count) < 0.4, random.choice(edges, count), wide).astype(
+        element.dtype
+    )
 
 
 def matrix_sum(rows: int | Size, columns: int | Size) -> Kernel:
     i, j = Index("i", rows), Index("j", columns)
-    x, y, t = tensor("x", I32, rows, columns), tensor("y", I32, rows), tensor("t", I32, rows, columns, space="heap")
+    x, y, t = (
+        tensor("x", I32, rows, columns),
+        tensor("y", I32, rows),
+        tensor("t", I32, rows, columns, space="heap"),
+    )
     acc = accumulator("acc", I32)
     doubled = For(i, (For(j, (Store(t, (i, j), x[i, j] * 2),)),))
-    total = For(i, (Alloc(acc), assign(acc, 0), For(j, (update("add", acc, t[i, j]),)), Store(y, (i,), acc[()])))
+    total = For(
+        i,
+        (
+            Alloc(acc),
+            assign(acc, 0),
+            For(j, (update("add", acc, t[i, j]),)),
+            Store(y, (i,), acc[()]),
+        ),
+    )
     return kernel((Alloc(t), doubled, total), x, y)

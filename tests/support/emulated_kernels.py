@@ -14,7 +14,9 @@ from cvm.jit.cuda.emulator.ptx import parse
 from cvm.jit.cuda.emulator.run_grid import launch
 from cvm.lowering.pipeline import schedule_for_gpu
 
-needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=f"NVRTC is not installed: {nvrtc.HOW}")
+needs_nvrtc = pytest.mark.skipif(
+    bool(nvrtc.missing()), reason=f"NVRTC is not installed: {nvrtc.HOW}"
+)
 
 
 def plan_of(kernel: Kernel) -> Plan:
@@ -22,7 +24,10 @@ def plan_of(kernel: Kernel) -> Plan:
 
 
 def simulated(
-    kernel: Kernel, *operands: np.ndarray, report: list[str] | None = None, memory: Memory | None = None
+    kernel: Kernel,
+    *operands: np.ndarray,
+    report: list[str] | None = None,
+    memory: Memory | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The results of a kernel on a simulated GPU."""
     plan = plan_of(kernel)
@@ -30,7 +35,11 @@ def simulated(
 
 
 def run(
-    plan: Plan, source: Source, *operands: np.ndarray, report: list[str] | None = None, memory: Memory | None = None
+    plan: Plan,
+    source: Source,
+    *operands: np.ndarray,
+    report: list[str] | None = None,
+    memory: Memory | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The results of a plan whose source may be another than what was emitted."""
     known: dict[tuple[object, ...], int] = {}
@@ -39,7 +48,9 @@ def run(
             if isinstance(d, Size) and d.is_atom:
                 known[d.terms[0][0]] = n
     memory = memory or Memory()
-    outputs = [np.zeros([evaluate(d, known) for d in t.shape], t.element.dtype) for t in plan.results]
+    outputs = [
+        np.zeros([evaluate(d, known) for d in t.shape], t.element.dtype) for t in plan.results
+    ]
     arrays = [*zip(plan.arguments, operands, strict=True), *zip(plan.results, outputs, strict=True)]
     places = {t: memory.give(a) for t, a in arrays}
     workspace = memory.give(np.zeros(evaluate(plan.workspace, known), np.uint8))
@@ -53,7 +64,14 @@ def run(
         given = [places[plan.home.get(t, t)] for t in step.arrays] + [known[a] for a in step.sizes]
         given += [reported] if step.reports else []
         if work:
-            launch(entries[step.name], -(-work // step.threads), step.threads, given, memory, shared=step.shared)
+            launch(
+                entries[step.name],
+                -(-work // step.threads),
+                step.threads,
+                given,
+                memory,
+                shared=step.shared,
+            )
     for t, array in zip(plan.results, outputs, strict=True):
         memory.take(places[t], array)
     memory.take(reported, status)

@@ -6,11 +6,13 @@ those of the larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 from conformance_cases import Case
 from cvm.dialect.cvm.nn import Conv2d, Dense
 from cvm.dialect.cvm.transpose_tile_concatenate import Transpose
 from cvm.dialect.program.function import Value
+
 import cvm
 
 ROWS, COLUMNS, TERMS, HEIGHT, WINDOW = 9, 17, 16, 9, 3  # at least; the height is that of an image
@@ -20,7 +22,11 @@ SHORT = 3  # of the axis that becomes the last one, where that is to be a short 
 
 
 def larger(
-    case: Case, known: dict[str, np.ndarray], signless: bool = False, windows: bool = False, short: bool = False
+    case: Case,
+    known: dict[str, np.ndarray],
+    signless: bool = False,
+    windows: bool = False,
+    short: bool = False,
 ) -> Case | None:
     """The case as part of a larger one, whose arrays are `known` then; None where it is none of these, or has no windows."""
     operations = cvm.parse(case["program"]).functions["main"].operations if case["valid"] else ()
@@ -30,16 +36,24 @@ def larger(
     if isinstance(operator, Dense) and not windows:
         (arrays, part), more = _dense(*arrays, signless=signless), ""
     elif isinstance(operator, Conv2d):
-        (arrays, part), more = _conv2d(operator, *arrays, signless=signless), f" {{groups = {operator.groups}}}"
+        (arrays, part), more = (
+            _conv2d(operator, *arrays, signless=signless),
+            f" {{groups = {operator.groups}}}",
+        )
     elif isinstance(operator, Transpose) and not windows:
         part = [range(n) for n in known[case["outputs"][0]].shape]
         axes = operator.real_axes(arrays[0].ndim)
-        arrays, more = [_cube(*arrays, axes[-1] if short and axes else -1)], f" {{axes = {list(axes)}}}"
+        arrays, more = (
+            [_cube(*arrays, axes[-1] if short and axes else -1)],
+            f" {{axes = {list(axes)}}}",
+        )
     else:
         return None
     names = [f"{case['id']}.{n}{'.signless' * signless}" for n in range(len(arrays))]
     known.update(zip(names, arrays, strict=True))
-    types = ", ".join(f"%a{n}: tensor<{'x'.join(map(str, a.shape))}xi32>" for n, a in enumerate(arrays))
+    types = ", ".join(
+        f"%a{n}: tensor<{'x'.join(map(str, a.shape))}xi32>" for n, a in enumerate(arrays)
+    )
     given = ", ".join(f"%a{n}" for n in range(len(arrays)))
     program = f"func @main({types}) {{\n  %y = {case['op']} {given}{more}\n  return %y\n}}\n"
     return {**case, "program": program, "inputs": names, "part": np.ix_(*part)}
@@ -68,7 +82,9 @@ def _conv2d(
 ) -> tuple[list[np.ndarray], list[Sequence[int]]]:
     """The same, by groups. What a window skips are zeros of its weights, and what it moves over too many results."""
     groups, (rows, count, *kernel) = o.groups, w.shape
-    spread = np.zeros((rows, count, *((k - 1) * d + 1 for k, d in zip(kernel, o.dilation, strict=True))), w.dtype)
+    spread = np.zeros(
+        (rows, count, *((k - 1) * d + 1 for k, d in zip(kernel, o.dilation, strict=True))), w.dtype
+    )
     spread[:, :, :: o.dilation[0], :: o.dilation[1]] = w
     x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in o.padding)])
     sizes = [n - k + 1 for n, k in zip(x.shape[2:], spread.shape[2:], strict=True)]
@@ -77,19 +93,27 @@ def _conv2d(
     if signless:
         x, w = _without_sign(x, w, 2)
     window = [max(n, WINDOW) for n in w.shape[3:]]
-    image = [max(n, least) + k - 1 for n, least, k in zip(sizes, (HEIGHT, COLUMNS), window, strict=True)]
+    image = [
+        max(n, least) + k - 1 for n, least, k in zip(sizes, (HEIGHT, COLUMNS), window, strict=True)
+    ]
     terms, each = _multiple(x.shape[2]), max(w.shape[1], ROWS)
     x, w = _padded(x, (*x.shape[:2], terms, *image)), _padded(w, (groups, each, terms, *window))
     arrays = [x.reshape(len(x), groups * terms, *image), w.reshape(groups * each, terms, *window)]
     if b is not None:
         arrays.append(_padded(b.reshape(groups, -1), (groups, each)).reshape(-1))
     channels = [g * each + n for g in range(groups) for n in range(rows // groups)]
-    return arrays, [range(len(x)), channels, *(range(0, n, s) for n, s in zip(sizes, o.stride, strict=True))]
+    return arrays, [
+        range(len(x)),
+        channels,
+        *(range(0, n, s) for n, s in zip(sizes, o.stride, strict=True)),
+    ]
 
 
 def _without_sign(x: np.ndarray, w: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Twice the terms, of which one factor is never negative."""
-    return np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)], axis), np.concatenate([w, -w], axis)
+    return np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)], axis), np.concatenate(
+        [w, -w], axis
+    )
 
 
 def _multiple(terms: int) -> int:

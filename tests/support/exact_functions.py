@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import mpmath
 import numpy as np
 
@@ -18,9 +19,14 @@ LONG = np.finfo(np.longdouble).nmant >= 63
 BITS = 100
 
 NUMPY: dict[str, Callable[..., Array]] = {
-    **{n: getattr(np, n) for n in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt")},
+    **{
+        n: getattr(np, n) for n in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt")
+    },
     **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
+    **{
+        n: getattr(np, f"arc{n[1:]}")
+        for n in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
+    },
     "pow": np.power,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: np.where(x < 0, np.exp(-abs(x)), 1) / (1 + np.exp(-abs(x))),
@@ -128,5 +134,7 @@ def in_mpmath(function: str, *operands: Array) -> Array:
     else:
         results[~plain] = in_numpy(function, *rest)
     with mpmath.workprec(BITS):
-        results[plain] = [one(*xs) for xs in zip(*(o[plain].tolist() for o in operands), strict=True)]
+        results[plain] = [
+            one(*xs) for xs in zip(*(o[plain].tolist() for o in operands), strict=True)
+        ]
     return results

@@ -8,16 +8,25 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
 import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
-def said(command: Sequence[str], folder: Path, status: int, path: Path | None = ROOT, **more: str) -> str:
+def said(
+    command: Sequence[str], folder: Path, status: int, path: Path | None = ROOT, **more: str
+) -> str:
     """The output of a command, which has this exit status."""
-    known = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTEST_ADDOPTS", "CVM_BLESS")}
+    known = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("PYTHONPATH", "PYTEST_ADDOPTS", "CVM_BLESS")
+    }
     env = {**known, **({"PYTHONPATH": str(path)} if path else {}), **more}
-    done = subprocess.run([*command], cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [*command], cwd=folder, env=env, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 

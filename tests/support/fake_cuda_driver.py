@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 from cvm.jit.cuda.emulator.memory import SPACE, Memory
 from cvm.jit.cuda.emulator.ptx import Entry, parse
@@ -54,15 +55,22 @@ def wanted_symbols() -> list[str]:
     spec = importlib.util.find_spec("pycuda")
     assert spec is not None and spec.origin is not None
     (library,) = Path(spec.origin).parent.glob("_driver*.so")
-    return sorted({m.decode() for m in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", library.read_bytes())} | BESIDE)
+    return sorted(
+        {m.decode() for m in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", library.read_bytes())} | BESIDE
+    )
 
 
 def _source(symbols: list[str]) -> str:
     given = ", ".join(f"long a{n}" for n in range(ARGUMENTS))
     passed = ", ".join(f"a{n}" for n in range(ARGUMENTS))
-    lines = [f"typedef long (*call)({', '.join(['long'] * ARGUMENTS)});", f"call table[{len(symbols)}];"]
+    lines = [
+        f"typedef long (*call)({', '.join(['long'] * ARGUMENTS)});",
+        f"call table[{len(symbols)}];",
+    ]
     for n, name in enumerate(symbols):
-        lines.append(f"int {name}({given}) {{ return table[{n}] ? (int)table[{n}]({passed}) : {NOT_SUPPORTED}; }}")
+        lines.append(
+            f"int {name}({given}) {{ return table[{n}] ? (int)table[{n}]({passed}) : {NOT_SUPPORTED}; }}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -73,7 +81,9 @@ def load() -> Driver:
         source, library = Path(folder, "driver.c"), Path(folder, "libcuda.so.1")
         source.write_text(_source(symbols))
         options = ["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
-        subprocess.run([os.environ.get("CC", "cc"), *options, "-o", str(library), str(source)], check=True)
+        subprocess.run(
+            [os.environ.get("CC", "cc"), *options, "-o", str(library), str(source)], check=True
+        )
         loaded = ctypes.CDLL(str(library))  # found by its name by what needs it
     driver = Driver()
     table = (ctypes.c_void_p * len(symbols)).in_dll(loaded, "table")
@@ -96,12 +106,16 @@ class Driver:
         self.memory = Memory()
         self.modules: dict[int, dict[str, Entry]] = {}
         self.functions: dict[int, Entry] = {}
-        self.allowed: dict[str, int] = {}  # bytes of shared memory that launches may ask for, by kernel
+        self.allowed: dict[
+            str, int
+        ] = {}  # bytes of shared memory that launches may ask for, by kernel
         self.launched: list[str] = []
         self.marked = 0  # the stream that an event was recorded on
         self.ordered: list[tuple[int, int]] = []  # streams, of which the second waits for the first
         self.devices = 1  # how many there are
-        self.contexts: list[int] = []  # the thread's, the last being current; primary ones are CONTEXT + device
+        self.contexts: list[
+            int
+        ] = []  # the thread's, the last being current; primary ones are CONTEXT + device
         self.copied = 0  # bytes between host and device
         self.capturing: list[Callable[[], None]] | None = None
         self.graphs: dict[int, list[Callable[[], None]]] = {}
@@ -109,7 +123,9 @@ class Driver:
         self.failing: dict[str, int] = {}  # what functions are to answer in place of what they do
         self.largest = 1 << 32  # bytes of an allocation
         self.elsewhere: set[int] = set()  # memory that lies on another device
-        self.kept: list[Any] = [ctypes.create_string_buffer(b"not supported by the stand-in driver")]
+        self.kept: list[Any] = [
+            ctypes.create_string_buffer(b"not supported by the stand-in driver")
+        ]
 
     _PLAIN = re.compile(
         r"cu(Init|CtxSynchronize|ModuleUnload|Event(Record|Synchronize|Destroy_v2|Query)|CtxDetach"
@@ -259,12 +275,21 @@ class Driver:
         self.allowed[self.functions[function].name] = value & 0xFFFFFFFF
 
     def cuLaunchKernel(self, function: int, *rest: int) -> None:
-        x, y, z, threads, ty, tz, shared, stream, pointers, extra = (n & 0xFFFFFFFFFFFFFFFF for n in rest[:10])
-        assert (y & 0xFFFFFFFF, z & 0xFFFFFFFF, ty & 0xFFFFFFFF, tz & 0xFFFFFFFF) == (1, 1, 1, 1), "a grid of one axis"
+        x, y, z, threads, ty, tz, shared, stream, pointers, extra = (
+            n & 0xFFFFFFFFFFFFFFFF for n in rest[:10]
+        )
+        assert (y & 0xFFFFFFFF, z & 0xFFFFFFFF, ty & 0xFFFFFFFF, tz & 0xFFFFFFFF) == (1, 1, 1, 1), (
+            "a grid of one axis"
+        )
         entry = self.functions[function]
-        assert shared & 0xFFFFFFFF <= self.allowed.get(entry.name, ATTRIBUTES[8]), "more shared memory than is allowed"
+        assert shared & 0xFFFFFFFF <= self.allowed.get(entry.name, ATTRIBUTES[8]), (
+            "more shared memory than is allowed"
+        )
         if pointers:
-            places = [ctypes.c_uint64.from_address(pointers + 8 * n).value for n in range(len(entry.parameters))]
+            places = [
+                ctypes.c_uint64.from_address(pointers + 8 * n).value
+                for n in range(len(entry.parameters))
+            ]
         else:  # CU_LAUNCH_PARAM_BUFFER_POINTER, the buffer, ...; every parameter has 8 bytes
             buffer = ctypes.c_uint64.from_address(extra + 8).value
             places = [buffer + 8 * n for n in range(len(entry.parameters))]
@@ -272,7 +297,14 @@ class Driver:
 
         def run() -> None:
             self.launched.append(entry.name)
-            launch(entry, x & 0xFFFFFFFF, threads & 0xFFFFFFFF, given, self.memory, shared=shared & 0xFFFFFFFF)
+            launch(
+                entry,
+                x & 0xFFFFFFFF,
+                threads & 0xFFFFFFFF,
+                given,
+                self.memory,
+                shared=shared & 0xFFFFFFFF,
+            )
 
         if stream == STREAM and self.capturing is not None:
             self.capturing.append(run)

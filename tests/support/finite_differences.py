@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Size
@@ -14,6 +15,7 @@ from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.grad_lop_rop import LOp, ROp
 from cvm.jit.compile import compile_function
+
 import cvm
 
 Arrays = list[np.ndarray]
@@ -37,20 +39,31 @@ def program(
     operator = op.map(operand)
     values = [v for _, v in operator.operands()]
     results = tuple(Value(n, None) for n in op.results)
-    module = verify(Module({"f": Function("f", tuple(values), (Operation(operator, results),), results)}))
+    module = verify(
+        Module({"f": Function("f", tuple(values), (Operation(operator, results),), results)})
+    )
     wrt = tuple(n for n, a in enumerate(arrays) if a.dtype.kind in "fc")
     if not derived:
         return module, arrays, wrt
-    seeds = [Value(f"g{n}", declarable(t)) for n, t in enumerate(module.functions["f"].result_types)]
+    seeds = [
+        Value(f"g{n}", declarable(t)) for n, t in enumerate(module.functions["f"].result_types)
+    ]
     tangents = [Value(f"d{n}", values[n].type) for n in wrt]
     pulled = tuple(Value(f"c{n}", None) for n in wrt)
     pushed = tuple(Value(f"t{n}", None) for n in range(len(results)))
 
-    def derivative(name: str, kind: Any, given: Sequence[Value], found: tuple[Value, ...]) -> Function:
+    def derivative(
+        name: str, kind: Any, given: Sequence[Value], found: tuple[Value, ...]
+    ) -> Function:
         arguments = tuple(Value(v.name, v.type) for v in (*values, *given))
-        return Function(name, arguments, (Operation(kind(arguments, Symbol("f"), wrt=wrt), found),), found)
+        return Function(
+            name, arguments, (Operation(kind(arguments, Symbol("f"), wrt=wrt), found),), found
+        )
 
-    functions = {"back": derivative("back", LOp, seeds, pulled), "forth": derivative("forth", ROp, tangents, pushed)}
+    functions = {
+        "back": derivative("back", LOp, seeds, pulled),
+        "forth": derivative("forth", ROp, tangents, pushed),
+    }
     return verify(module.with_functions({**module.functions, **functions})), arrays, wrt
 
 
@@ -81,14 +94,18 @@ def check(
     back, forth = run("back", *seeds), run("forth", *tangents)
     for found, like in zip((*back, *forth), (*(arrays[n] for n in wrt), *results), strict=True):
         assert found.shape == like.shape, f"a derivative of {found.shape} for {like.shape}: {op}"
-        assert found.dtype == like.dtype or like.dtype.kind not in "fc", f"a derivative of {found.dtype}: {op}"
+        assert found.dtype == like.dtype or like.dtype.kind not in "fc", (
+            f"a derivative of {found.dtype}: {op}"
+        )
     function = compile_function(module, "f", "reference")
     along = numerical(lambda moved: function(*moved), arrays, wrt, tangents, step)
     reverse = sum(inner(c, t) for c, t in zip(back, tangents, strict=True))
     forward = sum(inner(s, t) for s, t in zip(seeds, forth, strict=True))
     expected = sum(inner(s, d) for s, d in zip(seeds, along, strict=True))
     scale = 1 + abs(expected)
-    assert abs(reverse - expected) < tolerance * scale, f"reverse {reverse}, finite differences {expected}: {op}"
+    assert abs(reverse - expected) < tolerance * scale, (
+        f"reverse {reverse}, finite differences {expected}: {op}"
+    )
     exact = max(1e-9, 30 * float(np.finfo(arrays[wrt[0]].dtype).eps))
     assert abs(forward - reverse) < exact * scale, f"forward {forward}, reverse {reverse}: {op}"
 
@@ -96,7 +113,9 @@ def check(
 def normal(random: np.random.Generator, like: np.ndarray) -> np.ndarray:
     """Random numbers of an array's shape and type."""
     found = random.normal(size=like.shape)
-    return np.asarray(found + 1j * random.normal(size=like.shape) if like.dtype.kind == "c" else found, like.dtype)
+    return np.asarray(
+        found + 1j * random.normal(size=like.shape) if like.dtype.kind == "c" else found, like.dtype
+    )
 
 
 def inner(a: np.ndarray, b: np.ndarray) -> float:
@@ -105,7 +124,11 @@ def inner(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def numerical(
-    function: Callable[[Arrays], Any], arrays: Arrays, wrt: Sequence[int], tangents: Arrays, step: float
+    function: Callable[[Arrays], Any],
+    arrays: Arrays,
+    wrt: Sequence[int],
+    tangents: Arrays,
+    step: float,
 ) -> Arrays:
     """The derivative along the tangents, by differences of the fourth order."""
 

@@ -17,7 +17,9 @@ SCALED = "%m = dali.mul %s, 0.125\n  %y = dali.clamp %m, -1.0, 1.0"
 ADDED = "%a = dali.add %s, %r\n  %y = cvm.relu %a"
 
 
-def text(x: object, w: object, attributes: str, element: str, after: str = RELU, result: object = "") -> str:
+def text(
+    x: object, w: object, attributes: str, element: str, after: str = RELU, result: object = ""
+) -> str:
     residual = f", %r: tensor<{result}x{element}>" if "%r" in after else ""
     return f"""func @main(%x: tensor<{x}x{element}>, %w: tensor<{w}x{element}>, %b: tensor<{str(w).split("x")[0]}x{element}>{residual}) {{
   %s = cvm.conv2d %x, %w, %b {{{attributes}}}
@@ -31,7 +33,9 @@ def shaped(*sizes: int) -> str:
     return "x".join(map(str, sizes))
 
 
-def values(random: np.random.Generator, shape: tuple[int, ...], dtype: str, odd: float) -> np.ndarray:
+def values(
+    random: np.random.Generator, shape: tuple[int, ...], dtype: str, odd: float
+) -> np.ndarray:
     made = random.standard_normal(shape).astype(dtype)
     places = random.random(shape) < odd
     made[places] = random.choice(np.array(ODD, dtype), int(places.sum()))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path as File
 from typing import Any
+
 import numpy as np
 import pytest
 from conformance_cases import Case
@@ -25,6 +26,7 @@ from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
 from tuning import tuned
+
 import cvm
 
 Arrays = dict[str, np.ndarray]
@@ -95,7 +97,10 @@ def _of_unknown_sizes(case: Case, known: Arrays) -> Case | None:
         return None
     before, arguments, rest = _main(case["program"])
     opened = TYPED.sub(
-        lambda m: f"{m[1]}: tensor<{re.sub('[0-9]+', lambda n: '1' if n[0] == '1' else '?', m[3])}{m[4]}>", arguments
+        lambda m: (
+            f"{m[1]}: tensor<{re.sub('[0-9]+', lambda n: '1' if n[0] == '1' else '?', m[3])}{m[4]}>"
+        ),
+        arguments,
     )
     return _accepted(case, before + opened + _without_results(rest))
 
@@ -238,7 +243,9 @@ UPRIGHT = SMALL | {"strategy_costs": preferred("int8_dot_product_row_lanes", WIN
 LOOKED = {"checked_bytes": 16, "parallel_checked_bytes": 16}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {"l3_bytes": 2, "align_vectors": 0}
-STREAMS |= dict.fromkeys(("tile_write_bytes", "tile_read_bytes", "tile_copy_bytes", "short_row_bytes"), 0)
+STREAMS |= dict.fromkeys(
+    ("tile_write_bytes", "tile_read_bytes", "tile_copy_bytes", "short_row_bytes"), 0
+)
 IN_BLOCKS = {
     f"{F}.blocked_sums.MIN_TERMS": 1,
     f"{F}.blocked_sums.BLOCK_TERMS": 16,
@@ -273,34 +280,71 @@ PATHS = {
     "as costs say": Path(),
     "no optimization": Path(optimize=0),
     "no optimization, kept on disk": Path(optimize=0, kept=True),
-    "no passes over loops": Path({"skipped_passes": (*(p.name for p in pipeline.NESTS), "nontemporal_stores")}),
-    "no vectors": Path({"skipped_passes": ("vectorize", "tiled_transpose", "vectorize_short_axis")}),
+    "no passes over loops": Path(
+        {"skipped_passes": (*(p.name for p in pipeline.NESTS), "nontemporal_stores")}
+    ),
+    "no vectors": Path(
+        {"skipped_passes": ("vectorize", "tiled_transpose", "vectorize_short_axis")}
+    ),
     "no passes over graphs": Path({"skipped_passes": ("simplify", "fold_constants", "cse", "dce")}),
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
     "panels, sums wait": Path(SMALL | {"long_epilogue": 0}, only=CONTRACTIONS, seen="%waiting"),
     "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
-    "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x1x"),
+    "turned windows, weights known": Path(
+        SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x1x"
+    ),
     "larger, turned windows": Path(
-        SMALL | TURNED | BY_TWO, partial(larger, windows=True), _part, only=CONTRACTIONS[:1], seen=".turned("
+        SMALL | TURNED | BY_TWO,
+        partial(larger, windows=True),
+        _part,
+        only=CONTRACTIONS[:1],
+        seen=".turned(",
     ),
     "larger, turned windows, weights known": Path(
-        SMALL | TURNED | BY_FOUR, partial(_known_weights, windows=True), _part, only=CONTRACTIONS[:1], seen="x36x8x"
+        SMALL | TURNED | BY_FOUR,
+        partial(_known_weights, windows=True),
+        _part,
+        only=CONTRACTIONS[:1],
+        seen="x36x8x",
     ),
-    "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
-    "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
-    "larger, vectors of rows, signs": Path(UPRIGHT | {"place_steps": 0}, _known_weights, _part, only=CONTRACTIONS[:1]),
+    "larger, four products added": Path(
+        SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS
+    ),
+    "larger, vectors of rows": Path(
+        UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]
+    ),
+    "larger, vectors of rows, signs": Path(
+        UPRIGHT | {"place_steps": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
+    ),
     "larger, bytes": Path(
-        SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
+        SMALL | NOT_TURNED | PLAIN,
+        partial(larger, signless=True),
+        _part,
+        only=CONTRACTIONS,
+        seen="bytepairs(",
     ),
     "larger, bytes, weights known": Path(
-        SMALL | NOT_TURNED | PLAIN, partial(_known_weights, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
+        SMALL | NOT_TURNED | PLAIN,
+        partial(_known_weights, signless=True),
+        _part,
+        only=CONTRACTIONS,
+        seen="bytepairs(",
     ),
-    "larger, tiles": Path({}, larger, _part, only=TRANSPOSITIONS, seen=".tile in", of="cvm.transpose"),
-    "larger, strips": Path(STREAMS, larger, _part, only=TRANSPOSITIONS, seen=" overlap ", of="cvm.transpose"),
+    "larger, tiles": Path(
+        {}, larger, _part, only=TRANSPOSITIONS, seen=".tile in", of="cvm.transpose"
+    ),
+    "larger, strips": Path(
+        STREAMS, larger, _part, only=TRANSPOSITIONS, seen=" overlap ", of="cvm.transpose"
+    ),
     "larger, planes": Path(
-        SHORT | STREAMS, partial(larger, short=True), _part, only=TRANSPOSITIONS, seen="%planes", of="cvm.transpose"
+        SHORT | STREAMS,
+        partial(larger, short=True),
+        _part,
+        only=TRANSPOSITIONS,
+        seen="%planes",
+        of="cvm.transpose",
     ),
     "streams": Path(STREAMS, seen="streaming", of="cvm.elemwise_add"),
     "short rows": Path(SHORT, seen="for %l in", of="cvm.broadcast_div"),
@@ -309,10 +353,15 @@ PATHS = {
     "narrow in memory": Path(APART | NARROW, _clipped, seen="xi8>"),
     "many ticks in one call": Path(AT_ONCE, _many_ticks_at_once),
     "numbers in rows": Path(
-        {"group_scalars": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
+        {"group_scalars": 2},
+        _many_ticks_at_once,
+        seen="%scalars.f32.next: tensor",
+        of="cog.feedback",
     ),
     "two threads": Path(SHARED, threads=2, seen=" parallel ", of="dali.add"),
-    "two threads, declared ranges": Path(SHARED | LOOKED, _of_declared_ranges, threads=2, only=SUMS),
+    "two threads, declared ranges": Path(
+        SHARED | LOOKED, _of_declared_ranges, threads=2, only=SUMS
+    ),
     "three threads, panels": Path(SMALL | SHARED, threads=3, seen="pairdot("),
     "unknown sizes": Path(rewritten=_of_unknown_sizes, seen="<?"),
     "unknown sizes, panels": Path(SMALL, _of_unknown_sizes, seen="pairdot("),

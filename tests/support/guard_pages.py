@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from zlib import crc32
+
 import numpy as np
 
 enabled = False  # conformance cases have such arrays: inside of `beside`, or everywhere with --guard-pages
-open_every = 0  # one of so many cases has its sizes left open, too, at the cost of three others; 0: none
+open_every = (
+    0  # one of so many cases has its sizes left open, too, at the cost of three others; 0: none
+)
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0
 _sides = count()
@@ -33,7 +36,9 @@ def sizes_are_left_open(case: str) -> bool:
     return bool(open_every) and crc32(case.encode()) % open_every == 0
 
 
-def guarded_empty(shape: tuple[int, ...], dtype: np.dtype, at_end: bool | None = None) -> np.ndarray:
+def guarded_empty(
+    shape: tuple[int, ...], dtype: np.dtype, at_end: bool | None = None
+) -> np.ndarray:
     """An array whose last element is followed by such a page, or whose first one follows it; by turns, if not said."""
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+
 import numpy as np
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.printer import plan_text
@@ -10,6 +11,7 @@ from cvm.dialect.program.module import Module
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import Processor
+
 import cvm
 
 

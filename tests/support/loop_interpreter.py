@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Shape, Size, evaluate
 from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType
@@ -48,11 +49,15 @@ class Machine:
 
     def give(self, tensor: Tensor, array: np.ndarray) -> None:
         """An operand: its array, and what that says about unknown sizes."""
-        assert array.dtype == tensor.element.dtype, f"{tensor} is {tensor.element}, got {array.dtype}"
+        assert array.dtype == tensor.element.dtype, (
+            f"{tensor} is {tensor.element}, got {array.dtype}"
+        )
         for dim, size in zip(tensor.shape, array.shape, strict=True):
             if isinstance(dim, Size) and dim.is_atom:
                 self.sizes[dim.terms[0][0]] = size
-        assert self.shape(tensor.shape) == array.shape, f"{tensor} has shape {tensor.shape}, got {array.shape}"
+        assert self.shape(tensor.shape) == array.shape, (
+            f"{tensor} has shape {tensor.shape}, got {array.shape}"
+        )
         self.arrays[tensor] = array
         self.written[tensor] = np.ones(array.shape, bool)
 
@@ -64,7 +69,9 @@ class Machine:
         return self.arrays[tensor]
 
     def result(self, tensor: Tensor) -> np.ndarray:
-        assert self.written[tensor].all(), f"{tensor}{np.argwhere(~self.written[tensor])[0].tolist()} is not written"
+        assert self.written[tensor].all(), (
+            f"{tensor}{np.argwhere(~self.written[tensor])[0].tolist()} is not written"
+        )
         return self.arrays[tensor]
 
     def shape(self, shape: Shape) -> tuple[int, ...]:
@@ -86,7 +93,9 @@ class Machine:
         self.known[expr] = found
         if not self.depth:
             self.known.clear()
-        assert np.shape(found) == () and found.dtype == expr.type.dtype, f"{expr} gave {found!r}, not {expr.type}"
+        assert np.shape(found) == () and found.dtype == expr.type.dtype, (
+            f"{expr} gave {found!r}, not {expr.type}"
+        )
         return found
 
     def _value(self, expr: Expr) -> Any:
@@ -101,7 +110,9 @@ class Machine:
                 return np.int64(tensor.element.bytes * 5 % line)
             case Read(tensor, at):
                 place = self.place(tensor, at)
-                assert self.written[tensor][place], f"{tensor}{list(place)} is read before it is written"
+                assert self.written[tensor][place], (
+                    f"{tensor}{list(place)} is read before it is written"
+                )
                 return self.arrays[tensor][place]
             case Apply(function, operands, type):
                 parts = [self.value(o) for o in operands]
@@ -139,7 +150,9 @@ class Machine:
         place = tuple(int(self.value(i)) for i in at)
         shape = self.arrays[tensor].shape
         assert len(place) == len(shape), f"{tensor} has {len(shape)} axes, got {list(place)}"
-        assert all(0 <= i < n for i, n in zip(place, shape, strict=True)), f"{tensor}{list(place)} is outside {shape}"
+        assert all(0 <= i < n for i, n in zip(place, shape, strict=True)), (
+            f"{tensor}{list(place)} is outside {shape}"
+        )
         return place
 
     # Statements
@@ -163,7 +176,9 @@ class Machine:
                     self.allocate(tensor)
                 case Store(tensor, at, value):
                     place = self.place(tensor, at)
-                    assert value.type is tensor.element, f"{tensor} is {tensor.element}, got {value.type}"
+                    assert value.type is tensor.element, (
+                        f"{tensor} is {tensor.element}, got {value.type}"
+                    )
                     self.arrays[tensor][place] = self.value(value)
                     self.written[tensor][place] = True
                 case Assert(condition, message):
@@ -193,14 +208,19 @@ def by_formula(op: Operator[np.ndarray], unknown_sizes: bool = False) -> tuple[n
 
     def declare(array: np.ndarray) -> Tensor:
         name = f"x{len(machine.arrays)}"
-        shape = tuple(Size.named(f"{name.upper()}N{n}") if unknown_sizes else d for n, d in enumerate(array.shape))
+        shape = tuple(
+            Size.named(f"{name.upper()}N{n}") if unknown_sizes else d
+            for n, d in enumerate(array.shape)
+        )
         tensor = Tensor(name, shape, BY_DTYPE[array.dtype])
         machine.give(tensor, array)
         return tensor
 
     tensors = op.map(declare)
     fields = iter(op.types.values())
-    types = tensors.map(lambda t: next(fields, None) or TensorType(t.shape, t.element)).result_types()
+    types = tensors.map(
+        lambda t: next(fields, None) or TensorType(t.shape, t.element)
+    ).result_types()
     results = [Tensor(n, t.array_shape, t.element) for n, t in zip(op.results, types, strict=True)]
     for result in results:
         machine.allocate(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection
+
 import numpy as np
 from cvm.dialect.ir.sizes import Shape, Size, evaluate
 from cvm.dialect.ir.types import ElementType
@@ -34,10 +35,14 @@ class MachineCode:
 
     def __init__(self, kernel: Kernel, features: Collection[str] | None = None) -> None:
         self.inputs, self.outputs = kernel.inputs, kernel.outputs
-        self.plan = place_buffers(legalize_types(Plan("k", self.inputs, self.outputs, {}, (kernel,))))
+        self.plan = place_buffers(
+            legalize_types(Plan("k", self.inputs, self.outputs, {}, (kernel,)))
+        )
         self.text = emit_plans(self.plan)
         needed = imports() if self.text.module.is_parallel else {}
-        self.library = Library(complete(self.text.module, features), {"entry": ENTRY}, imports=needed)
+        self.library = Library(
+            complete(self.text.module, features), {"entry": ENTRY}, imports=needed
+        )
         self.failure = ""
 
     def __call__(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -48,16 +53,23 @@ class MachineCode:
                 if isinstance(d, Size) and d.is_atom:
                     known[d.terms[0][0]] = n
         arrays = [np.zeros(shape(o.shape, known), o.element.dtype) for o in self.outputs]
-        pointers = (ctypes.c_void_p * (len(operands) + len(arrays)))(*(a.ctypes.data for a in (*operands, *arrays)))
+        pointers = (ctypes.c_void_p * (len(operands) + len(arrays)))(
+            *(a.ctypes.data for a in (*operands, *arrays))
+        )
         sizes = (ctypes.c_int64 * len(self.text.sizes))(*(known[atom] for atom in self.text.sizes))
         workspace = np.zeros(evaluate(self.plan.workspace, known) + 64, np.uint8)
-        status = self.library.functions["entry"](pointers, sizes, (workspace.ctypes.data + 63) // 64 * 64)
+        status = self.library.functions["entry"](
+            pointers, sizes, (workspace.ctypes.data + 63) // 64 * 64
+        )
         self.failure = self.text.requirements[status - 1][0] if status else ""
         return tuple(arrays)
 
 
 def compiled(
-    kernel: Kernel, *operands: np.ndarray, report: list[str] | None = None, features: Collection[str] | None = None
+    kernel: Kernel,
+    *operands: np.ndarray,
+    report: list[str] | None = None,
+    features: Collection[str] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """The results of a kernel's machine code."""
     code = MachineCode(kernel, features)

@@ -12,17 +12,32 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from numpy_forms import FORMS, OF_EDGES, OF_EMPTY, OF_STACKS  # noqa: E402
+
 import cvm  # noqa: E402
 
 TYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
-PAIRS = (("i1", "u1"), ("i4", "f4"), ("i8", "f4"), ("u8", "i8"), ("f4", "f8"), ("f2", "i1"), ("?", "i4"), ("u4", "i4"))
+PAIRS = (
+    ("i1", "u1"),
+    ("i4", "f4"),
+    ("i8", "f4"),
+    ("u8", "i8"),
+    ("f4", "f8"),
+    ("f2", "i1"),
+    ("?", "i4"),
+    ("u4", "i4"),
+)
 SCALARS = (2, -1, 0.1, True, 3.0, 1j)
-UFUNCS = tuple({f.__name__: f for f in map(np.__dict__.get, sorted(np.__dict__)) if isinstance(f, np.ufunc)}.values())
+UFUNCS = tuple(
+    {
+        f.__name__: f for f in map(np.__dict__.get, sorted(np.__dict__)) if isinstance(f, np.ufunc)
+    }.values()
+)
 BATCH = 40  # expressions that are compiled together
 # functions with bounds in units of the last place of NumPy's value; those of complex functions are relative to the modulus
 LOOSE = frozenset(
@@ -74,7 +89,9 @@ class Expression:
     arguments: tuple[np.ndarray, ...]
     ulps: float = 0
     sums: bool = False
-    grows: Callable[..., Any] = lambda *_: 1  # by how much the bound of complex numbers does, element by element
+    grows: Callable[..., Any] = lambda *_: (
+        1
+    )  # by how much the bound of complex numbers does, element by element
 
 
 def _of_exponent(z: Any, w: Any) -> Any:
@@ -95,11 +112,29 @@ def values(dtype: str, seed: int, plain: bool, shape: tuple[int, ...] = (31,)) -
     elif kind.kind == "f":
         limits = np.finfo(kind)
         found = (random.standard_normal(shape) * 3).astype(kind)
-        edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, limits.max, limits.tiny, limits.smallest_subnormal], kind)
+        edges = np.array(
+            [
+                0.0,
+                -0.0,
+                np.inf,
+                -np.inf,
+                np.nan,
+                limits.max,
+                limits.tiny,
+                limits.smallest_subnormal,
+            ],
+            kind,
+        )
     else:
         part = "f4" if kind.itemsize == 8 else "f8"
-        return (values(part, seed, True, shape) + 1j * values(part, seed + 1, True, shape)).astype(kind)
-    return found if plain else np.where(random.random(shape) < 0.25, random.choice(edges, shape), found).astype(kind)
+        return (values(part, seed, True, shape) + 1j * values(part, seed + 1, True, shape)).astype(
+            kind
+        )
+    return (
+        found
+        if plain
+        else np.where(random.random(shape) < 0.25, random.choice(edges, shape), found).astype(kind)
+    )
 
 
 def of_ufuncs(plain: bool) -> Iterator[Expression]:
@@ -115,12 +150,19 @@ def of_ufuncs(plain: bool) -> Iterator[Expression]:
             if ufunc.nin == 1:
                 yield Expression(f"np.{ufunc.__name__}({t})", ufunc, (x,), ulps)
                 continue
-            yield Expression(f"np.{ufunc.__name__}({t}, {t})", ufunc, (x, _exponent(ufunc, y)), ulps, grows=grows)
+            yield Expression(
+                f"np.{ufunc.__name__}({t}, {t})", ufunc, (x, _exponent(ufunc, y)), ulps, grows=grows
+            )
             for s in SCALARS:
-                for name, order in ((f"{t}, {s}", lambda a, s=s: (a, s)), (f"{s}, {t}", lambda a, s=s: (s, a))):
+                for name, order in (
+                    (f"{t}, {s}", lambda a, s=s: (a, s)),
+                    (f"{s}, {t}", lambda a, s=s: (s, a)),
+                ):
                     given = x if name.startswith(t) else _exponent(ufunc, x)
                     call, grown = (lambda a, f=f, o=order: f(*o(a)) for f in (ufunc, grows))
-                    yield Expression(f"np.{ufunc.__name__}({name})", call, (given,), ulps, grows=grown)
+                    yield Expression(
+                        f"np.{ufunc.__name__}({name})", call, (given,), ulps, grows=grown
+                    )
         for a, b in PAIRS if ufunc.nin == 2 else ():
             x, y = values(a, 1, plain), _exponent(ufunc, values(b, 2, plain))
             yield Expression(f"np.{ufunc.__name__}({a}, {b})", ufunc, (x, y), ulps, grows=grows)
@@ -128,13 +170,25 @@ def of_ufuncs(plain: bool) -> Iterator[Expression]:
 
 def _exponent(ufunc: np.ufunc, y: np.ndarray) -> np.ndarray:
     """Exponents that integers may have."""
-    return np.where(y < 0, 3, y).astype(y.dtype) if ufunc.__name__ == "power" and y.dtype.kind == "i" else y
+    return (
+        np.where(y < 0, 3, y).astype(y.dtype)
+        if ufunc.__name__ == "power" and y.dtype.kind == "i"
+        else y
+    )
 
 
 def _of_matrices(ufunc: np.ufunc, plain: bool) -> Iterator[Expression]:
-    shapes = {"matmul": ((3, 4), (4, 2)), "vecdot": ((3, 4), (4,)), "matvec": ((3, 4), (4,)), "vecmat": ((4,), (4, 3))}
+    shapes = {
+        "matmul": ((3, 4), (4, 2)),
+        "vecdot": ((3, 4), (4,)),
+        "matvec": ((3, 4), (4,)),
+        "vecmat": ((4,), (4, 3)),
+    }
     for a, b in (*((t, t) for t in TYPES), *PAIRS):
-        x, y = (values(t, n, True, s) for n, (t, s) in enumerate(zip((a, b), shapes[ufunc.__name__], strict=True)))
+        x, y = (
+            values(t, n, True, s)
+            for n, (t, s) in enumerate(zip((a, b), shapes[ufunc.__name__], strict=True))
+        )
         yield Expression(f"np.{ufunc.__name__}({a}, {b})", ufunc, (x, y), 64, True)
 
 
@@ -261,7 +315,9 @@ def of_functions(plain: bool) -> Iterator[Expression]:
         x = values(t, 7, plain, (4, 6))
         for name, functions in FUNCTIONS.items():
             for n, f in enumerate(functions):
-                yield Expression(f"{name}[{n}]({t})", f, (x,), 64 if name in SUMMED else 0, name in SUMMED)
+                yield Expression(
+                    f"{name}[{n}]({t})", f, (x,), 64 if name in SUMMED else 0, name in SUMMED
+                )
 
 
 def of_forms(plain: bool) -> Iterator[Expression]:
@@ -287,13 +343,19 @@ def of_edges() -> Iterator[Expression]:
 
 
 def leaves(found: Any) -> list[np.ndarray]:
-    return [a for f in found for a in leaves(f)] if isinstance(found, (tuple, list)) else [np.asarray(found)]
+    return (
+        [a for f in found for a in leaves(f)]
+        if isinstance(found, (tuple, list))
+        else [np.asarray(found)]
+    )
 
 
 def agrees(e: Expression, found: Any, wanted: Any) -> bool:
     """Test whether types, shapes and values are the same, values within the expression's bound."""
     pairs = list(zip(leaves(found), leaves(wanted), strict=False))
-    if len(leaves(found)) != len(leaves(wanted)) or any(f.dtype != w.dtype or f.shape != w.shape for f, w in pairs):
+    if len(leaves(found)) != len(leaves(wanted)) or any(
+        f.dtype != w.dtype or f.shape != w.shape for f, w in pairs
+    ):
         return False
     return all(_near(e, f, w).all() for f, w in pairs)
 
@@ -309,12 +371,17 @@ def _near(e: Expression, found: np.ndarray, wanted: np.ndarray) -> Any:
     if complex_arithmetic:
         bound = bound * e.grows(*e.arguments)
     limits, size = np.finfo(wanted.dtype), np.abs(wanted)
-    if e.name.startswith("np.logaddexp"):  # the logarithm of a sum near 1 is near 0, its error is not
+    if e.name.startswith(
+        "np.logaddexp"
+    ):  # the logarithm of a sum near 1 is near 0, its error is not
         size = np.maximum(size, 1)
     if e.sums:
         size = np.full_like(size, np.max(size, initial=1, where=np.isfinite(size)))
     with np.errstate(all="ignore"):
-        return same | (np.abs(found - wanted) <= bound * np.maximum(limits.eps * size, limits.smallest_subnormal))
+        return same | (
+            np.abs(found - wanted)
+            <= bound * np.maximum(limits.eps * size, limits.smallest_subnormal)
+        )
 
 
 def expressions(plain: bool) -> list[Expression]:
@@ -331,8 +398,19 @@ def judge(list_: Sequence[Expression], target: str = "cpu") -> dict[str, str]:
             warnings.simplefilter("ignore")
             try:
                 wanted = e.function(*e.arguments)
-            except (ArithmeticError, AttributeError, TypeError, ValueError, IndexError, np.linalg.LinAlgError):
-                found[e.name] = "numpy refuses" if refusal or _fails(e, target) else "different: NumPy refuses it"
+            except (
+                ArithmeticError,
+                AttributeError,
+                TypeError,
+                ValueError,
+                IndexError,
+                np.linalg.LinAlgError,
+            ):
+                found[e.name] = (
+                    "numpy refuses"
+                    if refusal or _fails(e, target)
+                    else "different: NumPy refuses it"
+                )
                 continue
         if refusal:
             found[e.name] = f"refused: {refusal}"
@@ -348,7 +426,9 @@ def judge(list_: Sequence[Expression], target: str = "cpu") -> dict[str, str]:
 
 def _judged(part: list[tuple[Expression, Any]], target: str) -> dict[str, str]:
     try:
-        together = cvm.compile(lambda *xs: [e.function(*xs) for e, _ in part], target=target, rules="numpy")
+        together = cvm.compile(
+            lambda *xs: [e.function(*xs) for e, _ in part], target=target, rules="numpy"
+        )
         results = together(*part[0][0].arguments)
     except cvm.Error as error:
         if len(part) == 1:
@@ -362,13 +442,17 @@ def _judged(part: list[tuple[Expression, Any]], target: str) -> dict[str, str]:
 
 
 def _shown(found: Any) -> str:
-    return " ".join(f"{a.dtype}{list(a.shape)} {a.ravel()[:12].tolist()}" for a in leaves(found))[:300]
+    return " ".join(f"{a.dtype}{list(a.shape)} {a.ravel()[:12].tolist()}" for a in leaves(found))[
+        :300
+    ]
 
 
 def _refusal(e: Expression) -> str:
     """The error of an expression that cannot be traced, or nothing."""
     try:
-        cvm.compile(lambda *xs: e.function(*xs), target="reference", rules="numpy").trace(*e.arguments)
+        cvm.compile(lambda *xs: e.function(*xs), target="reference", rules="numpy").trace(
+            *e.arguments
+        )
     except cvm.Error as error:
         return str(error).splitlines()[0].partition("error[")[2][:150]
     except Exception as error:  # a mistake of ours
@@ -386,7 +470,11 @@ def _fails(e: Expression, target: str) -> bool:
 
 if __name__ == "__main__":
     chosen = [a for a in sys.argv[1:] if not a.startswith("--")]
-    wanted = [e for e in expressions("--plain" in sys.argv) if not chosen or any(c in e.name for c in chosen)]
+    wanted = [
+        e
+        for e in expressions("--plain" in sys.argv)
+        if not chosen or any(c in e.name for c in chosen)
+    ]
     verdicts = judge(wanted)
     counts = Counter(v.partition(":")[0] for v in verdicts.values())
     print(", ".join(f"{n} {what}" for what, n in counts.most_common()))

@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
 import numpy as np
 import onnx
 import onnx.backend.test
+
 import cvm
 
 CONSTANTS = re.compile(r"given as constants: (.*)")
@@ -66,8 +68,13 @@ def network_tests(kind: str) -> Iterator[Case]:
         )
         sides = ("input", given), ("output", model.graph.output)
         try:
-            values = [[read_tensor(data / f"{side}_{n}.pb", v) for n, v in enumerate(vs)] for side, vs in sides]
-        except ValueError:  # a sequence, which no program takes or gives: it is refused before it is read
+            values = [
+                [read_tensor(data / f"{side}_{n}.pb", v) for n, v in enumerate(vs)]
+                for side, vs in sides
+            ]
+        except (
+            ValueError
+        ):  # a sequence, which no program takes or gives: it is refused before it is read
             values = [[None] * len(vs) for _, vs in sides]
         yield Case(folder.name, model, *values, 1e-3, 1e-7)
 
@@ -80,7 +87,9 @@ def read_tensor(path: Path, value: Any) -> np.ndarray:
     return onnx.numpy_helper.to_array(tensor)
 
 
-Convert = Callable[[Any, Mapping[str, Any], Mapping[str, Any]], Any]  # of a model, sizes of inputs, and constants
+Convert = Callable[
+    [Any, Mapping[str, Any], Mapping[str, Any]], Any
+]  # of a model, sizes of inputs, and constants
 
 
 def results(
@@ -123,7 +132,9 @@ def imported(model: Any, inputs: dict[str, Any], convert: Convert) -> tuple[Any,
     """The program, and the inputs that are constants of it."""
     constants: dict[str, Any] = {}
     dims = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input}
-    empty = [n for n, ds in dims.items() if any(d.HasField("dim_value") and not d.dim_value for d in ds)]
+    empty = [
+        n for n, ds in dims.items() if any(d.HasField("dim_value") and not d.dim_value for d in ds)
+    ]
     sizes = {n: list(np.shape(inputs[n])) for n in empty if n in inputs}
     while True:
         try:
@@ -146,7 +157,11 @@ def difference(got: np.ndarray, wanted: Any, rtol: float, atol: float) -> str | 
     if wanted.dtype.name == "bfloat16":
         got, wanted = got.astype(np.float32), wanted.astype(np.float32)
     if wanted.dtype.kind not in "fc":
-        return None if np.array_equal(got, wanted) else f"{got.reshape(-1)[:8]}, not {wanted.reshape(-1)[:8]}"
+        return (
+            None
+            if np.array_equal(got, wanted)
+            else f"{got.reshape(-1)[:8]}, not {wanted.reshape(-1)[:8]}"
+        )
     if np.allclose(got, wanted, rtol, atol, equal_nan=True):
         return None
     finite = np.isfinite(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+
 import numpy as np
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_dali  # noqa: F401  (enters its samples)
@@ -41,7 +42,10 @@ def assert_same(found: np.ndarray, wanted: np.ndarray, ulps: int, message: str) 
     """Equal types, shapes and values: bit for bit, or floats within some units of the last place; NaN is NaN."""
     if not ulps or wanted.dtype.kind != "f":
         np.testing.assert_array_equal(found, wanted, message, strict=True)
-        assert wanted.dtype.kind != "f" or (np.isnan(wanted) | (np.signbit(found) == np.signbit(wanted))).all(), message
+        assert (
+            wanted.dtype.kind != "f"
+            or (np.isnan(wanted) | (np.signbit(found) == np.signbit(wanted))).all()
+        ), message
         return
     assert found.dtype == wanted.dtype and found.shape == wanted.shape, message
     known = ~np.isnan(wanted)
@@ -64,7 +68,10 @@ def program(op: Operator[np.ndarray], unknown_sizes: bool) -> tuple[Module, list
 
     def argument(array: np.ndarray) -> Value:
         name = f"x{len(values)}"
-        shape = tuple(Size.named(f"{name.upper()}N{n}") if unknown_sizes else d for n, d in enumerate(array.shape))
+        shape = tuple(
+            Size.named(f"{name.upper()}N{n}") if unknown_sizes else d
+            for n, d in enumerate(array.shape)
+        )
         arrays.append(array)
         values.append(Value(name, TensorType(shape, BY_DTYPE[array.dtype])))
         return values[-1]

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import Type
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
+
 import cvm
 
 LARGEST = 3  # of the sizes that a program leaves open
 
 
 def outcome(
-    module: Module, name: str, arrays: list[np.ndarray], target: str, optimize: int, cpu: str | None = None
+    module: Module,
+    name: str,
+    arrays: list[np.ndarray],
+    target: str,
+    optimize: int,
+    cpu: str | None = None,
 ) -> list[Any]:
     """The results of a call and its arguments afterwards, or why it fails."""
     given = [a.copy() for a in arrays]
@@ -29,13 +36,19 @@ def assert_same(found: list[Any], wanted: list[Any], program: str) -> None:
     assert len(found) == len(wanted), f"{found} instead of {wanted}\n{program}"
     for one, other in zip(found, wanted, strict=True):
         assert type(one) is type(other), f"{one} instead of {other}\n{program}"
-        np.testing.assert_array_equal(*map(known_to_numpy, (one, other)), program, strict=isinstance(one, np.ndarray))
+        np.testing.assert_array_equal(
+            *map(known_to_numpy, (one, other)), program, strict=isinstance(one, np.ndarray)
+        )
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
 
 
 def known_to_numpy(result: Any) -> Any:
     """A result whose NaN NumPy tells from numbers: it does not know those of bf16."""
-    return result.astype(np.float32) if isinstance(result, np.ndarray) and result.dtype.kind == "V" else result
+    return (
+        result.astype(np.float32)
+        if isinstance(result, np.ndarray) and result.dtype.kind == "V"
+        else result
+    )
 
 
 def arguments(function: Function, random: np.random.Generator) -> list[np.ndarray]:
@@ -44,7 +57,9 @@ def arguments(function: Function, random: np.random.Generator) -> list[np.ndarra
     return [_array(a, a.known_type, sizes, random) for a in function.arguments]
 
 
-def _array(argument: Value, type: Type, sizes: dict[Dim, int], random: np.random.Generator) -> np.ndarray:
+def _array(
+    argument: Value, type: Type, sizes: dict[Dim, int], random: np.random.Generator
+) -> np.ndarray:
     shape = tuple(
         sizes.setdefault(d, int(random.integers(0, LARGEST + 1))) if isinstance(d, Size) else d
         for d in type.array_shape

@@ -19,7 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BLOCK = re.compile(r"^( *)```([\w-]+)(?: title=\"([^\"]+)\")?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^( *)```([\w-]+)(?: title=\"([^\"]+)\")?\n(.*?)^\1```", re.MULTILINE | re.DOTALL
+)
 ROOT = Path(__file__).parents[2]
 Checker = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -64,10 +66,20 @@ def _console(body: str, folder: Path, names: dict[str, object], wrong: list[str]
             continue
         command, _, want = part.partition("\n")
         words = shlex.split(command.removeprefix("$ "))
-        start = {"cvm": [sys.executable, "-m", "cvm"], "python": [sys.executable]}.get(words[0], [words[0]])
+        start = {"cvm": [sys.executable, "-m", "cvm"], "python": [sys.executable]}.get(
+            words[0], [words[0]]
+        )
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        known = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1", "COLUMNS": "120", "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run([*start, *words[1:]], cwd=folder, env=known, capture_output=True, text=True, timeout=300)
+        known = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        done = subprocess.run(
+            [*start, *words[1:]], cwd=folder, env=known, capture_output=True, text=True, timeout=300
+        )
         shown.append(_compared(command, want, done.stderr + done.stdout, wrong))
     return "".join(shown)
 
@@ -83,8 +95,15 @@ def _pycon(body: str, folder: Path, names: dict[str, object], wrong: list[str]) 
             test.globs = names
             runner = Recorder(Checker, verbose=False, optionflags=FLAGS)
             runner.run(test, clear_globs=False)
-            source = "".join(f"{'... ' if i else '>>> '}{line}\n" for i, line in enumerate(example.source.splitlines()))
-            found = re.sub(r"(?<=last\):\n)(?: .*\n)+", "  ...\n", runner.printed) if runner.printed else example.want
+            source = "".join(
+                f"{'... ' if i else '>>> '}{line}\n"
+                for i, line in enumerate(example.source.splitlines())
+            )
+            found = (
+                re.sub(r"(?<=last\):\n)(?: .*\n)+", "  ...\n", runner.printed)
+                if runner.printed
+                else example.want
+            )
             shown.append(_compared(source.rstrip("\n"), example.want, found, wrong))
     finally:
         os.chdir(before)
@@ -98,7 +117,10 @@ def _compared(command: str, want: str, got: str, wrong: list[str]) -> str:
     return f"{command}\n{want}"
 
 
-SESSIONS: dict[str, Callable[[str, Path, dict[str, object], list[str]], str]] = {"console": _console, "pycon": _pycon}
+SESSIONS: dict[str, Callable[[str, Path, dict[str, object], list[str]], str]] = {
+    "console": _console,
+    "pycon": _pycon,
+}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
 from cvm.dialect.builtin import Data, Elements
 from cvm.dialect.ir.attributes import attribute_text
 from cvm.dialect.ir.types import Type
@@ -28,7 +29,9 @@ def same_function(a: Function, b: Function) -> bool:
     numbers = (_numbered(a), _numbered(b))
     if len(a.operations) != len(b.operations) or not _same_uses(a.results, b.results, numbers):
         return False
-    return all(_same_operation(o, p, numbers) for o, p in zip(a.operations, b.operations, strict=True))
+    return all(
+        _same_operation(o, p, numbers) for o, p in zip(a.operations, b.operations, strict=True)
+    )
 
 
 Numbers = tuple[dict[Value, int], dict[Value, int]]
@@ -56,7 +59,11 @@ def _same_uses(a: Sequence[Value], b: Sequence[Value], numbers: Numbers) -> bool
 def _same_use(a: Value, b: Value, numbers: Numbers) -> bool:
     if isinstance(a, Literal) and isinstance(b, Literal):
         return str(a.type) == str(b.type) and attribute_text(a.value) == attribute_text(b.value)
-    return not isinstance(a, Literal) and not isinstance(b, Literal) and numbers[0].get(a) == numbers[1].get(b)
+    return (
+        not isinstance(a, Literal)
+        and not isinstance(b, Literal)
+        and numbers[0].get(a) == numbers[1].get(b)
+    )
 
 
 def _same_values(a: Sequence[Value], b: Sequence[Value]) -> bool:

@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
 import cvm  # noqa: E402
 
 
@@ -27,7 +29,9 @@ class Net:
 
     def weight(self, *shape: int, spread: float | None = None) -> str:
         fan = int(np.prod(shape[1:])) if len(shape) > 1 else shape[0]
-        array = self.random.normal(0, spread if spread is not None else (2 / fan) ** 0.5, shape).astype(np.float32)
+        array = self.random.normal(
+            0, spread if spread is not None else (2 / fan) ** 0.5, shape
+        ).astype(np.float32)
         return self.constant(array)
 
     def constant(self, array: np.ndarray) -> str:
@@ -37,13 +41,17 @@ class Net:
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], name=f"{op}{len(self.nodes)}", **attributes))
+        self.nodes.append(
+            helper.make_node(op, inputs, [name], name=f"{op}{len(self.nodes)}", **attributes)
+        )
         return name
 
     def conv(self, x: str, ic: int, oc: int, k: int, stride: int = 1, group: int = 1) -> str:
         pads = [k // 2] * 4
         w, b = self.weight(oc, ic // group, k, k), self.weight(oc, spread=0.1)
-        return self.add("Conv", x, w, b, kernel_shape=[k, k], strides=[stride, stride], pads=pads, group=group)
+        return self.add(
+            "Conv", x, w, b, kernel_shape=[k, k], strides=[stride, stride], pads=pads, group=group
+        )
 
     def model(self, shape: list[int], output: str, out: list[int]) -> onnx.ModelProto:
         graph = helper.make_graph(
@@ -80,7 +88,9 @@ def mobilenet() -> onnx.ModelProto:
         y = relu6(net.conv(y, 4 * channels, 4 * channels, 3, stride, group=4 * channels))
         y = net.conv(y, 4 * channels, out, 1)
         x, channels = (net.add("Add", x, y) if out == channels and stride == 1 else y), out
-    x = net.add("Flatten", net.add("GlobalAveragePool", relu6(net.conv(x, channels, 64, 1))), axis=1)
+    x = net.add(
+        "Flatten", net.add("GlobalAveragePool", relu6(net.conv(x, channels, 64, 1))), axis=1
+    )
     x = net.add("Gemm", x, net.weight(10, 64), net.weight(10, spread=0.1), transB=1)
     return net.model([1, 3, 32, 32], x, [1, 10])
 
@@ -90,7 +100,9 @@ def transformer() -> onnx.ModelProto:
     net, width, heads, length = Net(3), 32, 2, 8
 
     def linear(x: str, n: int, m: int) -> str:
-        return net.add("Add", net.add("MatMul", x, net.weight(n, m, spread=n**-0.5)), net.weight(m, spread=0.1))
+        return net.add(
+            "Add", net.add("MatMul", x, net.weight(n, m, spread=n**-0.5)), net.weight(m, spread=0.1)
+        )
 
     def split(x: str, perm: list[int]) -> str:
         shape = net.constant(np.array([1, length, heads, width // heads]))
@@ -98,14 +110,24 @@ def transformer() -> onnx.ModelProto:
 
     def norm(x: str) -> str:
         return net.add(
-            "LayerNormalization", x, net.constant(np.ones(width, np.float32)), net.weight(width, spread=0.1), axis=-1
+            "LayerNormalization",
+            x,
+            net.constant(np.ones(width, np.float32)),
+            net.weight(width, spread=0.1),
+            axis=-1,
         )
 
     x = norm("x")
     q, k, v = (linear(x, width, width) for _ in range(3))
     scores = net.add("MatMul", split(q, [0, 2, 1, 3]), split(k, [0, 2, 3, 1]))
-    scores = net.add("Softmax", net.add("Mul", scores, net.constant(np.float32((width // heads) ** -0.5))), axis=-1)
-    mixed = net.add("Transpose", net.add("MatMul", scores, split(v, [0, 2, 1, 3])), perm=[0, 2, 1, 3])
+    scores = net.add(
+        "Softmax",
+        net.add("Mul", scores, net.constant(np.float32((width // heads) ** -0.5))),
+        axis=-1,
+    )
+    mixed = net.add(
+        "Transpose", net.add("MatMul", scores, split(v, [0, 2, 1, 3])), perm=[0, 2, 1, 3]
+    )
     mixed = net.add("Reshape", mixed, net.constant(np.array([1, length, width])))
     x = net.add("Add", "x", linear(mixed, width, width))
     y = linear(net.add("Relu", linear(norm(x), width, 64)), 64, width)
@@ -181,7 +203,12 @@ def outcomes(seeds: range) -> Iterator[tuple[str, str]]:
                     wanted, found = onnxruntime_result(given, x), run(x)
                     wrong += int((wanted.view(np.int32) != found.view(np.int32)).sum())
                     most = max(most, float(abs(wanted - found).max() / abs(wanted).max()))
-                yield name, "equal" if not wrong else f"{wrong} elements differ, by {most:.2e} of the largest"
+                yield (
+                    name,
+                    "equal"
+                    if not wrong
+                    else f"{wrong} elements differ, by {most:.2e} of the largest",
+                )
 
 
 def main() -> int:

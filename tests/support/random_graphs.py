@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from cvm.jit.functions.clocked_program import CompiledGraph
+
 import cvm
 
 GRIDS = ((), (), (5,), (12,), (4, 9), (3, 2, 5))
@@ -29,7 +30,9 @@ class Program:
         self.states: list[tuple[str, Kind]] = []
         for _ in range(self.between(1, 6)):
             kind = self.pick(GRIDS), self.pick(TENSORS), bool(self.random.random() < 0.15)
-            self.states.append((self.define(kind, f'cog.field "s{len(self.values)}" : {type_text(kind)}'), kind))
+            self.states.append(
+                (self.define(kind, f'cog.field "s{len(self.values)}" : {type_text(kind)}'), kind)
+            )
         for _ in range(self.between(2, 25)):
             self.operation()
         for name, kind in self.states:
@@ -59,16 +62,23 @@ class Program:
         kind = grid, tensor, complex
         match self.between(0, 11):
             case 0 | 1 | 2 | 3:
-                op = self.pick(["add", "sub", "mul"] + ([] if complex else ["max", "min", "lt", "eq"]))
+                op = self.pick(
+                    ["add", "sub", "mul"] + ([] if complex else ["max", "min", "lt", "eq"])
+                )
                 others = [v for v, k in self.values if k == kind or k == ((), (), False)]
                 self.define(kind, f"cog.{op} {name}, {self.pick(others)}")
             case 4:
                 self.define(kind, f"cog.mul {name}, 0.4375")
             case 5 | 6 if grid:
                 op = self.pick(["shift", "shift_cyclic", "shift_cyclic"])
-                self.define(kind, f"cog.{op} {name} {{amount = {[self.between(-3, 3) for _ in grid]}}}")
+                self.define(
+                    kind, f"cog.{op} {name} {{amount = {[self.between(-3, 3) for _ in grid]}}}"
+                )
             case 7 if grid:
-                self.define((grid[1:], tensor, complex), f"cog.slice {name} {{index = {self.between(0, grid[0] - 1)}}}")
+                self.define(
+                    (grid[1:], tensor, complex),
+                    f"cog.slice {name} {{index = {self.between(0, grid[0] - 1)}}}",
+                )
             case 8 if grid:
                 begin = [self.between(0, n - 1) for n in grid]
                 end = [self.between(b + 1, n) for b, n in zip(begin, grid, strict=True)]
@@ -77,14 +87,22 @@ class Program:
                     f"cog.subfield {name} {{begin = {begin}, end = {end}}}",
                 )
                 border = self.pick(["zero", "clamp", "cyclic"])
-                self.define(kind, f'cog.expand {part} {{shape = {list(grid)}, border = "{border}"}}')
+                self.define(
+                    kind, f'cog.expand {part} {{shape = {list(grid)}, border = "{border}"}}'
+                )
             case 9 if not complex and not tensor:
-                others = [(v, k) for v, k in self.values if k[1:] == ((), False) and len(k[0]) + len(grid) <= 2]
+                others = [
+                    (v, k)
+                    for v, k in self.values
+                    if k[1:] == ((), False) and len(k[0]) + len(grid) <= 2
+                ]
                 if others and len(grid) <= 2:
                     other, (more, _, _) = self.pick(others)
                     self.define(((*grid, *more), (), False), f"cog.outer {name}, {other}")
             case 10 if not complex:
-                self.define(((), tensor, False), f"cog.field_reduce_{self.pick(['min', 'max'])} {name}")
+                self.define(
+                    ((), tensor, False), f"cog.field_reduce_{self.pick(['min', 'max'])} {name}"
+                )
             case 11 if len(grid) < 3:
                 self.define(((2, *grid), tensor, complex), f"cog.stack {name}, {name}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import samples_dali  # noqa: F401  (adds to SAMPLES)
 from cvm.dialect.builtin import Call, Const, Data
@@ -20,7 +21,9 @@ from hypothesis import strategies as st
 from samples import SAMPLES
 
 NAMES = st.from_regex(r"[A-Za-z_$.][A-Za-z0-9_$.]{0,6}|[0-9]{1,3}", fullmatch=True)
-SIZES = st.one_of(st.integers(0, 6), st.sampled_from("NCHW").map(Size.named), st.builds(Size.unknown))
+SIZES = st.one_of(
+    st.integers(0, 6), st.sampled_from("NCHW").map(Size.named), st.builds(Size.unknown)
+)
 ELEMENTS = st.sampled_from(list(ELEMENT_TYPES.values()))
 
 
@@ -35,13 +38,17 @@ class Writer:
     def argument(self, type: Type, called: bool = False) -> Value:
         attributes: dict[str, Any] = {}
         if type.element.is_integer and self.draw(st.booleans()):
-            attributes["range"] = tuple(sorted(self.draw(st.tuples(*[st.integers(*type.element.limits)] * 2))))
+            attributes["range"] = tuple(
+                sorted(self.draw(st.tuples(*[st.integers(*type.element.limits)] * 2)))
+            )
         if not called and self.draw(st.integers(0, 5)) == 0:
             attributes["inplace"] = True
         self.arguments.append(Value(self.draw(NAMES), type, attributes=attributes))
         return self.arguments[-1]
 
-    def operation(self, operator: Any, results: int = 1, declared: tuple[Type, ...] | None = None) -> tuple[Value, ...]:
+    def operation(
+        self, operator: Any, results: int = 1, declared: tuple[Type, ...] | None = None
+    ) -> tuple[Value, ...]:
         made = tuple(Value(self.draw(NAMES), None) for _ in range(results))
         self.operations.append(Operation(operator, made, declared=declared))
         return made
@@ -76,7 +83,9 @@ class Writer:
                         OPERATORS["cvm.abs"](x),
                         OPERATORS["cvm.clip"](x, a_min=-5, a_max=7),
                         OPERATORS["cvm.broadcast_add"](x, x),
-                        OPERATORS["cvm.broadcast_add"](x, Literal(literal, TensorType((), I32), explicit=explicit)),
+                        OPERATORS["cvm.broadcast_add"](
+                            x, Literal(literal, TensorType((), I32), explicit=explicit)
+                        ),
                     ]
                 )
             )
@@ -123,13 +132,17 @@ def literals(draw: Callable[[Any], Any]) -> Function:
     """A function of literal operands, their types implied by the dialect or stated."""
     writer = Writer(draw)
     for _ in range(draw(st.integers(1, 3))):
-        value = draw(st.one_of(st.integers(-(2**31), 2**31 - 1), st.floats(width=32), st.just(True)))
+        value = draw(
+            st.one_of(st.integers(-(2**31), 2**31 - 1), st.floats(width=32), st.just(True))
+        )
         element = draw(st.sampled_from([I32, ELEMENT_TYPES["f64"], ELEMENT_TYPES["f32"]]))
         if isinstance(value, float) and element is I32:
             element = ELEMENT_TYPES["f64"]
         stated = not isinstance(value, bool) and draw(st.booleans())
         type = TensorType((), element) if stated else literal_type("dali", value)
-        x = writer.argument(TensorType((2, draw(SIZES)), draw(st.sampled_from([I32, ELEMENT_TYPES["ui8"]]))))
+        x = writer.argument(
+            TensorType((2, draw(SIZES)), draw(st.sampled_from([I32, ELEMENT_TYPES["ui8"]])))
+        )
         literal = Literal(fit(value, type.element), type, explicit=stated)
         pair = draw(st.permutations([x, literal]))
         writer.operation(OPERATORS["dali.add"](*pair))
@@ -144,7 +157,9 @@ def layers(draw: Callable[[Any], Any], name: str) -> Function:
     values = [writer.argument(TensorType(shape, I32), called=True)]
     for _ in range(draw(st.integers(0, 4))):
         values.append(writer.elementwise(draw(st.sampled_from(values))))
-    return writer.function(name, tuple(draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))))
+    return writer.function(
+        name, tuple(draw(st.lists(st.sampled_from(values), min_size=1, max_size=3)))
+    )
 
 
 @st.composite
@@ -163,7 +178,14 @@ def modules(draw: Callable[[Any], Any]) -> Module:
     layer = draw(layers("layer"))
     writer = Writer(draw)
     x = writer.argument(layer.arguments[0].known_type)
-    called = [writer.operation(Call((x,), Symbol("layer")), len(layer.results)) for _ in range(draw(st.integers(1, 2)))]
+    called = [
+        writer.operation(Call((x,), Symbol("layer")), len(layer.results))
+        for _ in range(draw(st.integers(1, 2)))
+    ]
     main = writer.function("main", called[-1])
-    functions = [*draw(st.lists(st.one_of(constants(), literals(), operators()), max_size=2)), layer, main]
+    functions = [
+        *draw(st.lists(st.one_of(constants(), literals(), operators()), max_size=2)),
+        layer,
+        main,
+    ]
     return verify.verify(Module({f.name: f for f in functions}))

@@ -19,6 +19,7 @@ os.environ["CVM_CUDA_CODE"] = "ptx"
 import fake_cuda_driver as stand_in  # noqa: E402
 import numpy as np  # noqa: E402
 from conformance_cases import cases, failures  # noqa: E402
+
 import cvm  # noqa: E402
 
 PROGRAM = """
@@ -171,10 +172,17 @@ def arrays_of_the_device() -> None:
         third = out[0][1:]  # begins at a multiple of 4 bytes only
         assert f(on_device[1:], w, out=(third, out[1])) == (third, out[1])
         np.testing.assert_array_equal(third.get(), g(x[1:], w)[0])
-        fails("argument %x: expected tensor<?N x 3 x f32>, got tensor<70x3xf64>", f, to_gpu(x.astype("f8")), w)
+        fails(
+            "argument %x: expected tensor<?N x 3 x f32>, got tensor<70x3xf64>",
+            f,
+            to_gpu(x.astype("f8")),
+            w,
+        )
         fails("argument %x: expected", f, to_gpu(x[:, :2].copy()), w)
         h = cvm.compile(PAIR, target="cuda")
-        fails("with ?N = 70, as in %x, got tensor<4xf32>", h, to_gpu(x[:, 0].copy()), w.repeat(2)[:4])
+        fails(
+            "with ?N = 70, as in %x, got tensor<4xf32>", h, to_gpu(x[:, 0].copy()), w.repeat(2)[:4]
+        )
         fails("@main takes 2 arguments", f, on_device)
         fails("out: ", f, on_device, w, out=(out[1], out[0]))
         fails("has 2 results", f, on_device, w, out=out[0])
@@ -188,7 +196,12 @@ def streams() -> None:
     f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
     x, w = np.ones((70, 3), "f4"), np.array([1, 2, 3], "f4")
     with f.device.active():
-        for stream, ordered in ((None, []), (1, []), (2, []), (0xBEEF0, [(0xBEEF0, 0), (0, 0xBEEF0)])):
+        for stream, ordered in (
+            (None, []),
+            (1, []),
+            (2, []),
+            (0xBEEF0, [(0xBEEF0, 0), (0, 0xBEEF0)]),
+        ):
             array = to_gpu(x)
             interface = {**array.__cuda_array_interface__, "stream": stream, "version": 3}
             driver.ordered.clear()
@@ -223,7 +236,9 @@ def arrays_of_torch_and_dlpack() -> None:
             capsule = self.host.__dlpack__()
             pointer = ctypes.pythonapi.PyCapsule_GetPointer
             pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-            ctypes.c_void_p.from_address(pointer(capsule, b"dltensor")).value = int(self.array.gpudata)
+            ctypes.c_void_p.from_address(pointer(capsule, b"dltensor")).value = int(
+                self.array.gpudata
+            )
             return capsule
 
     Tensor.__module__ = "torch"
@@ -235,7 +250,10 @@ def arrays_of_torch_and_dlpack() -> None:
     sys.modules["torch"] = SimpleNamespace(cuda=SimpleNamespace(current_stream=current_stream))  # type: ignore[assignment]
     try:
         with f.device.active():
-            for kind, ordered, said in ((Tensor, [(0xBEEF0, 0), (0, 0xBEEF0)], "cuda:0"), (Exported, [], 1)):
+            for kind, ordered, said in (
+                (Tensor, [(0xBEEF0, 0), (0, 0xBEEF0)], "cuda:0"),
+                (Exported, [], 1),
+            ):
                 array = to_gpu(np.arange(5.0))
                 given = kind(array)
                 driver.ordered.clear()
@@ -272,7 +290,9 @@ def graphs_of_calls() -> None:
             assert driver.copied == copied
             for got, wanted in zip(out, g(host, w), strict=True):
                 np.testing.assert_array_equal(got.get(), wanted, strict=True)
-        made = f.cuda_graph(x[1:], w)  # which begins at a multiple of 4 bytes only, and one of the host
+        made = f.cuda_graph(
+            x[1:], w
+        )  # which begins at a multiple of 4 bytes only, and one of the host
         for n in range(2):
             x.set(host := np.full((70, 3), n, "f4"))
             np.testing.assert_array_equal(made()[0].get(), g(host[1:], w)[0])
@@ -297,7 +317,9 @@ def graphs_of_calls() -> None:
         loop = cvm.compile(WHILE, target="cuda")
         limit = to_gpu(np.array([5], "f4"))
         interface = {**limit.__cuda_array_interface__, "shape": (), "strides": None}
-        until = loop.cuda_graph(to_gpu(np.ones(3, "f4")), SimpleNamespace(__cuda_array_interface__=interface))
+        until = loop.cuda_graph(
+            to_gpu(np.ones(3, "f4")), SimpleNamespace(__cuda_array_interface__=interface)
+        )
         for most, wanted in ((100, 65), (5, 3)):
             limit.set(np.array([most], "f4"))
             np.testing.assert_array_equal(until().get(), np.full(3, wanted, "f4"))
@@ -330,7 +352,9 @@ def several_devices() -> None:
         with f.device.active():  # a context of the caller's, that PyCUDA knows
             current(stand_in.OTHER + 1)
             own = cvm.compile(INPLACE, target="cuda")
-            assert own.device.number == 1 and own.device is not f.device and own.device.context is None
+            assert (
+                own.device.number == 1 and own.device is not f.device and own.device.context is None
+            )
             own(x)
             np.testing.assert_array_equal(x, np.arange(5.0) ** 8)
             current(stand_in.CONTEXT)
@@ -379,7 +403,9 @@ def graphs() -> None:
         before, replayed = driver.copied, driver.replayed
         g.step(100)
         if target == "cuda":
-            assert (driver.copied, driver.replayed) == (before, replayed + 3), "3 times 32 ticks at once"
+            assert (driver.copied, driver.replayed) == (before, replayed + 3), (
+                "3 times 32 ticks at once"
+            )
         seen = [g.read("a")]
         if target == "cuda":
             assert driver.copied == before + 16, "one field was asked for"
@@ -398,7 +424,11 @@ def recorded_launches() -> None:
     w = np.array([1, 2, 3], "f4")
     with f.device.active():
         xs = [np.random.default_rng(n).normal(size=(70, 3)).astype("f4") for n in range(4)]
-        x, on_w, out = to_gpu(xs[0]), to_gpu(w), (to_gpu(np.zeros((70, 3), "f4")), to_gpu(np.zeros(3, "f4")))
+        x, on_w, out = (
+            to_gpu(xs[0]),
+            to_gpu(w),
+            (to_gpu(np.zeros((70, 3), "f4")), to_gpu(np.zeros(3, "f4"))),
+        )
         counts = []
         for host in xs:
             x.set(host)
@@ -414,7 +444,9 @@ def tested_conditions() -> None:
     """A loop reads its condition back after every step; it is never recorded."""
     f = cvm.compile(WHILE, target="cuda")
     for limit, wanted in ((0, 2), (100, 65), (5, 3), (100, 65), (100, 65)):
-        np.testing.assert_array_equal(f(np.ones(3, "f4"), np.float32(limit)), np.full(3, wanted, "f4"), strict=True)
+        np.testing.assert_array_equal(
+            f(np.ones(3, "f4"), np.float32(limit)), np.full(3, wanted, "f4"), strict=True
+        )
 
 
 def lookups() -> None:
@@ -438,7 +470,12 @@ def arrays_of_others() -> None:
             bad = y if place == "out" else x
             given = {"out": y} if place == "out" else {}
             driver.elsewhere.add(int(bad.gpudata) >> 40)
-            fails(f"{place}: expected an array on device 0, got one on device 1: copy it there", f, x, **given)
+            fails(
+                f"{place}: expected an array on device 0, got one on device 1: copy it there",
+                f,
+                x,
+                **given,
+            )
             driver.elsewhere.clear()
             interface = {**bad.__cuda_array_interface__, "data": (0xDEAD << 40, False)}
             lost = SimpleNamespace(__cuda_array_interface__=interface)
@@ -455,7 +492,9 @@ def the_doctor() -> None:
     from cvm.commands.doctor import targets
 
     *_, compiler, version, device = targets()
-    assert compiler.startswith("kernels for GPUs by NVRTC ") and version == "a driver of CUDA 13.0", (compiler, version)
+    assert (
+        compiler.startswith("kernels for GPUs by NVRTC ") and version == "a driver of CUDA 13.0"
+    ), (compiler, version)
     assert device == "device 0: emulated, sm_80, 4096 MiB", device
 
 
@@ -492,12 +531,18 @@ def failures_of_the_driver() -> None:
         fails(text, f, SimpleNamespace(__cuda_array_interface__=interface))
         driver.failing.clear()
     driver.failing["cuModuleLoadDataEx"] = driver.failing["cuModuleLoadData"] = 222
-    fails("the driver, of CUDA 13.0, does not take the code", lambda: cvm.compile(TOO_NEW, target="cuda"))
+    fails(
+        "the driver, of CUDA 13.0, does not take the code",
+        lambda: cvm.compile(TOO_NEW, target="cuda"),
+    )
     fails("pip install 'nvidia-cuda-nvrtc==13.0.*'", lambda: cvm.compile(TOO_NEW, target="cuda"))
     driver.failing.clear()
     driver.failing["cuInit"] = 100
     missing.cache_clear()
-    fails("the CUDA driver does not start: cuInit failed: no CUDA-capable", lambda: cvm.compile(INPLACE, target="cuda"))
+    fails(
+        "the CUDA driver does not start: cuInit failed: no CUDA-capable",
+        lambda: cvm.compile(INPLACE, target="cuda"),
+    )
     driver.failing.clear()
     missing.cache_clear()
     works()
@@ -557,7 +602,20 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, PAIR, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, SORTS, ATTENTION, *recorded):
+    for program in (
+        PROGRAM,
+        INPLACE,
+        PAIR,
+        RANGED,
+        LOOKUP,
+        GRAPH,
+        WHILE,
+        WORDS,
+        TOO_NEW,
+        SORTS,
+        ATTENTION,
+        *recorded,
+    ):
         cvm.compile(program, target="reference").lower("ptx")
 
 

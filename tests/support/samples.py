@@ -7,15 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
-from cvm.dialect.cvm import elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision
+from cvm.dialect.cvm import (
+    elementwise,
+    nn,
+    reduce,
+    reshape,
+    slice,
+    take_where,
+    transpose_tile_concatenate,
+    vision,
+)
 from cvm.dialect.spec.op import OPERATORS, Operator
 
 Sample = Callable[[np.random.Generator], Operator[np.ndarray]]
 SAMPLES: dict[str, Sample] = {}
 
 
-def sample(*classes: type[Operator[Any]]) -> Callable[[Callable[..., Operator[np.ndarray]]], Sample]:
+def sample(
+    *classes: type[Operator[Any]],
+) -> Callable[[Callable[..., Operator[np.ndarray]]], Sample]:
     """Enters a generator of (random, class) for each of the operators."""
 
     def enter(generate: Callable[..., Operator[np.ndarray]]) -> Sample:
@@ -40,7 +52,9 @@ def i32s(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Elements of all magnitudes, the edges of the type among them."""
     magnitude = random.integers(0, 32, shape)
     values = np.right_shift(random.integers(-(2**31), 2**31, shape), magnitude)
-    return np.where(random.random(shape) < 0.15, random.choice(EDGES, shape), values).astype(np.int32)
+    return np.where(random.random(shape) < 0.15, random.choice(EDGES, shape), values).astype(
+        np.int32
+    )
 
 
 def flag(random: np.random.Generator) -> bool:
@@ -119,8 +133,15 @@ def pair(random: np.random.Generator, low: int, high: int) -> tuple[int, int]:
 @sample(nn.Conv2d)
 def conv2d(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     groups, ic, opg = (between(random, 1, 2) for _ in range(3))
-    padding, stride, dilation, kernel = pair(random, 0, 2), pair(random, 1, 3), pair(random, 1, 2), pair(random, 1, 3)
-    least = (max(d * (k - 1) + 1 - 2 * p, 1) for d, k, p in zip(dilation, kernel, padding, strict=True))
+    padding, stride, dilation, kernel = (
+        pair(random, 0, 2),
+        pair(random, 1, 3),
+        pair(random, 1, 2),
+        pair(random, 1, 3),
+    )
+    least = (
+        max(d * (k - 1) + 1 - 2 * p, 1) for d, k, p in zip(dilation, kernel, padding, strict=True)
+    )
     rows, columns = (n + between(random, 0, 3) for n in least)
     x = i32s(random, (between(random, 1, 2), ic * groups, rows, columns))
     w = i32s(random, (opg * groups, ic, *kernel))
@@ -131,7 +152,9 @@ def conv2d(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 @sample(nn.Dense)
 def dense(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     m, n, k = shape(random, 3)
-    return cls(i32s(random, (m, k)), i32s(random, (n, k)), i32s(random, (n,)) if flag(random) else None)
+    return cls(
+        i32s(random, (m, k)), i32s(random, (n, k)), i32s(random, (n,)) if flag(random) else None
+    )
 
 
 @sample(nn.MaxPool2d)
@@ -153,7 +176,9 @@ def upsampling(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 # transform, views
 
 
-def positive(random: np.random.Generator, rank: int | None = None, most: int = 4) -> tuple[int, ...]:
+def positive(
+    random: np.random.Generator, rank: int | None = None, most: int = 4
+) -> tuple[int, ...]:
     """A small shape without zeros."""
     return tuple(max(1, n) for n in shape(random, rank, most))
 
@@ -172,7 +197,10 @@ def repeat(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 @sample(transpose_tile_concatenate.Tile)
 def tile(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
-    return cls(i32s(random, shape(random, most=3)), tuple(random.integers(1, 4, between(random, 1, 3)).tolist()))
+    return cls(
+        i32s(random, shape(random, most=3)),
+        tuple(random.integers(1, 4, between(random, 1, 3)).tolist()),
+    )
 
 
 @sample(transpose_tile_concatenate.Concatenate)
@@ -208,7 +236,10 @@ def reshaped(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     def grouped() -> list[int]:
         """The factors multiplied in runs, with a 1 here and there."""
         cuts = sorted(between(random, 0, len(factors)) for _ in range(between(random, 0, 3)))
-        return [int(np.prod(factors[a:b])) for a, b in zip([0, *cuts], [*cuts, len(factors)], strict=True)]
+        return [
+            int(np.prod(factors[a:b]))
+            for a, b in zip([0, *cuts], [*cuts, len(factors)], strict=True)
+        ]
 
     n = grouped()
     random.shuffle(factors)
@@ -236,7 +267,9 @@ def slicing(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         for d in n:
             begin.append(between(random, -d - 2, d + 2) if flag(random) else between(random, -d, d))
             end.append(
-                between(random, -d - 2, d + 2) if random.random() < 0.9 else int(random.choice([-1, 1])) * 10**20
+                between(random, -d - 2, d + 2)
+                if random.random() < 0.9
+                else int(random.choice([-1, 1])) * 10**20
             )
             strides.append(int(random.choice([-3, -2, -1, 1, 2, 3])))
         for given in (begin, end, strides):
@@ -276,7 +309,9 @@ def slice_like(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 def positions(random: np.random.Generator, n: int, shape: tuple[int, ...]) -> np.ndarray:
     """Indices into n elements, some of them outside."""
-    return np.where(random.random(shape) < 0.2, i32s(random, shape), random.integers(-2, n + 2, shape)).astype(np.int32)
+    return np.where(
+        random.random(shape) < 0.2, i32s(random, shape), random.integers(-2, n + 2, shape)
+    ).astype(np.int32)
 
 
 @sample(take_where.Take)
@@ -298,7 +333,9 @@ def cvm_lut(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 def where(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     m = n[:1] if flag(random) else n
-    return cls(i32s(random, m) * random.integers(0, 2, m, np.int32), i32s(random, n), i32s(random, n))
+    return cls(
+        i32s(random, m) * random.integers(0, 2, m, np.int32), i32s(random, n), i32s(random, n)
+    )
 
 
 # vision
@@ -313,7 +350,10 @@ def get_valid_count(random: np.random.Generator, cls: Any) -> Operator[np.ndarra
 @sample(vision.NonMaxSuppression)
 def non_max_suppression(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     batches, rows = shape(random, 2, 8)
-    identity, score = random.integers(-1, 3, (batches, rows, 1)), random.integers(0, 5, (batches, rows, 1))
+    identity, score = (
+        random.integers(-1, 3, (batches, rows, 1)),
+        random.integers(0, 5, (batches, rows, 1)),
+    )
     if random.random() < 0.2:
         corners = i32s(random, (batches, rows, 4))  # of any magnitude: differences and areas wrap
     else:

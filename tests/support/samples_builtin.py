@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
-from cvm.dialect.builtin import along_axis, gather_scatter, pad_slice_reshape, shape_like, sliding_window, view_bitcast
+from cvm.dialect.builtin import (
+    along_axis,
+    gather_scatter,
+    pad_slice_reshape,
+    shape_like,
+    sliding_window,
+    view_bitcast,
+)
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
@@ -26,14 +34,17 @@ def apart(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         n, like = like, n
     begin = tuple(int(b) for b in random.integers(-9, 9, len(axes)))
     strides = tuple(int(s) for s in random.choice([-3, -2, -1, 1, 2, 3], len(axes)))
-    return cls(i32s(random, n), np.zeros(like, np.float32), axes, begin[: between(random, 0, 9)], strides)
+    return cls(
+        i32s(random, n), np.zeros(like, np.float32), axes, begin[: between(random, 0, 9)], strides
+    )
 
 
 @sample(shape_like.BroadcastLike, shape_like.SumLike)
 def repeated(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     large = shape(random, between(random, 0, 4))
     small = tuple(
-        1 if random.random() < 0.4 else d for d in large[between(random, 0, len(large)) if flag(random) else 0 :]
+        1 if random.random() < 0.4 else d
+        for d in large[between(random, 0, len(large)) if flag(random) else 0 :]
     )
     n, m = (small, large) if cls is shape_like.BroadcastLike else (large, small)
     return cls(random.integers(-9, 10, n).astype(random.choice(["f4", "i8"])), np.zeros(m, bool))
@@ -52,7 +63,10 @@ def regroup(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     split: list[tuple[int, ...]] = []
     n: list[int] = []
     for _ in range(between(random, 0, 3)):
-        sizes = [between(random, 0 if random.random() < 0.05 else 1, 3) for _ in range(between(random, 0, 3))]
+        sizes = [
+            between(random, 0 if random.random() < 0.05 else 1, 3)
+            for _ in range(between(random, 0, 3))
+        ]
         n.append(int(np.prod(sizes)))
         if sizes and flag(random) and 0 not in sizes:
             sizes[between(random, 0, len(sizes) - 1)] = -1
@@ -79,7 +93,9 @@ def add_at(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(x, positions(random, like[axis], m), np.zeros(like, bool), axis)
 
 
-def numbers(random: np.random.Generator, n: tuple[int, ...], kinds: str = "f4 f8 i4 i8 u1") -> np.ndarray:
+def numbers(
+    random: np.random.Generator, n: tuple[int, ...], kinds: str = "f4 f8 i4 i8 u1"
+) -> np.ndarray:
     """Small integers of some type, so that sums are exact and elements are equal often."""
     return random.integers(0, 9, n).astype(random.choice(kinds.split()))
 
@@ -105,7 +121,9 @@ def indexed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         return cls(x, indices, axes, mode)
     gather = gather_scatter.Gather(x, indices, axes, mode)
     updates = random.integers(0, 9, gather.reference().shape).astype(x.dtype)
-    combined = random.choice(["", "add", "maximum", "minimum", *(["mul"] if x.dtype.kind != "f" else [])])
+    combined = random.choice(
+        ["", "add", "maximum", "minimum", *(["mul"] if x.dtype.kind != "f" else [])]
+    )
     return cls(x, updates, indices, axes, str(combined) or None, mode)
 
 
@@ -122,7 +140,11 @@ def extreme(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 
 def with_nan(random: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    return np.where(random.random(x.shape) < 0.1, x.dtype.type(np.nan), x) if x.dtype.kind == "f" else x
+    return (
+        np.where(random.random(x.shape) < 0.1, x.dtype.type(np.nan), x)
+        if x.dtype.kind == "f"
+        else x
+    )
 
 
 @sample(along_axis.Cumulative)
@@ -130,7 +152,9 @@ def cumulative(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Sums of floats are exact; products are of integers."""
     x = numbers(random, shape(random, between(random, 1, 3), 9))
     names = ["add", "add", *(("maximum", "minimum", "mul") if x.dtype.kind != "f" else ())]
-    return cls(x, between(random, 0, x.ndim - 1), str(random.choice(names)), flag(random), flag(random))
+    return cls(
+        x, between(random, 0, x.ndim - 1), str(random.choice(names)), flag(random), flag(random)
+    )
 
 
 @sample(sliding_window.Windows)
@@ -138,7 +162,9 @@ def window(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = positive(random, between(random, 1, 3))
     axes = tuple(int(a) for a in random.permutation(len(n))[: between(random, 0, min(2, len(n)))])
     before = tuple(between(random, -1, 2) for _ in axes)
-    after = tuple(max(between(random, -1, 2), 1 - n[a] - b) for a, b in zip(axes, before, strict=True))
+    after = tuple(
+        max(between(random, -1, 2), 1 - n[a] - b) for a, b in zip(axes, before, strict=True)
+    )
     sizes, dilations, strides = [], [], []
     for a, b, e in zip(axes, before, after, strict=True):
         sizes.append(between(random, 1, min(3, n[a] + b + e)))
@@ -146,13 +172,27 @@ def window(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         dilations.append(between(random, 1, min(3, most)))
         strides.append(between(random, 1, 3))
     fill = float(random.choice([0.0, 2.0]))
-    return cls(numbers(random, n), axes, tuple(sizes), tuple(strides), tuple(dilations), before, after, fill)
+    return cls(
+        numbers(random, n),
+        axes,
+        tuple(sizes),
+        tuple(strides),
+        tuple(dilations),
+        before,
+        after,
+        fill,
+    )
 
 
 @sample(view_bitcast.Bitcast)
 def bits(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Patterns of all kinds but those of NaN, whose bits arithmetic may change."""
-    kinds = {8: "i1 u1", 16: "i2 u2 f2", 32: "i4 u4 f4", 64: "i8 u8 f8"}[int(random.choice([8, 16, 32, 64]))].split()
+    kinds = {8: "i1 u1", 16: "i2 u2 f2", 32: "i4 u4 f4", 64: "i8 u8 f8"}[
+        int(random.choice([8, 16, 32, 64]))
+    ].split()
     source, target = (np.dtype(str(random.choice(kinds))) for _ in range(2))
     raw = random.integers(0, 2**32, (64,), np.uint32).view(source)[: between(random, 0, 9)]
-    return cls(np.where(np.isnan(raw), source.type(1), raw) if source.kind == "f" else raw, BY_DTYPE[target])
+    return cls(
+        np.where(np.isnan(raw), source.type(1), raw) if source.kind == "f" else raw,
+        BY_DTYPE[target],
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from cvm.dialect.cog import arithmetic, complex_fields, slice_shift_stack, vector_elements
 from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType
@@ -11,7 +12,9 @@ from samples import between, flag
 
 EDGES = (0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, -7.0, 3.0)
 FOLDS = (OPERATORS["cog.reduce_sum"], OPERATORS["cog.field_reduce_sum"])
-SAMPLED = sorted(n for n, op in OPERATORS.items() if op.dialect == "cog" and "clocked" not in op.__module__)
+SAMPLED = sorted(
+    n for n, op in OPERATORS.items() if op.dialect == "cog" and "clocked" not in op.__module__
+)
 
 Shape = tuple[int, ...]
 
@@ -20,16 +23,23 @@ def shape(random: np.random.Generator, most: int, least: int = 0) -> Shape:
     return tuple(map(int, random.integers(1, 5, between(random, least, most))))
 
 
-def values(random: np.random.Generator, shape: Shape, complex: bool, tame: bool = False) -> np.ndarray:
+def values(
+    random: np.random.Generator, shape: Shape, complex: bool, tame: bool = False
+) -> np.ndarray:
     """Elements of all magnitudes, the edges among them; `tame` ones, small integers, whose sums are exact."""
     if complex:
         made = np.empty(shape, np.complex64)
-        made.real, made.imag = values(random, shape, False, tame), values(random, shape, False, tame)
+        made.real, made.imag = (
+            values(random, shape, False, tame),
+            values(random, shape, False, tame),
+        )
         return made
     if tame:
         return np.asarray(random.integers(-9, 10, shape).astype(np.float32))
     plain = random.choice([random.normal(0, 10, shape), random.integers(-4, 5, shape)])
-    return np.asarray(np.where(random.random(shape) < 0.2, random.choice(EDGES, shape), plain).astype(np.float32))
+    return np.asarray(
+        np.where(random.random(shape) < 0.2, random.choice(EDGES, shape), plain).astype(np.float32)
+    )
 
 
 def compatible(random: np.random.Generator) -> tuple[tuple[Shape, Shape], tuple[Shape, Shape]]:
@@ -63,7 +73,9 @@ def sample(name: str, random: np.random.Generator) -> Operator[np.ndarray]:
     if cls in (slice_shift_stack.Stack, vector_elements.Vector):
         g, t = shape(random, 2), shape(random, 2) if cls is slice_shift_stack.Stack else ()
         count = between(random, 1, 4)
-        return typed(cls(tuple(values(random, (*g, *t), complex) for _ in range(count))), *[g] * count)
+        return typed(
+            cls(tuple(values(random, (*g, *t), complex) for _ in range(count))), *[g] * count
+        )
     g, t = shape(random, 3, 1 if cls is slice_shift_stack.Slice else 0), shape(random, 2)
     if cls is vector_elements.VectorElement:
         t = (between(random, 1, 4),)
@@ -71,7 +83,9 @@ def sample(name: str, random: np.random.Generator) -> Operator[np.ndarray]:
     return typed(cls(x, *attributes(random, cls, g, t)), g)
 
 
-def attributes(random: np.random.Generator, cls: Any, grid: Shape, tensor: Shape) -> tuple[Any, ...]:
+def attributes(
+    random: np.random.Generator, cls: Any, grid: Shape, tensor: Shape
+) -> tuple[Any, ...]:
     match cls.name:
         case "cog.slice":
             return (between(random, 0, grid[0] - 1),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from cvm.dialect.dali.pointwise import groups
 from cvm.dialect.dali.promotion import SUPPORTED
@@ -10,7 +11,23 @@ from cvm.dialect.ir.types import ElementType
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag, sample
 
-EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 255.0, np.inf, -np.inf, np.nan, 1e-40, 1e30, -3e38, 16777217.0, 2.0**63, -(2.0**31))
+EDGES = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    255.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-40,
+    1e30,
+    -3e38,
+    16777217.0,
+    2.0**63,
+    -(2.0**31),
+)
 DALI = {name: op for name, op in OPERATORS.items() if op.dialect == "dali"}
 
 
@@ -23,7 +40,9 @@ def values(random: np.random.Generator, element: ElementType, shape: tuple[int, 
         scale = random.choice([1.0, 10.0, 1e3, 1e20]) ** random.choice([1, -1])
         plain = random.choice([random.normal(0, scale, shape), random.integers(-20, 20, shape)])
         with np.errstate(over="ignore"):
-            return np.asarray(np.where(edge, random.choice(EDGES, shape), plain).astype(element.dtype))
+            return np.asarray(
+                np.where(edge, random.choice(EDGES, shape), plain).astype(element.dtype)
+            )
     low, high = element.limits
     wide = random.integers(low, high, shape, element.dtype, endpoint=True)
     small = random.integers(max(low, -9), 10, shape).astype(element.dtype)
@@ -54,7 +73,9 @@ def pointwise(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         elements = [SUPPORTED[int(n)] for n in random.integers(0, len(SUPPORTED), len(cls.names))]
         if cls.rule.holds(*elements) or (cls.name == "dali.pos"):
             break
-    arrays = [values(random, e, n) for e, n in zip(elements, shapes(random, len(elements)), strict=True)]
+    arrays = [
+        values(random, e, n) for e, n in zip(elements, shapes(random, len(elements)), strict=True)
+    ]
     if cls.name in ("dali.floordiv", "dali.mod"):
         arrays[1] = np.where(arrays[1] == 0, np.ones_like(arrays[1]), arrays[1])
     return cls(*arrays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16
 from cvm.dialect.numpy.ufunc_table import UFUNCS
@@ -32,7 +33,9 @@ def elementwise(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         elements = tuple(REALS[int(k)] for k in random.integers(0, len(REALS), row.arity))
         if row.loop(elements) is not None and F16 not in (row.loop(elements) or ()):
             break
-    arrays = [values(random, e, n[between(random, 0, len(n)) if flag(random) else 0 :]) for e in elements]
+    arrays = [
+        values(random, e, n[between(random, 0, len(n)) if flag(random) else 0 :]) for e in elements
+    ]
     return cls(tuple(arrays), ufunc=name)
 
 

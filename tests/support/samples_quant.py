@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I16, I32, I64, UI16
 from cvm.dialect.quant import clz_reciprocal, contractions, elementwise, pooling, requantize
@@ -17,7 +18,9 @@ def numbers(random: np.random.Generator, element: Any, shape: tuple[int, ...]) -
     """Numbers of a narrow type, its limits among them."""
     low, high = element.limits
     values = random.integers(low, high + 1, shape)
-    return np.where(random.random(shape) < 0.1, random.choice([low, high, 0], shape), values).astype(element.dtype)
+    return np.where(
+        random.random(shape) < 0.1, random.choice([low, high, 0], shape), values
+    ).astype(element.dtype)
 
 
 def factors(random: np.random.Generator) -> tuple[Any, Any]:
@@ -47,10 +50,15 @@ def windows(random: np.random.Generator) -> dict[str, tuple[int, ...]]:
     return {"padding": pads, "stride": positive(random, 2, 3), "dilation": positive(random, 2, 2)}
 
 
-def spatial(random: np.random.Generator, kernel: tuple[int, ...], given: dict[str, Any]) -> tuple[int, ...]:
+def spatial(
+    random: np.random.Generator, kernel: tuple[int, ...], given: dict[str, Any]
+) -> tuple[int, ...]:
     """Sizes that the dilated kernel fits in once they are padded."""
     pads, dilation = given["padding"], given["dilation"]
-    least = [d * (k - 1) + 1 - pads[n] - pads[n + 2] for n, (k, d) in enumerate(zip(kernel, dilation, strict=True))]
+    least = [
+        d * (k - 1) + 1 - pads[n] - pads[n + 2]
+        for n, (k, d) in enumerate(zip(kernel, dilation, strict=True))
+    ]
     return tuple(max(n, 1) + between(random, 0, 3) for n in least)
 
 
@@ -158,10 +166,14 @@ def requantized(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     axis = between(random, -len(n), len(n) - 1) if n else 0
     rows = [(n[axis],) if n and flag(random) else () for _ in range(2)]
     if rounding == "half_even_f32":
-        multiplier = (random.random(rows[0]) * 2.0 ** random.integers(-20, 2, rows[0])).astype(np.float32)
+        multiplier = (random.random(rows[0]) * 2.0 ** random.integers(-20, 2, rows[0])).astype(
+            np.float32
+        )
         shift = None
     else:
-        multiplier = np.where(flag(random), random.integers(1 << 30, 1 << 31, rows[0]), i32s(random, rows[0]))
+        multiplier = np.where(
+            flag(random), random.integers(1 << 30, 1 << 31, rows[0]), i32s(random, rows[0])
+        )
         multiplier = multiplier.astype(np.int32)
         shift = random.integers(0, 64, rows[1]).astype(np.int32)
     to = ELEMENT_TYPES[str(random.choice(["i8", "ui8", "i16", "ui16", "i32"]))]
@@ -187,7 +199,11 @@ def pooled(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     given: dict[str, Any] = windows(random)
     del given["dilation"]
     given["padding"] = tuple(min(p, size[n % 2] - 1) for n, p in enumerate(given["padding"]))
-    n, c, image = between(random, 1, 2), between(random, 1, 5), spatial(random, size, {**given, "dilation": (1, 1)})
+    n, c, image = (
+        between(random, 1, 2),
+        between(random, 1, 5),
+        spatial(random, size, {**given, "dilation": (1, 1)}),
+    )
     given["layout"] = str(random.choice(["NHWC", "NCHW"]))
     low, high = sorted(between(random, *element.limits) for _ in range(2))
     if flag(random):
@@ -240,7 +256,11 @@ def operands(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def multiplier(random: np.random.Generator) -> int:
-    return int(random.integers(1 << 30, 1 << 31)) * (1 - 2 * flag(random)) if flag(random) else int(i32s(random, ()))
+    return (
+        int(random.integers(1 << 30, 1 << 31)) * (1 - 2 * flag(random))
+        if flag(random)
+        else int(i32s(random, ()))
+    )
 
 
 @sample(elementwise.Add)
@@ -248,20 +268,26 @@ def add(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     zeros = tuple(between(random, -300, 300) for _ in range(3))
     multipliers = tuple(multiplier(random) for _ in range(3))
     shifts = tuple(between(random, 0, 63) for _ in range(3))
-    return cls(*operands(random), zeros, multipliers, shifts, between(random, 0, 31), **rescaling(random))
+    return cls(
+        *operands(random), zeros, multipliers, shifts, between(random, 0, 31), **rescaling(random)
+    )
 
 
 @sample(elementwise.Mul)
 def mul(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     zeros = tuple(between(random, -300, 300) for _ in range(3))
-    return cls(*operands(random), zeros, multiplier(random), between(random, 0, 63), **rescaling(random))
+    return cls(
+        *operands(random), zeros, multiplier(random), between(random, 0, 63), **rescaling(random)
+    )
 
 
 @sample(elementwise.Table)
 def table(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     if flag(random):
         return cls(
-            numbers(random, I16, shape(random)), numbers(random, I16, (elementwise.INTERPOLATED,)), interpolate=True
+            numbers(random, I16, shape(random)),
+            numbers(random, I16, (elementwise.INTERPOLATED,)),
+            interpolate=True,
         )
     element, to = ELEMENT_TYPES[str(random.choice(["i8", "ui8"]))], factors(random)[0]
     return cls(numbers(random, element, shape(random)), numbers(random, to, (256,)))

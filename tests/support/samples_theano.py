@@ -6,6 +6,7 @@ Sizes are equal where they meet: a size that is not known does not stretch, and 
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 from cvm.dialect.ir.types import BF16, ELEMENT_TYPES, F16, I1, ElementType
 from cvm.dialect.spec.op import OPERATORS, Operator
@@ -70,7 +71,9 @@ def elemwise(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         elements = [REALS[int(k)] for k in random.integers(0, len(REALS), arity)]
         if op.takes(*elements):
             break
-    arrays = [values(random, e, n[between(random, 0, len(n)) if flag(random) else 0 :]) for e in elements]
+    arrays = [
+        values(random, e, n[between(random, 0, len(n)) if flag(random) else 0 :]) for e in elements
+    ]
     if name in ("int_div", "mod"):
         arrays[1] = np.where(arrays[1] == 0, np.ones_like(arrays[1]), arrays[1])
     return cls(tuple(arrays), scalar_op=name)
@@ -99,10 +102,19 @@ def small(random: np.random.Generator, kind: ElementType, n: tuple[int, ...]) ->
 def axis_of(random: np.random.Generator, n: tuple[int, ...]) -> tuple[int, ...] | None:
     if not n or random.random() < 0.2:
         return None
-    return () if random.random() < 0.1 else tuple(dict.fromkeys(axes_among(random, list(range(len(n))), len(n))))
+    return (
+        ()
+        if random.random() < 0.1
+        else tuple(dict.fromkeys(axes_among(random, list(range(len(n))), len(n))))
+    )
 
 
-@sample(*(OPERATORS[f"theano.{n}"] for n in ("sum", "prod", "prod_without_zeros", "all", "any", "max", "min")))
+@sample(
+    *(
+        OPERATORS[f"theano.{n}"]
+        for n in ("sum", "prod", "prod_without_zeros", "all", "any", "max", "min")
+    )
+)
 def reduction(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     positive = cls.name in ("theano.max", "theano.min")
     n = tuple(max(1, d) for d in shape(random)) if positive else shape(random)
@@ -113,7 +125,11 @@ def reduction(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 def careduce(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = tuple(max(1, d) for d in shape(random))
     while True:
-        name, kind, accumulator = str(random.choice(list(NUMPY_REDUCTIONS))), element(random), element(random)
+        name, kind, accumulator = (
+            str(random.choice(list(NUMPY_REDUCTIONS))),
+            element(random),
+            element(random),
+        )
         if (
             is_reducible(name, kind)
             and is_reducible(name, accumulator)

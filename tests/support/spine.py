@@ -16,7 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spine.md"
 ELEMENTS = "i32", "f32"
-ENTRY = re.compile(r"- \[`(?P<file>[^`]+)`\]\(\.\./(?P=file)\): (?P<functions>`[^`]+`(?:, `[^`]+`)*)\. (?P<prose>.+)")
+ENTRY = re.compile(
+    r"- \[`(?P<file>[^`]+)`\]\(\.\./(?P=file)\): (?P<functions>`[^`]+`(?:, `[^`]+`)*)\. (?P<prose>.+)"
+)
 ITEM = re.compile(r"^- (?:.+\n)+?(?=\n|- |\Z)", re.MULTILINE)
 Listed = dict[str, list[str]]  # functions, in the order of their file, by file
 
@@ -47,7 +49,9 @@ def entered() -> Listed:
         assert not done.returncode, done.stderr
         for file, function in json.loads(done.stdout):
             found.setdefault(file, []).append(function)
-    return {file: [f for f in lines_of(file) if f in functions] for file, functions in found.items()}
+    return {
+        file: [f for f in lines_of(file) if f in functions] for file, functions in found.items()
+    }
 
 
 @cache
@@ -64,7 +68,9 @@ def lines_of(file: str) -> dict[str, int]:
                     first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
                     found[f"{scope}{child.name}"] = (child.end_lineno or first) - first + 1
                 case ast.Lambda():
-                    found[f"{scope}<lambda>"] = (child.end_lineno or child.lineno) - child.lineno + 1
+                    found[f"{scope}<lambda>"] = (
+                        (child.end_lineno or child.lineno) - child.lineno + 1
+                    )
                 case _:
                     look(child, scope)
 
@@ -82,4 +88,6 @@ def updated(page: str) -> str:
         return entry(file, now[file], prose) if file in now else ""
 
     page = ITEM.sub(again, page)
-    return page + "".join(entry(file, functions, "TODO.") for file, functions in now.items() if file not in kept)
+    return page + "".join(
+        entry(file, functions, "TODO.") for file, functions in now.items() if file not in kept
+    )

@@ -8,11 +8,20 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
+
 import numpy as np
+
 import cvm
 
 ROOT = Path(cvm.__file__).parents[1]
-ROOMS = ("cvm", "dialect", "grammar", "parser", "lowering", "jit")  # a virtual environment may lie beside them
+ROOMS = (
+    "cvm",
+    "dialect",
+    "grammar",
+    "parser",
+    "lowering",
+    "jit",
+)  # a virtual environment may lie beside them
 PROGRAM = """
 func @main(%x: tensor<2x3xT>, %w: tensor<4x3xT>, %b: tensor<4xT>) -> tensor<2x4xT> {
   %h = cvm.dense %x, %w, %b
@@ -49,7 +58,11 @@ class Tracer:
 def main(element: str) -> None:
     text = PROGRAM.replace("T", element)
     dtype = {"i32": np.int32, "f32": np.float32}[element]
-    x, w, b = np.arange(6, dtype=dtype).reshape(2, 3), np.ones((4, 3), dtype), np.arange(4, dtype=dtype)
+    x, w, b = (
+        np.arange(6, dtype=dtype).reshape(2, 3),
+        np.ones((4, 3), dtype),
+        np.arange(4, dtype=dtype),
+    )
     tracer = Tracer()
     threading.setprofile(tracer)
     sys.setprofile(tracer)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
 from available_targets import HERE
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
+
 import cvm
 from cvm.commands.inputs import inputs
 
@@ -26,7 +28,9 @@ def agree(module: Module, targets: Sequence[str] = HERE) -> None:
             for got, wanted in zip(other, first, strict=True):
                 assert got.dtype == wanted.dtype
                 tolerance = 4 * np.finfo(got.dtype).eps if got.dtype.kind in "fc" else 0
-                finite = np.abs(wanted)[np.isfinite(wanted)] if got.dtype.kind in "fc" else np.zeros(0)
+                finite = (
+                    np.abs(wanted)[np.isfinite(wanted)] if got.dtype.kind in "fc" else np.zeros(0)
+                )
                 largest = finite.max(initial=0)  # sums differ in their order
                 np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * largest)
 
@@ -45,7 +49,9 @@ def graphs_agree(module: Module, name: str, targets: Sequence[str]) -> None:
         for label in first.names:
             got, wanted = other.read(label), first.read(label)
             assert got.dtype == wanted.dtype
-            np.testing.assert_allclose(got, wanted, rtol=5e-7, atol=5e-7 * np.abs(wanted).max(initial=0), err_msg=label)
+            np.testing.assert_allclose(
+                got, wanted, rtol=5e-7, atol=5e-7 * np.abs(wanted).max(initial=0), err_msg=label
+            )
 
 
 def _all(returned: Any) -> tuple[np.ndarray, ...]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 FOLDER = Path(__file__).parents[1] / "models" / "tflite"
@@ -22,7 +23,13 @@ from tflite_models import Operator, Tensor, model  # noqa: E402
 EXPECTED = FOLDER / "expected.json"
 INPUTS = 100  # of each published model
 SAMPLES = 4  # of each operator
-OFTEN = ("DIV", "L2_NORMALIZATION", "LOG_SOFTMAX", "LSTM", "SUM")  # of which there are as many as of published models
+OFTEN = (
+    "DIV",
+    "L2_NORMALIZATION",
+    "LOG_SOFTMAX",
+    "LSTM",
+    "SUM",
+)  # of which there are as many as of published models
 Case = Callable[["Draw"], bytes]
 CASES: dict[str, Case] = {}
 
@@ -31,24 +38,40 @@ class Draw:
     """Random tensors of a case."""
 
     def __init__(self, name: str) -> None:
-        self.random = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little"))
+        self.random = np.random.default_rng(
+            int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
+        )
 
     def scale(self, low: float = 0.005, high: float = 0.1) -> float:
         return float(np.float32(np.exp(self.random.uniform(np.log(low), np.log(high)))))
 
     def zero(self, type: str) -> int:
-        return {"INT8": int(self.random.integers(-100, 100)), "UINT8": int(self.random.integers(30, 220))}.get(type, 0)
+        return {
+            "INT8": int(self.random.integers(-100, 100)),
+            "UINT8": int(self.random.integers(30, 220)),
+        }.get(type, 0)
 
     def q(
-        self, shape: Sequence[int], type: str = "INT8", scale: float | None = None, zero: int | None = None
+        self,
+        shape: Sequence[int],
+        type: str = "INT8",
+        scale: float | None = None,
+        zero: int | None = None,
     ) -> Tensor:
         given = self.scale(*((1e-4, 1e-3) if type == "INT16" else ())) if scale is None else scale
         return Tensor(shape, type, given, self.zero(type) if zero is None else zero)
 
     def weights(
-        self, shape: Sequence[int], type: str = "INT8", scale: Any = None, axis: int = 0, zero: int = 0
+        self,
+        shape: Sequence[int],
+        type: str = "INT8",
+        scale: Any = None,
+        axis: int = 0,
+        zero: int = 0,
     ) -> Tensor:
-        low, high = {"INT8": (-127, 128), "UINT8": (0, 256), "INT16": (-3000, 3000)}.get(type, (-20000, 20000))
+        low, high = {"INT8": (-127, 128), "UINT8": (0, 256), "INT16": (-3000, 3000)}.get(
+            type, (-20000, 20000)
+        )
         return Tensor(shape, type, scale, zero, axis, self.random.integers(low, high, shape))
 
     def scales(self, n: int) -> list[float]:
@@ -68,7 +91,9 @@ def case(name: str) -> Callable[[Case], Case]:
     return enter
 
 
-def one(op: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], version: int = 1, **options: Any) -> bytes:
+def one(
+    op: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], version: int = 1, **options: Any
+) -> bytes:
     """A model of an operator; its inputs without data are the model's."""
     tensors = [*inputs, *outputs]
     given = [n for n, t in enumerate(inputs) if t.data is None and not t.variable]
@@ -87,11 +112,19 @@ def unary(
 ) -> None:
     shape = (1, 4096 if type == "INT16" else 256)
 
-    @case(f"{op} {type}{' ' + str(options) if options else ''}{' ' + str(x[0]) if x[0] == x[1] else ''}")
+    @case(
+        f"{op} {type}{' ' + str(options) if options else ''}{' ' + str(x[0]) if x[0] == x[1] else ''}"
+    )
     def build(d: Draw) -> bytes:
         limits = (1e-4, 1e-3) if type == "INT16" and x == (0.005, 0.1) else x
         given = d.q(shape, type, d.scale(*limits), zero)
-        return one(op, [given], [d.q(shape, type) if y is None else Tensor(shape, type, *y)], version, **options)
+        return one(
+            op,
+            [given],
+            [d.q(shape, type) if y is None else Tensor(shape, type, *y)],
+            version,
+            **options,
+        )
 
 
 for _type in ("INT8", "UINT8"):
@@ -119,7 +152,12 @@ for _op in ("LOGISTIC", "TANH"):
 
 
 def binary(
-    op: str, type: str, version: int = 2, shape: Sequence[int] = (3, 1, 5), same: bool = False, **options: Any
+    op: str,
+    type: str,
+    version: int = 2,
+    shape: Sequence[int] = (3, 1, 5),
+    same: bool = False,
+    **options: Any,
 ) -> None:
     @case(f"{op} {type} {list(shape)}{' ' + str(options) if options else ''}")
     def build(d: Draw) -> bytes:
@@ -137,8 +175,31 @@ def binary(
 
 
 EXACT_ON_FLOATS = {
-    1: ("ABS", "NEG", "SQUARE", "SQRT", "FLOOR", "SIGN", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LEAKY_RELU"),
-    2: ("ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "SQUARED_DIFFERENCE", "MAXIMUM", "MINIMUM", "PRELU", "ADD_N"),
+    1: (
+        "ABS",
+        "NEG",
+        "SQUARE",
+        "SQRT",
+        "FLOOR",
+        "SIGN",
+        "RELU",
+        "RELU6",
+        "RELU_N1_TO_1",
+        "RELU_0_TO_1",
+        "LEAKY_RELU",
+    ),
+    2: (
+        "ADD",
+        "SUB",
+        "MUL",
+        "DIV",
+        "FLOOR_DIV",
+        "SQUARED_DIFFERENCE",
+        "MAXIMUM",
+        "MINIMUM",
+        "PRELU",
+        "ADD_N",
+    ),
 }  # by the number of operands
 
 
@@ -183,16 +244,27 @@ def prelu(d: Draw) -> bytes:
 
 
 def conv(op: str, type: str = "INT8", padding: int = 0, stride: int = 2, activation: int = 0, dilation: int = 1, several: bool = True, groups: int = 1) -> None:  # fmt: skip
-    @case(f"{op} {type} {padding} {stride} {activation} {dilation} {'channels' if several else 'tensor'} {groups}")
+    @case(
+        f"{op} {type} {padding} {stride} {activation} {dilation} {'channels' if several else 'tensor'} {groups}"
+    )
     def build(d: Draw) -> bytes:
         ci, co, deep = 4, 8, op == "DEPTHWISE_CONV_2D"
         x, scales = d.q((1, 9, 10, ci), type), d.scales(co if several else 1)
         zero = 100 if type == "UINT8" else 0
         shape = (1, 3, 3, co) if deep else (co, 3, 3, ci // groups)
-        w = d.weights(shape, "UINT8" if zero else "INT8", scales, 3 if deep and several else 0, zero)
-        b = d.weights((co,), "INT64" if type == "INT16" else "INT32", [float(x.scale) * s for s in scales])
-        sizes = [-(-n // stride) if padding == 0 else (n - dilation * 2 - 1) // stride + 1 for n in (9, 10)]
-        y = d.q((1, *sizes, co), type, d.scale(1e-3, 1e-2) if type == "INT16" else d.scale(0.05, 0.2))
+        w = d.weights(
+            shape, "UINT8" if zero else "INT8", scales, 3 if deep and several else 0, zero
+        )
+        b = d.weights(
+            (co,), "INT64" if type == "INT16" else "INT32", [float(x.scale) * s for s in scales]
+        )
+        sizes = [
+            -(-n // stride) if padding == 0 else (n - dilation * 2 - 1) // stride + 1
+            for n in (9, 10)
+        ]
+        y = d.q(
+            (1, *sizes, co), type, d.scale(1e-3, 1e-2) if type == "INT16" else d.scale(0.05, 0.2)
+        )
         how = {
             "padding": padding,
             "stride_w": stride,
@@ -217,9 +289,15 @@ conv("CONV_2D", groups=2)
 def dense(type: str, several: bool, version: int, activation: int = 0) -> None:
     @case(f"FULLY_CONNECTED {type} {'channels' if several else 'tensor'} {activation}")
     def build(d: Draw) -> bytes:
-        x, scales, zero = d.q((3, 20), type), d.scales(7 if several else 1), 100 if type == "UINT8" else 0
+        x, scales, zero = (
+            d.q((3, 20), type),
+            d.scales(7 if several else 1),
+            100 if type == "UINT8" else 0,
+        )
         w = d.weights((7, 20), "UINT8" if zero else "INT8", scales, zero=zero)
-        b = d.weights((7,), "INT64" if type == "INT16" else "INT32", [float(x.scale) * s for s in scales])
+        b = d.weights(
+            (7,), "INT64" if type == "INT16" else "INT32", [float(x.scale) * s for s in scales]
+        )
         y = d.q((3, 7), type, d.scale(1e-3, 1e-2) if type == "INT16" else d.scale(0.02, 0.1))
         return one("FULLY_CONNECTED", [x, w, b], [y], version, activation=activation)
 
@@ -236,10 +314,19 @@ def transposed(padding: int, size: tuple[int, int]) -> None:
     @case(f"TRANSPOSE_CONV {padding}")
     def build(d: Draw) -> bytes:
         x, scales = d.q((1, 4, 5, 3)), d.scales(6)
-        w, b = d.weights((6, 3, 3, 3), scale=scales), d.weights((6,), "INT32", [float(x.scale) * s for s in scales])
+        w, b = (
+            d.weights((6, 3, 3, 3), scale=scales),
+            d.weights((6,), "INT32", [float(x.scale) * s for s in scales]),
+        )
         y = d.q((1, *size, 6), scale=d.scale(0.05, 0.2))
         return one(
-            "TRANSPOSE_CONV", [constant([1, *size, 6]), w, x, b], [y], 3, padding=padding, stride_w=2, stride_h=2
+            "TRANSPOSE_CONV",
+            [constant([1, *size, 6]), w, x, b],
+            [y],
+            3,
+            padding=padding,
+            stride_w=2,
+            stride_h=2,
         )
 
 
@@ -249,7 +336,9 @@ transposed(1, (9, 11))
 
 @case("BATCH_MATMUL")
 def batch_matmul(d: Draw) -> bytes:
-    return one("BATCH_MATMUL", [d.q((2, 4, 5)), d.q((2, 6, 5))], [d.q((2, 4, 6), scale=0.2)], 2, adj_y=True)
+    return one(
+        "BATCH_MATMUL", [d.q((2, 4, 5)), d.q((2, 6, 5))], [d.q((2, 4, 6), scale=0.2)], 2, adj_y=True
+    )
 
 
 def pool(op: str, type: str, padding: int, activation: int = 0) -> None:
@@ -257,7 +346,13 @@ def pool(op: str, type: str, padding: int, activation: int = 0) -> None:
     def build(d: Draw) -> bytes:
         x = d.q((1, 9, 10, 3), type)
         y = Tensor((1, 5, 5, 3) if padding == 0 else (1, 4, 4, 3), type, x.scale, x.zero_point)
-        how = {"padding": padding, "stride_w": 2, "stride_h": 2, "filter_width": 3, "filter_height": 3}
+        how = {
+            "padding": padding,
+            "stride_w": 2,
+            "stride_h": 2,
+            "filter_width": 3,
+            "filter_height": 3,
+        }
         return one(op, [x], [y], 2, activation=activation, **how)
 
 
@@ -267,7 +362,9 @@ for _op in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
     pool(_op, "INT8", 1, activation=1)
 
 
-def reduction(op: str, type: str, axes: Sequence[int], same: bool = False, keep: bool = True) -> None:
+def reduction(
+    op: str, type: str, axes: Sequence[int], same: bool = False, keep: bool = True
+) -> None:
     @case(f"{op} {type} {list(axes)} {same}")
     def build(d: Draw) -> bytes:
         x = d.q((2, 5, 6, 7), type)
@@ -288,7 +385,9 @@ for _axes in ((1, 2), (3,)):
     reduction("SUM", "UINT8", _axes, keep=_axes == (1, 2))
 
 
-@case("SUM INT8")  # of numbers that are the same with and without a sign: 2.3.0 takes all to have none
+@case(
+    "SUM INT8"
+)  # of numbers that are the same with and without a sign: 2.3.0 takes all to have none
 def sum_of_i8(d: Draw) -> bytes:
     x, y = Tensor((2, 5, 6, 7), "INT8", 0.02), Tensor((2, 5, 6), "INT8", 0.3, 3)
     nodes = [Operator("RELU", [0], [1], {}, 2), Operator("SUM", [1, 2], [3], {}, 2)]
@@ -296,7 +395,12 @@ def sum_of_i8(d: Draw) -> bytes:
 
 
 def by_rows(
-    op: str, type: str, scale: float, zero: int, of: float | None = None, shape: Sequence[int] = (2, 3, 17)
+    op: str,
+    type: str,
+    scale: float,
+    zero: int,
+    of: float | None = None,
+    shape: Sequence[int] = (2, 3, 17),
 ) -> None:
     @case(f"{op} {type} {list(shape)} {of}")
     def build(d: Draw) -> bytes:
@@ -312,10 +416,15 @@ for _type, _high in (("INT8", 127), ("UINT8", 255)):
         by_rows("L2_NORMALIZATION", _type, 1 / 128, _high - 127, None, _shape)
 
 
-def division(type: str, shape: Sequence[int], scales: Sequence[float], least: int, activation: int = 0) -> None:
+def division(
+    type: str, shape: Sequence[int], scales: Sequence[float], least: int, activation: int = 0
+) -> None:
     @case(f"DIV {type} {list(shape)} {list(scales)} {least} {activation}")
     def build(d: Draw) -> bytes:
-        a, b, y = (d.q(s, type, n) for s, n in zip(((2, 3, 4, 5), shape, (2, 3, 4, 5)), scales, strict=True))
+        a, b, y = (
+            d.q(s, type, n)
+            for s, n in zip(((2, 3, 4, 5), shape, (2, 3, 4, 5)), scales, strict=True)
+        )
         above, below = ([Tensor((1,), type, t.scale, t.zero_point, data=np.full(1, t.zero_point + n)),
                          Tensor(t.shape, type, t.scale, t.zero_point)] for t, n in ((a, least), (b, 3)))  # fmt: skip
         nodes = [Operator("MAXIMUM", [0, 2], [3], {}, 2), Operator("MAXIMUM", [1, 4], [5], {}, 2)]
@@ -358,18 +467,37 @@ def conversion(op: str, type: str, to: str, version: int = 2) -> None:
         return one(op, [x], [y], version)
 
 
-for _type, _to in (("INT8", "INT8"), ("UINT8", "INT8"), ("INT16", "INT8"), ("INT8", "INT16"), ("FLOAT32", "INT16")):
+for _type, _to in (
+    ("INT8", "INT8"),
+    ("UINT8", "INT8"),
+    ("INT16", "INT8"),
+    ("INT8", "INT16"),
+    ("FLOAT32", "INT16"),
+):
     conversion("QUANTIZE", _type, _to)
 conversion("QUANTIZE", "FLOAT32", "INT8", 1)
 conversion("DEQUANTIZE", "INT8", "FLOAT32")
 conversion("DEQUANTIZE", "INT16", "FLOAT32", 3)
 
 
-def moved(op: str, shape: Sequence[int], to: Sequence[int], *constants: Any, version: int = 2, **options: Any) -> None:
+def moved(
+    op: str,
+    shape: Sequence[int],
+    to: Sequence[int],
+    *constants: Any,
+    version: int = 2,
+    **options: Any,
+) -> None:
     @case(f"{op} {list(shape)}{' ' + str(options) if options else ''}")
     def build(d: Draw) -> bytes:
         x = d.q(shape)
-        return one(op, [x, *map(constant, constants)], [Tensor(to, "INT8", x.scale, x.zero_point)], version, **options)
+        return one(
+            op,
+            [x, *map(constant, constants)],
+            [Tensor(to, "INT8", x.scale, x.zero_point)],
+            version,
+            **options,
+        )
 
 
 moved("PAD", (1, 3, 4, 2), (1, 5, 7, 2), [[0, 0], [1, 1], [2, 1], [0, 0]])
@@ -381,8 +509,26 @@ moved("SPACE_TO_DEPTH", (1, 4, 6, 3), (1, 2, 3, 12), block_size=2)
 moved("DEPTH_TO_SPACE", (1, 2, 3, 12), (1, 4, 6, 3), version=1, block_size=2)
 moved("SPACE_TO_BATCH_ND", (1, 4, 6, 3), (4, 3, 4, 3), [2, 2], [[1, 1], [0, 2]])
 moved("BATCH_TO_SPACE_ND", (4, 3, 4, 3), (1, 5, 6, 3), [2, 2], [[0, 1], [2, 0]])
-moved("STRIDED_SLICE", (5, 6, 7), (2, 7), [1, 2, 0], [4, 3, 0], [2, 1, 1], end_mask=4, shrink_axis_mask=2)
-moved("STRIDED_SLICE", (5, 6, 7), (5, 6, 1, 3), [0, 0, 1], [0, 0, 7], [1, 1, 2], ellipsis_mask=1, new_axis_mask=2)
+moved(
+    "STRIDED_SLICE",
+    (5, 6, 7),
+    (2, 7),
+    [1, 2, 0],
+    [4, 3, 0],
+    [2, 1, 1],
+    end_mask=4,
+    shrink_axis_mask=2,
+)
+moved(
+    "STRIDED_SLICE",
+    (5, 6, 7),
+    (5, 6, 1, 3),
+    [0, 0, 1],
+    [0, 0, 7],
+    [1, 1, 2],
+    ellipsis_mask=1,
+    new_axis_mask=2,
+)
 moved("SLICE", (5, 6), (2, 3), [1, 2], [2, 3])
 moved("TILE", (2, 3), (4, 9), [2, 3])
 moved("EXPAND_DIMS", (2, 3), (2, 1, 3), 1, version=1)
@@ -412,7 +558,11 @@ def pack(d: Draw) -> bytes:
 def split(d: Draw) -> bytes:
     x = d.q((5, 6))
     return one(
-        "SPLIT", [constant(1), x], [Tensor((5, 3), "INT8", x.scale, x.zero_point) for _ in range(2)], 2, num_splits=2
+        "SPLIT",
+        [constant(1), x],
+        [Tensor((5, 3), "INT8", x.scale, x.zero_point) for _ in range(2)],
+        2,
+        num_splits=2,
     )
 
 
@@ -426,16 +576,31 @@ def split_v(d: Draw) -> bytes:
 @case("UNPACK")
 def unpack(d: Draw) -> bytes:
     x = d.q((5, 2, 6))
-    return one("UNPACK", [x], [Tensor((5, 6), "INT8", x.scale, x.zero_point) for _ in range(2)], 2, num=2, axis=1)
+    return one(
+        "UNPACK",
+        [x],
+        [Tensor((5, 6), "INT8", x.scale, x.zero_point) for _ in range(2)],
+        2,
+        num=2,
+        axis=1,
+    )
 
 
 def svdf(rank: int) -> None:
     @case(f"SVDF {rank}")
     def build(d: Draw) -> bytes:
         x, w, t = d.q((1, 12)), d.weights((8, 12), scale=0.01), d.weights((8, 5), "INT16", 0.0005)
-        b, state = d.weights((8 // rank,), "INT32", 1e-6), Tensor((1, 40), "INT16", 0.0004, variable=True, name="state")
+        b, state = (
+            d.weights((8 // rank,), "INT32", 1e-6),
+            Tensor((1, 40), "INT16", 0.0004, variable=True, name="state"),
+        )
         return one(
-            "SVDF", [x, w, t, b, state], [Tensor((1, 8 // rank), "INT8", 0.02, -128)], 3, rank=rank, activation=1
+            "SVDF",
+            [x, w, t, b, state],
+            [Tensor((1, 8 // rank), "INT8", 0.02, -128)],
+            3,
+            rank=rank,
+            activation=1,
         )
 
 
@@ -447,12 +612,16 @@ def lstm(
     steps: int, time_major: bool = True, coupled: bool = False, peephole: bool = False, cells: int = 6, projection: int = 0,
     clip: float = 0.0, cell_scale: int = -11,
 ) -> None:  # fmt: skip
-    @case(f"LSTM {steps} {time_major} {coupled} {peephole} {cells} {projection} {clip} {cell_scale}")
+    @case(
+        f"LSTM {steps} {time_major} {coupled} {peephole} {cells} {projection} {clip} {cell_scale}"
+    )
     def build(d: Draw) -> bytes:
         batch, width, outputs = 2, 5, projection or cells
         gates = range(1 if coupled else 0, 4)
         x = d.q((steps, batch, width) if time_major else (batch, steps, width), scale=0.02)
-        h = Tensor((batch, outputs), "INT8", 0.01, 7 if projection else -4, variable=True, name="state_h")
+        h = Tensor(
+            (batch, outputs), "INT8", 0.01, 7 if projection else -4, variable=True, name="state_h"
+        )
         c = Tensor((batch, cells), "INT16", 2.0**cell_scale, variable=True, name="state_c")
         hidden, y = (
             Tensor((), "INT8", 0.008 if projection else 0.01, -20 if projection else -4),
@@ -474,8 +643,15 @@ def lstm(
         if projection:
             put(16, d.weights((outputs, cells), scale=0.004))
             put(17, d.weights((outputs,), "INT32", 1e-4))
-        options = {"activation": 4, "time_major": time_major, "cell_clip": clip, "proj_clip": clip / 10}
-        node = Operator("UNIDIRECTIONAL_SEQUENCE_LSTM", numbers, [4], options, 3, {"intermediates": [3] * 5})
+        options = {
+            "activation": 4,
+            "time_major": time_major,
+            "cell_clip": clip,
+            "proj_clip": clip / 10,
+        }
+        node = Operator(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM", numbers, [4], options, 3, {"intermediates": [3] * 5}
+        )
         return model(tensors, [node], [0], [4])
 
 
@@ -498,7 +674,9 @@ def models() -> Iterator[tuple[str, bytes, int]]:
         yield name, build(Draw(name)), INPUTS if name.startswith(OFTEN) else SAMPLES
 
 
-def inputs(name: str, details: Sequence[tuple[Sequence[int], np.dtype]], count: int) -> list[list[np.ndarray]]:
+def inputs(
+    name: str, details: Sequence[tuple[Sequence[int], np.dtype]], count: int
+) -> list[list[np.ndarray]]:
     """Seeded inputs of a model: arrays of all numbers of the type."""
     random = Draw(f"inputs of {name}").random
 
@@ -522,7 +700,11 @@ def of_litert(name: str, data: bytes, count: int, kind: str = "BUILTIN_REF") -> 
     """The digest of LiteRT's outputs, call by call."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType  # type: ignore[import-not-found]
 
-    it = Interpreter(model_content=data, experimental_op_resolver_type=getattr(OpResolverType, kind), num_threads=1)
+    it = Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=getattr(OpResolverType, kind),
+        num_threads=1,
+    )
     it.allocate_tensors()
     given, made = it.get_input_details(), it.get_output_details()
     rows: list[list[np.ndarray]] = []

@@ -6,7 +6,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
+
 from cvm.importers.flatbuffer import NUMBERS, fields
 from cvm.importers.tflite.schema import OPERATORS, SCHEMA, TYPES
 
@@ -19,7 +21,13 @@ OPTION_TYPES = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": 71, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75, "MIRROR_PAD": 77, "SPLIT_V": 79,
     "DEPTH_TO_SPACE": 94, "BATCH_MATMUL": 101, "CUMSUM": 102, "VAR_HANDLE": 111, "GELU": 116, "CALL_ONCE": 103,
 }  # fmt: skip
-CODES = dict(zip(TYPES, ("f4", "f2", "i4", "u1", "i8", "S", "?", "i2", "c8", "i1", "f8", "c16", "u8"), strict=False))
+CODES = dict(
+    zip(
+        TYPES,
+        ("f4", "f2", "i4", "u1", "i8", "S", "?", "i2", "c8", "i1", "f8", "c16", "u8"),
+        strict=False,
+    )
+)
 
 
 @dataclass
@@ -84,7 +92,11 @@ class Writer:
             for n, v in enumerate(value):
                 self.put(start + 4 * n, "str", v)
         elif kind == "str" or kind[1:-1] in NUMBERS:
-            array = np.frombuffer(value.encode(), "u1") if kind == "str" else np.asarray(value, NUMBERS[kind[1:-1]])
+            array = (
+                np.frombuffer(value.encode(), "u1")
+                if kind == "str"
+                else np.asarray(value, NUMBERS[kind[1:-1]])
+            )
             self.align(16, after=4)
             self.refer(at, len(self.data))
             self.data += struct.pack("<I", array.size) + array.tobytes() + b"\0"
@@ -113,7 +125,10 @@ class Writer:
 
 
 def model(
-    tensors: Sequence[Tensor], operators: Sequence[Operator], inputs: Sequence[int], outputs: Sequence[int]
+    tensors: Sequence[Tensor],
+    operators: Sequence[Operator],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
 ) -> bytes:
     """The bytes of a model with one graph."""
     buffers: list[dict[str, Any]] = [{}]
@@ -127,11 +142,17 @@ def model(
         }
         if t.data is not None:
             row["buffer"] = len(buffers)
-            buffers.append({"data": np.frombuffer(np.ascontiguousarray(t.data, CODES[t.type]).tobytes(), "u1")})
+            buffers.append(
+                {"data": np.frombuffer(np.ascontiguousarray(t.data, CODES[t.type]).tobytes(), "u1")}
+            )
         if t.scale is not None:
             scale = np.atleast_1d(np.array(t.scale, "f4"))
             zeros = np.broadcast_to(np.array(t.zero_point, "i8"), scale.shape)
-            row["quantization"] = {"scale": scale, "zero_point": zeros, "quantized_dimension": t.axis}
+            row["quantization"] = {
+                "scale": scale,
+                "zero_point": zeros,
+                "quantized_dimension": t.axis,
+            }
         if t.variable:
             row["is_variable"] = True
         written.append(row)
@@ -139,11 +160,22 @@ def model(
     nodes: list[dict[str, Any]] = []
     for n, o in enumerate(operators):
         code = OPERATORS.index(o.op)
-        codes.append({"deprecated_builtin_code": min(code, 127), "version": o.version, "builtin_code": code})
+        codes.append(
+            {"deprecated_builtin_code": min(code, 127), "version": o.version, "builtin_code": code}
+        )
         row = {"opcode_index": n, "inputs": list(o.inputs), "outputs": list(o.outputs), **o.more}
         if o.op in OPTION_TYPES:
-            row |= {"builtin_options_type": OPTION_TYPES[o.op], "builtin_options": (o.op, o.options)}
+            row |= {
+                "builtin_options_type": OPTION_TYPES[o.op],
+                "builtin_options": (o.op, o.options),
+            }
         nodes.append(row)
-    graph = {"tensors": written, "inputs": list(inputs), "outputs": list(outputs), "operators": nodes, "name": "main"}
+    graph = {
+        "tensors": written,
+        "inputs": list(inputs),
+        "outputs": list(outputs),
+        "operators": nodes,
+        "name": "main",
+    }
     root = {"version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": buffers}
     return Writer(b"TFL3", SCHEMA).file("Model", root)

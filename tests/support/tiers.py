@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeVar
+
 from hypothesis import settings
 
 T = TypeVar("T")

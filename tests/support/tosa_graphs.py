@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from tosa_models import write  # noqa: E402
+
 import cvm  # noqa: E402
 from cvm.importers.tosa.schema import ELEMENTS, Graph, Operator, Tensor  # noqa: E402
 
@@ -58,20 +60,26 @@ class Case:
 
     def input(self, type: str, shape: tuple[int, ...], data: np.ndarray | None = None) -> str:
         name = self.tensor(type, shape)
-        self.feed[name] = self.numbers(type, shape) if data is None else data.astype(ELEMENTS[type].dtype)
+        self.feed[name] = (
+            self.numbers(type, shape) if data is None else data.astype(ELEMENTS[type].dtype)
+        )
         self.graph.inputs += (name,)
         return name
 
     def constant(self, type: str, data: Any) -> str:
         array = np.asarray(data).astype(ELEMENTS[type].dtype)
         name = self.tensor(type, array.shape, array)
-        self.graph.operators.append(Operator("CONST_SHAPE" if type == "SHAPE" else "CONST", {}, (), (name,)))
+        self.graph.operators.append(
+            Operator("CONST_SHAPE" if type == "SHAPE" else "CONST", {}, (), (name,))
+        )
         return name
 
     def shape(self, *values: int) -> str:
         return self.constant("SHAPE", np.array(values, np.int64))
 
-    def add(self, op: str, inputs: tuple[str, ...], type: str, shape: tuple[int, ...], **attributes: Any) -> str:
+    def add(
+        self, op: str, inputs: tuple[str, ...], type: str, shape: tuple[int, ...], **attributes: Any
+    ) -> str:
         name = self.tensor(type, shape)
         self.graph.operators.append(Operator(op, attributes, inputs, (name,)))
         self.graph.outputs = (name,)
@@ -86,7 +94,9 @@ class Case:
         t = self.graph.tensors[x]
         wide, channels = t.type == "INT48", t.shape[-1] if self.random.random() < 0.5 else 1
         to = self.choice("INT8", "INT16")
-        multiplier = self.random.integers(1 << (14 if wide else 30), 1 << (15 if wide else 31), channels)
+        multiplier = self.random.integers(
+            1 << (14 if wide else 30), 1 << (15 if wide else 31), channels
+        )
         scale = {"INT8": 7, "INT16": 15}[to] - spread.bit_length()
         shift = np.clip((15 if wide else 31) - scale + self.random.integers(-2, 2, channels), 2, 62)
         rounding = 1 if wide else self.choice(1, 3)
@@ -125,11 +135,22 @@ def convolution(c: Case, op: str) -> None:
     for a in (0, 1):  # what the windows reach has to be a multiple of the stride
         extent = dilation[a] * (kernel[a] - 1) + 1
         size.append(max(1, extent - pads[2 * a] - pads[2 * a + 1]))
-        size[a] += stride[a] * c.size(0, 3) + (-(size[a] - 1 + pads[2 * a] + pads[2 * a + 1] - extent + 1)) % stride[a]
+        size[a] += (
+            stride[a] * c.size(0, 3)
+            + (-(size[a] - 1 + pads[2 * a] + pads[2 * a + 1] - extent + 1)) % stride[a]
+        )
     out = [
-        (size[a] - 1 + pads[2 * a] + pads[2 * a + 1] - dilation[a] * (kernel[a] - 1)) // stride[a] + 1 for a in (0, 1)
+        (size[a] - 1 + pads[2 * a] + pads[2 * a + 1] - dilation[a] * (kernel[a] - 1)) // stride[a]
+        + 1
+        for a in (0, 1)
     ]
-    given = {"pad": pads, "stride": stride, "dilation": dilation, "local_bound": False, "acc_type": DTYPE[acc]}
+    given = {
+        "pad": pads,
+        "stride": stride,
+        "dilation": dilation,
+        "local_bound": False,
+        "acc_type": DTYPE[acc],
+    }
     if op == "DEPTHWISE_CONV2D":
         shape, oc = (*kernel, ic, m := c.size(1, 2)), ic * m
     else:
@@ -163,7 +184,9 @@ def transpose_conv2d(c: Case) -> None:
     out = [(size[a] - 1) * stride[a] + kernel[a] + pads[2 * a] + pads[2 * a + 1] for a in (0, 1)]
     if min(out) < 1:
         pads, out = [0] * 4, [(size[a] - 1) * stride[a] + kernel[a] for a in (0, 1)]
-    zeros = (c.zero(x), c.zero(w)) if (x, w) == ("INT8", "INT8") else (c.zero(x), c.constant(w, [0]))
+    zeros = (
+        (c.zero(x), c.zero(w)) if (x, w) == ("INT8", "INT8") else (c.zero(x), c.constant(w, [0]))
+    )
     inputs = (
         c.input(x, (n, *size, ic)), c.constant(w, c.numbers(w, (oc, *kernel, ic))), c.constant(acc, c.random.integers(-99, 99, oc)),
         *zeros,
@@ -224,7 +247,9 @@ def rescale(c: Case) -> None:
     values = np.right_shift(c.numbers(x, shape).astype(np.int64), BITS[x] - 1 - most)
     zero = [int(c.random.integers(-128, 128)) if x == "INT8" else 0]
     top = {"INT8": 7, "INT16": 15, "INT32": 30}[to]
-    shift = np.clip((14 if wide else 30) + most - top + c.random.integers(1, 3, channels), max(2, most + 2), 62)
+    shift = np.clip(
+        (14 if wide else 30) + most - top + c.random.integers(1, 3, channels), max(2, most + 2), 62
+    )
     rounding = 1 if wide else c.choice(1, 3)
     out_zero = int(c.random.integers(-128, 128)) if to == "INT8" else 0
     low = 14 if wide else 30
@@ -242,7 +267,12 @@ def rescale(c: Case) -> None:
 def table(c: Case) -> None:
     shape = tuple(c.size() for _ in range(c.size(1, 4)))
     if c.size(0, 1):
-        c.add("TABLE", (c.input("INT8", shape), c.constant("INT8", c.numbers("INT8", (256,)))), "INT8", shape)
+        c.add(
+            "TABLE",
+            (c.input("INT8", shape), c.constant("INT8", c.numbers("INT8", (256,)))),
+            "INT8",
+            shape,
+        )
         return
     entries = np.clip(np.cumsum(c.random.integers(-200, 201, 513)), -32768, 32767)
     c.add("TABLE", (c.input("INT16", shape), c.constant("INT16", entries)), "INT32", shape)
@@ -271,7 +301,9 @@ def binary(c: Case, op: str, types: tuple[str, ...], to: str = "", **attributes:
     shapes = [tuple(1 if c.random.random() < 0.2 else n for n in shape) for _ in range(2)]
     arrays = [c.numbers(type, s) for s in shapes]
     if op in ("ADD", "SUB", "MUL"):
-        arrays = [a.astype(np.int64) >> (1 if op != "MUL" or type != "INT32" else 16) for a in arrays]
+        arrays = [
+            a.astype(np.int64) >> (1 if op != "MUL" or type != "INT32" else 16) for a in arrays
+        ]
     if "SHIFT" in op:
         arrays[1] = c.random.integers(0, BITS[type], shapes[1])
     if op == "INTDIV":
@@ -289,14 +321,22 @@ for name in ("ADD", "SUB", "INTDIV"):
     CASES[name] = lambda c, name=name: binary(c, name, ("INT32",))
 for name in ("MAXIMUM", "MINIMUM"):
     CASES[name] = lambda c, name=name: binary(c, name, ("INT32",), nan_mode=1)
-for name in ("BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"):
+for name in (
+    "BITWISE_AND",
+    "BITWISE_OR",
+    "BITWISE_XOR",
+    "LOGICAL_LEFT_SHIFT",
+    "LOGICAL_RIGHT_SHIFT",
+):
     CASES[name] = lambda c, name=name: binary(c, name, ALL)
 for name in ("LOGICAL_AND", "LOGICAL_OR", "LOGICAL_XOR"):
     CASES[name] = lambda c, name=name: binary(c, name, ("BOOL",))
 for name in ("EQUAL", "GREATER", "GREATER_EQUAL"):
     CASES[name] = lambda c, name=name: binary(c, name, ("INT32",), "BOOL")
 CASES["MUL"] = lambda c: binary(c, "MUL", ALL)
-CASES["ARITHMETIC_RIGHT_SHIFT"] = lambda c: binary(c, "ARITHMETIC_RIGHT_SHIFT", ALL, round=bool(c.size(0, 1)))
+CASES["ARITHMETIC_RIGHT_SHIFT"] = lambda c: binary(
+    c, "ARITHMETIC_RIGHT_SHIFT", ALL, round=bool(c.size(0, 1))
+)
 
 
 def unary(c: Case, op: str, types: tuple[str, ...], **attributes: Any) -> None:
@@ -305,7 +345,9 @@ def unary(c: Case, op: str, types: tuple[str, ...], **attributes: Any) -> None:
     x = c.input(
         type,
         shape,
-        np.maximum(c.numbers(type, shape), -((1 << (BITS[type] - 1)) - 1)) if op in ("ABS", "NEGATE") else None,
+        np.maximum(c.numbers(type, shape), -((1 << (BITS[type] - 1)) - 1))
+        if op in ("ABS", "NEGATE")
+        else None,
     )
     zeros = (c.zero(type), c.zero(type)) if op == "NEGATE" else ()
     c.add(op, (x, *zeros), type, shape, **attributes)
@@ -331,7 +373,9 @@ def clamp(c: Case) -> None:
 @case("SELECT")
 def select(c: Case) -> None:
     type, shape = c.choice(*ALL, "BOOL"), tuple(c.size() for _ in range(3))
-    c.add("SELECT", (c.input("BOOL", shape), c.input(type, shape), c.input(type, shape)), type, shape)
+    c.add(
+        "SELECT", (c.input("BOOL", shape), c.input(type, shape), c.input(type, shape)), type, shape
+    )
 
 
 @case("CAST")
@@ -347,7 +391,14 @@ def reduction(c: Case, op: str, type: str, **attributes: Any) -> None:
     axis = c.size(0, len(shape) - 1)
     data = c.numbers(type, shape)
     x = c.input(type, shape, data >> 8 if op == "REDUCE_SUM" else data)
-    c.add(op, (x,), type, tuple(1 if a == axis else n for a, n in enumerate(shape)), axis=axis, **attributes)
+    c.add(
+        op,
+        (x,),
+        type,
+        tuple(1 if a == axis else n for a, n in enumerate(shape)),
+        axis=axis,
+        **attributes,
+    )
 
 
 for name in ("REDUCE_ALL", "REDUCE_ANY"):
@@ -384,7 +435,12 @@ def pad(c: Case) -> None:
     type, shape = c.choice(*ALL), tuple(c.size() for _ in range(c.size(1, 4)))
     around = [c.size(0, 2) for _ in range(2 * len(shape))]
     out = tuple(n + around[2 * a] + around[2 * a + 1] for a, n in enumerate(shape))
-    c.add("PAD", (c.input(type, shape), c.shape(*around), c.constant(type, c.numbers(type, (1,)))), type, out)
+    c.add(
+        "PAD",
+        (c.input(type, shape), c.shape(*around), c.constant(type, c.numbers(type, (1,)))),
+        type,
+        out,
+    )
 
 
 @case("RESHAPE")
@@ -411,7 +467,12 @@ def slices(c: Case) -> None:
 def tile(c: Case) -> None:
     type, shape = c.choice(*ALL), tuple(c.size(1, 3) for _ in range(c.size(1, 4)))
     reps = [c.size(1, 3) for _ in shape]
-    c.add("TILE", (c.input(type, shape), c.shape(*reps)), type, tuple(n * r for n, r in zip(shape, reps, strict=True)))
+    c.add(
+        "TILE",
+        (c.input(type, shape), c.shape(*reps)),
+        type,
+        tuple(n * r for n, r in zip(shape, reps, strict=True)),
+    )
 
 
 @case("TRANSPOSE")
@@ -482,7 +543,9 @@ def spoiled(graph: Graph) -> Iterator[tuple[str, Graph]]:
     (out,), result = last.outputs, graph.tensors[last.outputs[0]]
 
     def retyped(name: str, **changes: Any) -> Graph:
-        return replace(graph, tensors={**graph.tensors, name: replace(graph.tensors[name], **changes)})
+        return replace(
+            graph, tensors={**graph.tensors, name: replace(graph.tensors[name], **changes)}
+        )
 
     yield "rank of the result", retyped(out, shape=(*result.shape, 1))
     if result.shape:
@@ -490,18 +553,29 @@ def spoiled(graph: Graph) -> Iterator[tuple[str, Graph]]:
     if last.op != "CAST":
         yield "type of the result", retyped(out, type=OTHER[result.type])
     for rule, attributes in SPOILED.items():
-        if attributes.keys() <= last.attributes.keys() and len(last.attributes.get("perms", (1, 2))) > 1:
+        if (
+            attributes.keys() <= last.attributes.keys()
+            and len(last.attributes.get("perms", (1, 2))) > 1
+        ):
             broken = replace(last, attributes={**last.attributes, **attributes})
             yield rule, replace(graph, operators=[*before, broken])
     if len(last.inputs) > 1:
-        yield "too few operands", replace(graph, operators=[*before, replace(last, inputs=last.inputs[:-1])])
+        yield (
+            "too few operands",
+            replace(graph, operators=[*before, replace(last, inputs=last.inputs[:-1])]),
+        )
     for n, name in enumerate(last.inputs):
         found = graph.tensors[name]
         if found.data is not None and found.type == "SHAPE":
             yield f"operand {n} too large", retyped(name, data=found.data + 1000)
             yield f"operand {n} negative", retyped(name, data=-found.data - 5)
         is_zero = last.op not in ("MUL", "PAD") and (last.op != "RESCALE" or n >= 3)
-        if found.data is not None and found.data.size == 1 and found.type in ("INT16", "INT32") and is_zero:
+        if (
+            found.data is not None
+            and found.data.size == 1
+            and found.type in ("INT16", "INT32")
+            and is_zero
+        ):
             yield f"zero point of {found.type}", retyped(name, data=np.full_like(found.data, 3))
 
 
@@ -517,14 +591,18 @@ def text_of(graph: Graph, folder: Path, *options: str) -> str:
         str(empty),
         f"--tosa-deserialize=tosa-flatbuffer-filename={file}",
     ]
-    printed = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [*command, *options], capture_output=True, text=True, check=True
+    ).stdout
     return printed.partition("WARNING:")[0]
 
 
 def main() -> int:
     if sys.argv[1] == "--texts":
         with tempfile.TemporaryDirectory() as folder:
-            found = {name: text_of(make(seed)[1].graph, Path(folder)) for seed, name in enumerate(CASES)}
+            found = {
+                name: text_of(make(seed)[1].graph, Path(folder)) for seed, name in enumerate(CASES)
+            }
         TEXTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
         return 0
     count, outcome = int(sys.argv[1]), Counter[tuple[str, str]]()
@@ -538,7 +616,10 @@ def main() -> int:
                 continue
             try:
                 found = cvm.compile(cvm.from_tosa(write(made.graph)))(*made.feed.values())
-                same = found.astype(wanted.dtype).tobytes() == wanted.tobytes() and found.shape == wanted.shape
+                same = (
+                    found.astype(wanted.dtype).tobytes() == wanted.tobytes()
+                    and found.shape == wanted.shape
+                )
             except cvm.Error as e:
                 same = False
                 print(seed, name, e, [n.message for n in e.diagnostics[0].notes])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any
+
 from cvm.jit.host_processor import host_processor
 from cvm.lowering.processor import Processor, compiling_for, requested
 

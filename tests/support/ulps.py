@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+
 import mpmath
 import numpy as np
 from cvm.dialect.ir.types import F16, F32, F64, ElementType
-from cvm.dialect.notation.expressions import Expr, Index, Tensor, cast, constant, maximum, minimum, select
+from cvm.dialect.notation.expressions import (
+    Expr,
+    Index,
+    Tensor,
+    cast,
+    constant,
+    maximum,
+    minimum,
+    select,
+)
 from cvm.dialect.notation.loops import For, Store
 from cvm.lowering.math import computed
 from cvm.lowering.math.primitives import absolute, as_float, bits, sign_of
@@ -21,7 +31,15 @@ ELEMENTS: dict[np.dtype, ElementType] = {e.dtype: e for e in (F16, F32, F64)}
 
 # Where functions overflow, vanish, change their formula or cross zero, in f32 and in f64
 REGIONS: dict[str, tuple[float, ...]] = {
-    "exp": (88.72284, -87.33655, -103.97208, 709.782712893384, -708.3964185322641, -745.1332191019411, 0.34657),
+    "exp": (
+        88.72284,
+        -87.33655,
+        -103.97208,
+        709.782712893384,
+        -708.3964185322641,
+        -745.1332191019411,
+        0.34657,
+    ),
     "exp2": (128, -126, -149, 1024, -1022, -1074, 0.5),
     "expm1": (88.72284, -17.33, 709.782712893384, -37.43, 0.34657, -0.34657),
     "log": (1,),
@@ -38,7 +56,15 @@ REGIONS: dict[str, tuple[float, ...]] = {
     "acosh": (1, 2.0**60, 1.08),
     "atanh": (1, -1, 0.25, 0.46),
     "sigmoid": (-87.33655, -103.97208, -708.3964185322641, -745.1332191019411, 17.33, 37.43),
-    "softplus": (-87.33655, -103.97208, -708.3964185322641, -745.1332191019411, 17.33, 37.43, -0.77),
+    "softplus": (
+        -87.33655,
+        -103.97208,
+        -708.3964185322641,
+        -745.1332191019411,
+        17.33,
+        37.43,
+        -0.77,
+    ),
     "erf": (0.0039, 1, 3.92, 5.92),
     "erfc": (0.5, 5.95, 9.1945, 10.0546, 26.5432, 27.2264),
     "erfcx": (0.5, -0.5, -9.3824, -26.6287, 2.0**30),
@@ -65,7 +91,9 @@ def run(function: str, *operands: Array, lanes: int = LANES) -> Array:
     count = len(operands[0])
     padded = -(-count // lanes) * lanes
     code = _code(function, ELEMENTS[operands[0].dtype], len(operands), padded, lanes)
-    (found,) = code(*(np.ascontiguousarray(o) if count == padded else np.resize(o, padded) for o in operands))
+    (found,) = code(
+        *(np.ascontiguousarray(o) if count == padded else np.resize(o, padded) for o in operands)
+    )
     return found[:count]
 
 
@@ -86,7 +114,9 @@ def _error(found: Expr, wanted: Expr) -> Expr:
 @lru_cache(8)
 def _judge(element: ElementType, count: int) -> MachineCode:
     i = Index("i", count)
-    found, wanted, error = (tensor(n, e, count) for n, e in (("found", element), ("exact", F64), ("error", F32)))
+    found, wanted, error = (
+        tensor(n, e, count) for n, e in (("found", element), ("exact", F64), ("error", F32))
+    )
     return _loop(i, Store(error, (i,), _error(found[i], wanted[i])), found, wanted, error)
 
 
@@ -95,12 +125,16 @@ def _judge_itself(function: str, element: ElementType, arity: int, count: int) -
     i = Index("i", count)
     xs, error = [tensor(f"x{n}", element, count) for n in range(arity)], tensor("error", F32, count)
     exact = computed(function, *(cast(x[i], F64) for x in xs))
-    return _loop(i, Store(error, (i,), _error(computed(function, *(x[i] for x in xs)), exact)), *xs, error)
+    return _loop(
+        i, Store(error, (i,), _error(computed(function, *(x[i] for x in xs)), exact)), *xs, error
+    )
 
 
 def against_f64(function: str, *operands: Array) -> Array:
     """`ulps` of f16 or f32 results against the f64 that is computed here, whose errors are less than 2^-28 of them."""
-    return _judge_itself(function, ELEMENTS[operands[0].dtype], len(operands), len(operands[0]))(*operands)[0]
+    return _judge_itself(function, ELEMENTS[operands[0].dtype], len(operands), len(operands[0]))(
+        *operands
+    )[0]
 
 
 def exact(function: str, *operands: Array) -> Array:
@@ -135,8 +169,27 @@ def ulps(found: Array, exact: Array) -> Array:
 
 def special(element: ElementType) -> Array:
     limits = np.finfo(element.dtype)
-    edges = [0, 1, 2, 0.5, 3, np.inf, np.nan, limits.max, limits.tiny, limits.smallest_subnormal, 1 + limits.eps]
-    edges += [1 - limits.epsneg, limits.tiny - limits.smallest_subnormal, np.pi, np.pi / 2, 100, 1000]
+    edges = [
+        0,
+        1,
+        2,
+        0.5,
+        3,
+        np.inf,
+        np.nan,
+        limits.max,
+        limits.tiny,
+        limits.smallest_subnormal,
+        1 + limits.eps,
+    ]
+    edges += [
+        1 - limits.epsneg,
+        limits.tiny - limits.smallest_subnormal,
+        np.pi,
+        np.pi / 2,
+        100,
+        1000,
+    ]
     with np.errstate(over="ignore"):
         one_sided = np.array(edges).astype(element.dtype)
     return np.concatenate([one_sided, -one_sided])
@@ -151,13 +204,19 @@ def arguments(function: str, element: ElementType, count: int, seed: int = 0) ->
     regions = np.array(REGIONS.get(function, (1,)))
 
     def some() -> Array:
-        anything = _of_bits(random.integers(0, 1 << element.bits, 2 * part, f"u{element.bytes}"), element)
+        anything = _of_bits(
+            random.integers(0, 1 << element.bits, 2 * part, f"u{element.bytes}"), element
+        )
         spread = random.uniform(-1, 1, part) * 2.0 ** random.uniform(-20, 11, part)
         one = 1 + random.uniform(-1, 1, part) * 2.0 ** random.uniform(-element.bits, 0, part)
         small = random.uniform(-30, 30, part)
-        hard = random.choice(regions, part) * (1 + random.uniform(-1, 1, part) * 2.0 ** random.uniform(-55, -3, part))
+        hard = random.choice(regions, part) * (
+            1 + random.uniform(-1, 1, part) * 2.0 ** random.uniform(-55, -3, part)
+        )
         with np.errstate(over="ignore"):
-            found = np.concatenate([anything, *(a.astype(element.dtype) for a in (spread, one, small, hard))])
+            found = np.concatenate(
+                [anything, *(a.astype(element.dtype) for a in (spread, one, small, hard))]
+            )
             if function in POSITIVE:
                 found[: 2 * part : 2] = abs(found[: 2 * part : 2])
             if function in UNIT:
@@ -166,7 +225,11 @@ def arguments(function: str, element: ElementType, count: int, seed: int = 0) ->
 
     x = some()
     if function not in PAIRS:
-        hard = _multiples_of_half_pi(element, random, part) if function in ("sin", "cos", "tan") else x[:0]
+        hard = (
+            _multiples_of_half_pi(element, random, part)
+            if function in ("sin", "cos", "tan")
+            else x[:0]
+        )
         return (np.concatenate([edges, hard, x]),)
     a, b = (g.ravel() for g in np.meshgrid(edges, edges))
     y = random.permutation(some())
@@ -177,7 +240,9 @@ def arguments(function: str, element: ElementType, count: int, seed: int = 0) ->
             y[::2] = (result / np.log2(abs(x[::2]).astype(float))).astype(element.dtype)
     else:  # of a third, quotients where the formula changes
         with np.errstate(all="ignore"):
-            y[::3] = (x[::3].astype(float) / (1 + random.uniform(-1, 1, len(x[::3])))).astype(element.dtype)
+            y[::3] = (x[::3].astype(float) / (1 + random.uniform(-1, 1, len(x[::3])))).astype(
+                element.dtype
+            )
     return np.concatenate([a, x]), np.concatenate([b, y])
 
 
@@ -200,7 +265,9 @@ def _hardest(element: ElementType) -> Array:
 def _multiples_of_half_pi(element: ElementType, random: np.random.Generator, count: int) -> Array:
     """The arguments of sin, cos and tan that are hardest to reduce."""
     times = np.rint(2.0 ** random.uniform(0, min(50, np.finfo(element.dtype).maxexp - 2), count))
-    some = (times * (np.longdouble(np.pi) / 2 + np.longdouble(6.123233995736766e-17))).astype(element.dtype)
+    some = (times * (np.longdouble(np.pi) / 2 + np.longdouble(6.123233995736766e-17))).astype(
+        element.dtype
+    )
     return np.concatenate([_hardest(element), some])
 
 

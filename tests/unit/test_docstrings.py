@@ -6,11 +6,23 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
 import pytest
 from cvm.lowering.pipeline import PASSES
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("benchmarks", "cvm", "dialect", "docs", "examples", "grammar", "jit", "lowering", "parser", "tests")
+ROOMS = (
+    "benchmarks",
+    "cvm",
+    "dialect",
+    "docs",
+    "examples",
+    "grammar",
+    "jit",
+    "lowering",
+    "parser",
+    "tests",
+)
 HEADLESS = re.compile(r"(What|How|Where|Whether|Which|Who|Whose|Why|Of|So|That)\b")
 
 
@@ -31,7 +43,9 @@ def test_no_docstring_opens_with_a_question_word(room: str) -> None:
         for name, text in docstrings(path)
         if HEADLESS.match(text)
     ]
-    assert not headless, "begin with a verb, or with a noun phrase that names the thing:\n" + "\n".join(headless)
+    assert not headless, (
+        "begin with a verb, or with a noun phrase that names the thing:\n" + "\n".join(headless)
+    )
 
 
 @pytest.mark.parametrize("name", sorted(PASSES))

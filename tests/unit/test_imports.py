@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,11 @@ def imports(path: Path, types: bool = True) -> Iterator[str]:
     """The modules a file imports, in full: relative ones with the package they stand in. Those for types alone may be left out."""
     tree = ast.parse(path.read_text("utf-8"))
     if not types:
-        tree.body = [s for s in tree.body if not (isinstance(s, ast.If) and ast.unparse(s.test) == "TYPE_CHECKING")]
+        tree.body = [
+            s
+            for s in tree.body
+            if not (isinstance(s, ast.If) and ast.unparse(s.test) == "TYPE_CHECKING")
+        ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -54,7 +59,9 @@ def imports(path: Path, types: bool = True) -> Iterator[str]:
             folder = ("cvm", *path.relative_to(ROOT).parts[: -node.level]) if node.level else ()
             parts = folder[1:] if folder[1:2] == ("cvm",) else folder
             module = ".".join([*parts, *([node.module] if node.module else [])])
-            yield from ([f"{module}.{alias.name}" for alias in node.names] if module == "cvm" else [module])
+            yield from (
+                [f"{module}.{alias.name}" for alias in node.names] if module == "cvm" else [module]
+            )
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -69,7 +76,9 @@ def test_rooms_import_one_way(room: str) -> None:
                 target = found if found in MAY_IMPORT else "cvm"
                 assert target in {room, *rooms}, f"{path}: {room} does not import {module}"
             else:
-                assert top in {*sys.stdlib_module_names, *packages, *more}, f"{path}: {room} does not import {module}"
+                assert top in {*sys.stdlib_module_names, *packages, *more}, (
+                    f"{path}: {room} does not import {module}"
+                )
 
 
 @pytest.mark.parametrize("room", ORDER)
@@ -83,7 +92,9 @@ def test_rooms_inside_a_room_import_one_way(room: str) -> None:
         for module in imports(path, types=False):
             _, _, inside = module.partition(f"cvm.{room}.")
             other = inside.partition(".")[0]
-            assert not inside or order.index(other) <= order.index(own), f"{path}: {own} does not import {other}"
+            assert not inside or order.index(other) <= order.index(own), (
+                f"{path}: {own} does not import {other}"
+            )
 
 
 def test_rooms_have_one_name() -> None:
@@ -98,20 +109,35 @@ def test_rooms_have_one_name() -> None:
 def test_packages_are_listed() -> None:
     """The wheel has every folder of every room."""
     setup = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
-    folders = {p.parent.relative_to(ROOT).parts for room in MAY_IMPORT for p in (ROOT / room).rglob("__init__.py")}
-    assert set(setup["packages"]) == {".".join(f if f[0] == "cvm" else ("cvm", *f)) for f in folders}
-    assert setup["package-dir"] == {"cvm": "cvm", **{f"cvm.{room}": room for room in MAY_IMPORT if room != "cvm"}}
+    folders = {
+        p.parent.relative_to(ROOT).parts
+        for room in MAY_IMPORT
+        for p in (ROOT / room).rglob("__init__.py")
+    }
+    assert set(setup["packages"]) == {
+        ".".join(f if f[0] == "cvm" else ("cvm", *f)) for f in folders
+    }
+    assert setup["package-dir"] == {
+        "cvm": "cvm",
+        **{f"cvm.{room}": room for room in MAY_IMPORT if room != "cvm"},
+    }
 
 
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import cvm", "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.spec.op"),
+        (
+            "import cvm",
+            "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.spec.op",
+        ),
         (
             "import cvm; cvm.parse('func @main(%x: tensor<i32>) { %y = cvm.relu %x\\n return %y }')",
             "llvmlite lark pycuda cvm.lowering cvm.jit cvm.operator_functions cvm.dialect.dali cvm.dialect.theano",
         ),
-        ("import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')", "llvmlite pycuda"),
+        (
+            "import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')",
+            "llvmlite pycuda",
+        ),
         (
             "import cvm.testing.pytest_plugin",
             "numpy llvmlite lark cvm.parser cvm.lowering cvm.jit cvm.dialect.spec cvm.testing.commands",

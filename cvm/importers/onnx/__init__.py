@@ -6,8 +6,10 @@ from importlib import import_module
 from itertools import accumulate, count
 from os import PathLike
 from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
+
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
@@ -15,6 +17,7 @@ from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.function import Value
 from cvm.importers import printable, refuse
 from cvm.importers.exactness import Imported
+
 from .elements import element_of
 from .importer import Importer, read_initializers
 from .qdq import fuse_qdq
@@ -22,7 +25,9 @@ from .reading import read_model
 from .rules import Because, Unsupported
 
 RULES = "control_flow_and_recurrence elementwise gather_scatter_topk matmul_conv_pool microsoft movement quantized"
-for _module in f"{RULES} reductions_and_normalization resize sequences signal".split():  # they fill the table
+for (
+    _module
+) in f"{RULES} reductions_and_normalization resize sequences signal".split():  # they fill the table
     import_module(f".{_module}", __name__)
 
 Sizes = Mapping[str, "int | Sequence[int | str]"]
@@ -31,7 +36,9 @@ Constants = Mapping[str, ArrayLike]
 
 @USER_TRACEBACK
 def from_onnx(
-    model: str | PathLike[str] | bytes | Any, sizes: Sizes | None = None, constants: Constants | None = None
+    model: str | PathLike[str] | bytes | Any,
+    sizes: Sizes | None = None,
+    constants: Constants | None = None,
 ) -> Imported:
     """An ONNX model as a verified module, whose function is `main`.
 
@@ -47,7 +54,9 @@ def imported(
 ) -> tuple[Imported, dict[str, str]]:
     """The program, and ONNX's names of values by those that they have in it, where these differ."""
     filename, proto = read_model(model)
-    to = Importer(functions={(f.domain, f.name): f for f in proto.functions}, unrolled_steps=unrolled_steps)
+    to = Importer(
+        functions={(f.domain, f.name): f for f in proto.functions}, unrolled_steps=unrolled_steps
+    )
     opsets = {o.domain: o.version for o in proto.opset_import}
     try:
         values = read_initializers(proto.graph)
@@ -58,7 +67,10 @@ def imported(
                 values[v.name] = input_constants[v.name]
             elif v.name not in values:
                 values[v.name] = to.argument(v.name, dims.type_of(v))
-    except (Unsupported, ValueError) as e:  # of a tensor whose elements are not as many as its shape says
+    except (
+        Unsupported,
+        ValueError,
+    ) as e:  # of a tensor whose elements are not as many as its shape says
         refuse(filename, f"the model cannot be imported: {e}")
     nodes = fuse_qdq(proto.graph, values, opsets.get("", 1))
     to.places = listed(nodes, filename)
@@ -75,9 +87,17 @@ def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
     """The places of nodes in a text of a line for each, for diagnostics and profiles."""
     outputs = [", ".join(n.output) for n in nodes]
     texts = [f"{n.op_type}({', '.join(n.input)})  // {n.op_type}" for n in nodes]
-    lines = [printable(f"{out} = {text} {n.name or out}") for out, text, n in zip(outputs, texts, nodes, strict=True)]
-    source, ends = Source(filename, "\n".join(lines)), list(accumulate(len(line) + 1 for line in lines))
-    return [Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)]
+    lines = [
+        printable(f"{out} = {text} {n.name or out}")
+        for out, text, n in zip(outputs, texts, nodes, strict=True)
+    ]
+    source, ends = (
+        Source(filename, "\n".join(lines)),
+        list(accumulate(len(line) + 1 for line in lines)),
+    )
+    return [
+        Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)
+    ]
 
 
 class Dimensions:
@@ -86,10 +106,14 @@ class Dimensions:
     def __init__(self, graph: Any, sizes: Sizes) -> None:
         self.sizes = dict(sizes)
         self.symbols: dict[str, Size] = {}
-        stated = {d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
+        stated = {
+            d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim if d.dim_param
+        }
         named = sorted(stated | {v.name for v in graph.input})
         if unused := sorted(set(sizes).difference(named)):
-            raise Because(f"a size is of an input or a dimension of one, {', '.join(named)}, got {unused[0]!r}")
+            raise Because(
+                f"a size is of an input or a dimension of one, {', '.join(named)}, got {unused[0]!r}"
+            )
 
     def type_of(self, info: Any) -> TensorType:
         if (kind := info.type.WhichOneof("value")) != "tensor_type":
@@ -100,7 +124,9 @@ class Dimensions:
         stated = list(tensor.shape.dim)
         if isinstance(sizes, Sequence) and not isinstance(sizes, str):
             if tensor.HasField("shape") and len(sizes) != len(stated):
-                raise Unsupported(f"{len(sizes)} sizes for input {info.name!r} of {len(stated)} dimensions")
+                raise Unsupported(
+                    f"{len(sizes)} sizes for input {info.name!r} of {len(stated)} dimensions"
+                )
             return TensorType(tuple(self.caller_size(info.name, n) for n in sizes), element)
         if not tensor.HasField("shape"):
             raise Because(f"its input {info.name!r} has no shape; give its sizes")

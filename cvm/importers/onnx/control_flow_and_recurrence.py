@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
+
 from .elementwise import ACTIVATIONS, clipped, number
 from .importer import At
 from .loops import Step, scan, while_loop
@@ -29,7 +32,9 @@ def branch(at: At, condition: Known) -> Any:
     results: list[Known] = []
     for a, b in zip(map(at.node, then), map(at.node, otherwise), strict=True):
         if a.array_type.key != b.array_type.key:
-            raise Unsupported(f"a condition that is not a constant, between {a.array_type} and {b.array_type},")
+            raise Unsupported(
+                f"a condition that is not a constant, between {a.array_type} and {b.array_type},"
+            )
         results.append(flag.scalar("switch", a, b))
     return results
 
@@ -40,13 +45,18 @@ def iterated(
     """The last carried values, and the stacked results of a step: by a loop of the program, or by a few steps unrolled."""
     if not isinstance(trips, int) or trips > at.importer.unrolled_steps:
         count = None if slices else known_size(trips, "a loop")
-        return scan(at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse)
+        return scan(
+            at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse
+        )
     values, rows = [at.node(c) for c in carried], []
     for t in range(trips)[:: -1 if reverse else 1]:
         results = [at.node(v) for v in step([*values, *(at_step(at, x, 0, t) for x in slices)])]
         values, row = results[: len(values)], results[len(values) :]
         rows.append(row)
-    return [*values, *(stacked(at, column[:: -1 if reverse else 1]) for column in zip(*rows, strict=True))]
+    return [
+        *values,
+        *(stacked(at, column[:: -1 if reverse else 1]) for column in zip(*rows, strict=True)),
+    ]
 
 
 @rule("Loop")
@@ -54,13 +64,20 @@ def loop(at: At, trips: Known | None, condition: Known | None = None, *carried: 
     """Steps whose number is known; steps whose number depends on data may have no outputs that grow with it."""
     at.seen.add("body")
     growing = len(at["body"].output) - 1 - len(carried)
-    is_constant = [v is None or (isinstance(v, np.ndarray) and v.dtype != object) for v in (trips, condition)]
+    is_constant = [
+        v is None or (isinstance(v, np.ndarray) and v.dtype != object) for v in (trips, condition)
+    ]
     most = int(trips.reshape(())) if isinstance(trips, np.ndarray) and is_constant[0] else None
     going = np.array(True) if condition is None else condition
     attempts: list[Callable[[], Any]] = [lambda: uncounted(at, trips, condition, carried, growing)]
     if all(is_constant):  # a body may need to know the number of the step
         attempts.insert(0, lambda: unrolled(at, most, going, carried, growing))
-    if isinstance(going, np.ndarray) and going.reshape(()) and most is not None and most > at.importer.unrolled_steps:
+    if (
+        isinstance(going, np.ndarray)
+        and going.reshape(())
+        and most is not None
+        and most > at.importer.unrolled_steps
+    ):
         attempts.insert(0, lambda: counted(at, most, carried))
     refusals = len(at.importer.refusals)
     for attempt in attempts[:-1]:
@@ -84,17 +101,25 @@ def counted(at: At, trips: int, carried: Sequence[Known]) -> list[Node]:
     return iterated(at, carried, [at.node(numbers(trips))], step, trips)
 
 
-def uncounted(at: At, trips: Any, condition: Any, carried: Sequence[Known], growing: int) -> list[Node]:
+def uncounted(
+    at: At, trips: Any, condition: Any, carried: Sequence[Known], growing: int
+) -> list[Node]:
     """A loop of the program while a condition holds."""
     if growing:
         of = trips if isinstance(trips, Node) else condition
-        raise Because("how much it gives depends on the data, and so does the shape of its output", of)
+        raise Because(
+            "how much it gives depends on the data, and so does the shape of its output", of
+        )
     limit = None if trips is None else at.node(trips)
     start = at.node(np.array(0, np.int64))
 
     def holds(going: Known, number: Node) -> Node:
         flag = at.node(going).dimshuffle([])
-        return flag if limit is None else flag.scalar("and_", number.scalar("lt", limit.dimshuffle([])))
+        return (
+            flag
+            if limit is None
+            else flag.scalar("and_", number.scalar("lt", limit.dimshuffle([])))
+        )
 
     def step(values: list[Node]) -> list[Known]:
         number, *states = values
@@ -106,7 +131,9 @@ def uncounted(at: At, trips: Any, condition: Any, carried: Sequence[Known], grow
     return while_loop(at.importer, "loop", first, [start, *map(at.node, carried)], step)[1:]
 
 
-def unrolled(at: At, most: int | None, going: Any, carried: Sequence[Known], growing: int) -> list[Known]:
+def unrolled(
+    at: At, most: int | None, going: Any, carried: Sequence[Known], growing: int
+) -> list[Known]:
     """The steps one after the other, each of which is imported."""
     values, scanned, step = list(carried), [], 0
     while most is None or step < most:
@@ -130,14 +157,24 @@ def scan_(at: At, *inputs: Known) -> Any:
     """Over slices."""
     operands = [at.node(x) for x in inputs]
     count = at["num_scan_inputs"]
-    body, states, slices = at["body"], operands[: len(operands) - count], operands[len(operands) - count :]
+    body, states, slices = (
+        at["body"],
+        operands[: len(operands) - count],
+        operands[len(operands) - count :],
+    )
     outputs = len(body.output) - len(states)
     into = [a % x.rank for a, x in zip(at["scan_input_axes"] or [0] * count, slices, strict=True)]
     backward = at["scan_input_directions"] or [0] * count
-    axes, reverse = at["scan_output_axes"] or [0] * outputs, at["scan_output_directions"] or [0] * outputs
+    axes, reverse = (
+        at["scan_output_axes"] or [0] * outputs,
+        at["scan_output_directions"] or [0] * outputs,
+    )
     if isinstance(steps := slices[0].shape[into[0]], int) and steps == 0:
         raise Unsupported("a scan of 0 steps")
-    slices = [x.dimshuffle([a, *(j for j in range(x.rank) if j != a)]) for x, a in zip(slices, into, strict=True)]
+    slices = [
+        x.dimshuffle([a, *(j for j in range(x.rank) if j != a)])
+        for x, a in zip(slices, into, strict=True)
+    ]
     slices = [flipped(at, x) if b else x for x, b in zip(slices, backward, strict=True)]
     yielded = iterated(at, states, slices, lambda values: at.graph("body", *values), steps)
     results = yielded[: len(states)]
@@ -158,16 +195,26 @@ def flipped(at: At, x: Node) -> Node:
 # Recurrent layers
 
 # gates, activations
-LAYERS = {"RNN": (1, ["Tanh"]), "GRU": (3, ["Sigmoid", "Tanh"]), "LSTM": (4, ["Sigmoid", "Tanh", "Tanh"])}
+LAYERS = {
+    "RNN": (1, ["Tanh"]),
+    "GRU": (3, ["Sigmoid", "Tanh"]),
+    "LSTM": (4, ["Sigmoid", "Tanh", "Tanh"]),
+}
 Squash = Callable[[Node], Node]
 SQUASHING: dict[str, Callable[[Node, Any], Node]] = {
-    **{n.lower(): ACTIVATIONS[n] for n in ("Elu", "HardSigmoid", "LeakyRelu", "Softsign", "ThresholdedRelu")},
+    **{
+        n.lower(): ACTIVATIONS[n]
+        for n in ("Elu", "HardSigmoid", "LeakyRelu", "Softsign", "ThresholdedRelu")
+    },
     "affine": lambda x, at: x * at["alpha"] + at["beta"],
     "relu": lambda x, at: x.scalar("maximum", 0.0),
     "scaledtanh": lambda x, at: (x * at["beta"]).scalar("tanh") * at["alpha"],
     **{n: lambda x, at, n=n: x.scalar(n) for n in ("sigmoid", "softplus", "tanh")},
 }
-ALPHA, BETA = {"hardsigmoid": 0.2, "leakyrelu": 0.01}, {"hardsigmoid": 0.5, "scaledtanh": 1.0}  # others are 1 and 0
+ALPHA, BETA = (
+    {"hardsigmoid": 0.2, "leakyrelu": 0.01},
+    {"hardsigmoid": 0.5, "scaledtanh": 1.0},
+)  # others are 1 and 0
 
 
 def squashing(at: At, name: str, number: int) -> Squash:
@@ -193,18 +240,25 @@ def recurrent(
         raise Unsupported("input_forget")
     if isinstance(x.shape[0], int) and x.shape[0] == 0:
         raise Unsupported("a sequence of 0 steps")
-    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[at["direction"]]
+    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[
+        at["direction"]
+    ]
     names = at["activations"] or LAYERS[at.op][1] * len(directions)
     per_direction = len(names) // len(directions)
     sides: list[list[Node]] = []
     for d, backward in enumerate(directions):
-        functions = [squashing(at, names[k], k) for k in range(d * per_direction, (d + 1) * per_direction)]
+        functions = [
+            squashing(at, names[k], k) for k in range(d * per_direction, (d + 1) * per_direction)
+        ]
         weights = [None if v is None else at_step(at, v, 0, d) for v in (w, r, b, peepholes)]
         states = [None if v is None else at_step(at, v, int(batch_first), d) for v in (start, cell)]
         sides.append(run_direction(at, x, weights, states, lengths, hidden, functions, backward))
     outputs = [stacked(at, parts, int(n == 0)) for n, parts in enumerate(zip(*sides, strict=True))]
     if batch_first:
-        outputs = [outputs[0].dimshuffle((2, 0, 1, 3)), *(v.dimshuffle((1, 0, 2)) for v in outputs[1:])]
+        outputs = [
+            outputs[0].dimshuffle((2, 0, 1, 3)),
+            *(v.dimshuffle((1, 0, 2)) for v in outputs[1:]),
+        ]
     return outputs
 
 
@@ -216,13 +270,22 @@ def run_direction(
     w, r, b, p = weights
     assert w is not None and r is not None
     width = LAYERS[at.op][0] * hidden
-    zeros = at.apply("builtin.strided_slice_like", np.zeros((1, 1), x.element.dtype), at_step(at, x, 0, 0), axes=(0,))
+    zeros = at.apply(
+        "builtin.strided_slice_like",
+        np.zeros((1, 1), x.element.dtype),
+        at_step(at, x, 0, 0),
+        axes=(0,),
+    )
     zeros = zeros.scalar("mul", at.node(np.zeros(hidden, x.element.dtype)))
     states = [zeros if v is None else v for v in initial[: 1 + (at.op == "LSTM")]]
     wb, rb = (None if b is None else part(at, b, 0, k * width, (k + 1) * width) for k in range(2))
     slices = [plus(product(at, x, w.dimshuffle((1, 0))), wb)]  # of all steps at once
     if lengths is not None:  # beyond a sequence's end its state stays, and its outputs are 0
-        slices.append(cut(at, at.apply("builtin.iota_like", x, axis=0), [0] * 3, [FAR, 1, 1], [1] * 3).dimshuffle([0]))
+        slices.append(
+            cut(
+                at, at.apply("builtin.iota_like", x, axis=0), [0] * 3, [FAR, 1, 1], [1] * 3
+            ).dimshuffle([0])
+        )
     count = None if lengths is None else lengths.with_ones((1,))
     recurrence = r.dimshuffle((1, 0))
 
@@ -232,7 +295,9 @@ def run_direction(
         if count is None:
             return [*after, after[0]]
         is_running = count.scalar("gt", counter[0])
-        states_after = [is_running.scalar("switch", new, old) for new, old in zip(after, before, strict=True)]
+        states_after = [
+            is_running.scalar("switch", new, old) for new, old in zip(after, before, strict=True)
+        ]
         return [*states_after, is_running.scalar("switch", after[0], number(after[0], 0))]
 
     *last, y = iterated(at, states, slices, step, x.shape[0], backward)
@@ -248,10 +313,14 @@ def gates(at: At, x: Node, first: int, last: int, hidden: int) -> Node:
     return part(at, x, x.rank - 1, first * hidden, last * hidden)
 
 
-def gru_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
+def gru_step(
+    at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]
+) -> list[Node]:
     (h,) = before
     r_zr, r_new = (gates(at, r, *span, hidden) for span in ((0, 2), (2, 3)))
-    b_zr, b_new = (None if rb is None else gates(at, rb, *span, hidden) for span in ((0, 2), (2, 3)))
+    b_zr, b_new = (
+        None if rb is None else gates(at, rb, *span, hidden) for span in ((0, 2), (2, 3))
+    )
     z_r = plus(gates(at, into, 0, 2, hidden) + product(at, h, r_zr), b_zr)
     z, reset = (f[0](gates(at, z_r, k, k + 1, hidden)) for k in range(2))
     if at["linear_before_reset"]:
@@ -261,7 +330,9 @@ def gru_step(at: At, into: Node, before: Any, r: Node, rb: Any, p: Any, hidden: 
     return [(1.0 - z) * f[1](gates(at, into, 2, 3, hidden) + inner) + z * h]
 
 
-def lstm_step(at: At, x: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> list[Node]:
+def lstm_step(
+    at: At, x: Node, before: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]
+) -> list[Node]:
     h, c = before
     total = plus(x + product(at, h, r), rb)
     i, o, forget, new = (gates(at, total, k, k + 1, hidden) for k in range(4))
@@ -273,7 +344,9 @@ def lstm_step(at: At, x: Node, before: Any, r: Node, rb: Any, p: Any, hidden: in
 
 
 STEPS: dict[str, Any] = {
-    "RNN": lambda at, into, before, r, rb, p, hidden, f: [f[0](plus(into + product(at, before[0], r), rb))],
+    "RNN": lambda at, into, before, r, rb, p, hidden, f: [
+        f[0](plus(into + product(at, before[0], r), rb))
+    ],
     "GRU": gru_step,
     "LSTM": lstm_step,
 }

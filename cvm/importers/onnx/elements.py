@@ -1,8 +1,11 @@
 """Element types of ONNX, and its tensors as arrays."""
 
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
+
 from .rules import Unsupported
 
 CODES = {
@@ -17,7 +20,11 @@ def element_of(code: int) -> ElementType:
     """The element type of a number of ONNX's TensorProto.DataType."""
     import onnx
 
-    if (name := next((n for n, c in onnx.TensorProto.DataType.items() if c == code), f"number {code}")) not in CODES:
+    if (
+        name := next(
+            (n for n, c in onnx.TensorProto.DataType.items() if c == code), f"number {code}"
+        )
+    ) not in CODES:
         raise Unsupported(f"elements of type {name}")
     return ELEMENT_TYPES[CODES[name]]
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import F32, F64, I1, UI8, ElementType, compute_type
 from cvm.dialect.program.builder import Node
+
 from .elements import element_of
 from .importer import At
 from .rules import Array, Known, Unsupported, aligned, rule
@@ -32,7 +35,9 @@ def unary(at: At, x: Node) -> Known:
 def where(condition: Node, then: Any, otherwise: Any) -> Node:
     """Choose between two values of one type; numbers become those of the other's type."""
     typed = then if isinstance(then, Node) else otherwise
-    c, a, b = aligned(condition, *(v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise)))
+    c, a, b = aligned(
+        condition, *(v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise))
+    )
     return c.scalar("switch", a, b)
 
 
@@ -55,9 +60,12 @@ def combine(name: str, x: Node, y: Node) -> Node:
 ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
     "Elu": lambda x, at: where(x.scalar("lt", 0.0), x.scalar("expm1") * at["alpha"], x),
     "Celu": lambda x, at: (
-        x.scalar("maximum", 0.0) + ((x / at["alpha"]).scalar("expm1") * at["alpha"]).scalar("minimum", 0.0)
+        x.scalar("maximum", 0.0)
+        + ((x / at["alpha"]).scalar("expm1") * at["alpha"]).scalar("minimum", 0.0)
     ),
-    "Selu": lambda x, at: where(x.scalar("gt", 0.0), x, x.scalar("expm1") * at["alpha"]) * at["gamma"],
+    "Selu": lambda x, at: (
+        where(x.scalar("gt", 0.0), x, x.scalar("expm1") * at["alpha"]) * at["gamma"]
+    ),
     "LeakyRelu": lambda x, at: where(x.scalar("lt", 0.0), x * at["alpha"], x),
     "ThresholdedRelu": lambda x, at: where(x.scalar("gt", at["alpha"]), x, 0.0),
     "HardSigmoid": lambda x, at: clipped(x * at["alpha"] + at["beta"], 0.0, 1.0),
@@ -65,7 +73,9 @@ ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
     "Softsign": lambda x, at: x / (x.scalar("abs_") + 1.0),
     "Mish": lambda x, at: x * x.scalar("softplus").scalar("tanh"),
     "Swish": lambda x, at: x * (x * at["alpha"]).scalar("sigmoid"),
-    "Relu": lambda x, at: at.apply("cvm.relu", x) if x.element in (F32, F64) else x.scalar("maximum", number(x, 0)),
+    "Relu": lambda x, at: (
+        at.apply("cvm.relu", x) if x.element in (F32, F64) else x.scalar("maximum", number(x, 0))
+    ),
 }
 
 
@@ -143,7 +153,9 @@ def modulo(at: At, a: Node, b: Node) -> Known:
         return remainder
     zero = y.scalar("lt", 0.0).scalar("switch", number(y, -0.0), number(y, 0.0))
     other_side = remainder.scalar("lt", 0.0).scalar("neq", y.scalar("lt", 0.0))
-    return remainder.scalar("eq", 0.0).scalar("switch", zero, other_side.scalar("switch", remainder + y, remainder))
+    return remainder.scalar("eq", 0.0).scalar(
+        "switch", zero, other_side.scalar("switch", remainder + y, remainder)
+    )
 
 
 @rule("Pow")
@@ -183,9 +195,10 @@ def variadic(at: At, *xs: Node) -> Known:
     return result / float(len(xs)) if at.op == "Mean" else result
 
 
-rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))(
-    lambda at, condition, a, b: where(condition, a, b)
-)
+rule(
+    "Where",
+    symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)),
+)(lambda at, condition, a, b: where(condition, a, b))
 
 
 @rule("Clip")
@@ -213,7 +226,11 @@ rule("Identity", symbolic=lambda at, x: x)(lambda at, known: known)
 
 @rule("BitCast")
 def bit_cast(at: At, x: Node) -> Known:
-    return at.apply("builtin.bitcast", x.cast(UI8) if x.element.kind == "bool" else x, dtype=element_of(at["to"]))
+    return at.apply(
+        "builtin.bitcast",
+        x.cast(UI8) if x.element.kind == "bool" else x,
+        dtype=element_of(at["to"]),
+    )
 
 
 @rule("Dropout")

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import UI8
 from cvm.importers.exactness import EXACT, ROUNDED, SUMS, Exactness
 
@@ -28,8 +30,13 @@ def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
     """The exactness of an operator; weights of 7 bits do not saturate on any processor."""
     if op in WEIGHTS:
         weights = inputs[WEIGHTS[op]] if inputs else None
-        narrow = isinstance(weights, np.ndarray) and np.abs(weights.astype(np.int64)).max(initial=0) <= SATURATING
-        unsigned = getattr(weights, "element", None) is UI8 or getattr(weights, "dtype", None) == np.uint8
+        narrow = (
+            isinstance(weights, np.ndarray)
+            and np.abs(weights.astype(np.int64)).max(initial=0) <= SATURATING
+        )
+        unsigned = (
+            getattr(weights, "element", None) is UI8 or getattr(weights, "dtype", None) == np.uint8
+        )
         return SUMS if narrow or unsigned else PAIRS
     if op in ("QLinearSigmoid", "QLinearSoftmax"):
         return TABLE

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
@@ -11,13 +13,22 @@ from cvm.dialect.program.builder import Builder, Node
 from cvm.dialect.program.function import Literal, Operation, Value
 from cvm.dialect.spec.op import Operator, Unmet
 
-MAX_COMPUTED = 1 << 16  # elements that an operation reads and writes, to be computed while importing
+MAX_COMPUTED = (
+    1 << 16
+)  # elements that an operation reads and writes, to be computed while importing
 MAX_MOVED = 1 << 26  # likewise, of operations that NumPy does in one go
 MOVING = {
     "cvm.transpose", "cvm.reshape", "cvm.squeeze", "cvm.concatenate", "cvm.slice", "theano.dimshuffle", "builtin.reshape",
     "builtin.pad",
 }  # fmt: skip
-ARITHMETIC = {"cast", "add", "sub", "mul", "second", "identity"}  # scalar operations that are as cheap as a copy
+ARITHMETIC = {
+    "cast",
+    "add",
+    "sub",
+    "mul",
+    "second",
+    "identity",
+}  # scalar operations that are as cheap as a copy
 
 
 @dataclass
@@ -26,7 +37,9 @@ class FoldingBuilder(Builder):
 
     constants: dict[Value, np.ndarray] = field(default_factory=dict)
 
-    def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
+    def add(
+        self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()
+    ) -> tuple[Value, ...]:
         results = super().add(operator, span, names)
         if isinstance(operator, Const):
             self.constants[results[0]] = operator.data.array
@@ -37,22 +50,36 @@ class FoldingBuilder(Builder):
             return results
         try:
             with np.errstate(all="ignore"):
-                arrays = operator.map(lambda v: v.array if isinstance(v, Literal) else self.constants[v]).reference()
+                arrays = operator.map(
+                    lambda v: v.array if isinstance(v, Literal) else self.constants[v]
+                ).reference()
         except Unmet:  # it fails when the program runs
             return results
         self.operations.pop()
-        return tuple(self.constant(a).value for a in (arrays if isinstance(arrays, tuple) else (arrays,)))
+        return tuple(
+            self.constant(a).value for a in (arrays if isinstance(arrays, tuple) else (arrays,))
+        )
 
     def constant(self, array: np.ndarray) -> Node:
         """An array as an operation; one element for all, where it is one that is repeated."""
-        splat = array.size > 1 and not any(s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+        splat = array.size > 1 and not any(
+            s for s, n in zip(array.strides, array.shape, strict=True) if n > 1
+        )
         whole = array if splat else np.ascontiguousarray(array).reshape(array.shape)
-        return self.node(self.add(Const(Data(whole, splat=splat), TensorType(array.shape, BY_DTYPE[array.dtype])))[0])
+        return self.node(
+            self.add(
+                Const(Data(whole, splat=splat), TensorType(array.shape, BY_DTYPE[array.dtype]))
+            )[0]
+        )
 
 
 def is_cheap(operation: Operation) -> bool:
     """Test whether an operation may be computed while importing."""
     operator: Any = operation.operator
     sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
-    moving = operator.view or operator.name in MOVING or getattr(operator, "scalar_op", "") in ARITHMETIC
-    return all(isinstance(n, int) for n in sizes) and sum(sizes) <= (MAX_MOVED if moving else MAX_COMPUTED)
+    moving = (
+        operator.view or operator.name in MOVING or getattr(operator, "scalar_op", "") in ARITHMETIC
+    )
+    return all(isinstance(n, int) for n in sizes) and sum(sizes) <= (
+        MAX_MOVED if moving else MAX_COMPUTED
+    )

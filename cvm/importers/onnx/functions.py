@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
+
 from .elements import I64, code_of
 from .rules import REFUSED, Because, Unsupported
 
@@ -28,13 +31,18 @@ def function_body(at: At) -> tuple[Any, Mapping[str, int]]:
         data: Any = at.schema.get_function_with_opset_version(version)
     elif versions := at.schema.context_dependent_function_opset_versions:
         version = closest(versions, at.opset)
-        types = [type_proto(at.values[n]).SerializeToString() if n else b"" for n in at.node_proto.input]
+        types = [
+            type_proto(at.values[n]).SerializeToString() if n else b"" for n in at.node_proto.input
+        ]
         node = at.node_proto.SerializeToString()
         data = at.schema.get_context_dependent_function_with_opset_version(version, node, types)
     else:
         raise Because(REFUSED.get(at.op, "it has no rule"))
     body.ParseFromString(data if isinstance(data, bytes) else data.SerializeToString())
-    return with_attributes(body, at), {"": version, **{o.domain: o.version for o in body.opset_import}}
+    return with_attributes(body, at), {
+        "": version,
+        **{o.domain: o.version for o in body.opset_import},
+    }
 
 
 def closest(versions: list[int], opset: int) -> int:
@@ -47,7 +55,13 @@ def type_proto(value: Any) -> Any:
 
     if not isinstance(value, (Node, np.ndarray)):
         raise Unsupported("a sequence")
-    element = value.element if isinstance(value, Node) else I64 if value.dtype == object else BY_DTYPE[value.dtype]
+    element = (
+        value.element
+        if isinstance(value, Node)
+        else I64
+        if value.dtype == object
+        else BY_DTYPE[value.dtype]
+    )
     shape = [n if isinstance(n, int) else None for n in value.shape]
     return onnx.helper.make_tensor_type_proto(code_of(element), shape)
 

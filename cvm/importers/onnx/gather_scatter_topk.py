@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.sizes import product
 from cvm.dialect.ir.types import I1
 from cvm.dialect.program.builder import Node
+
 from .elements import I64
 from .elementwise import number, where
 from .importer import At
@@ -18,11 +21,18 @@ def gathered(at: At, x: Known, indices: Any, axis: int, elements: bool = False) 
     """Slices of a value along an axis; or an element for each index, the other axes going along."""
     x = at.node(x)
     if elements:
-        return at.apply("builtin.gather", x, *element_places(at, at.node(indices), axis), axes=tuple(range(x.rank)))
+        return at.apply(
+            "builtin.gather",
+            x,
+            *element_places(at, at.node(indices), axis),
+            axes=tuple(range(x.rank)),
+        )
     if not isinstance(indices, np.ndarray):
         return at.apply("builtin.gather", x, indices, axes=(axis,))
     n = x.shape[axis]
-    if isinstance(n, int):  # known indices are counted from the front, so that nothing is left to check
+    if isinstance(
+        n, int
+    ):  # known indices are counted from the front, so that nothing is left to check
         if indices.size and not (indices.min() >= -n and indices.max() < n):
             raise ValueError(f"an index is outside of its axis, which has {n} elements")
         indices = np.where(indices < 0, indices + n, indices).astype(np.int64)
@@ -31,7 +41,10 @@ def gathered(at: At, x: Known, indices: Any, axis: int, elements: bool = False) 
 
 def element_places(at: At, indices: Node, axis: int) -> list[Node]:
     """The coordinates of an element for each index along an axis, the other axes going along."""
-    return [indices if j == axis else at.apply("builtin.iota_like", indices, axis=j) for j in range(indices.rank)]
+    return [
+        indices if j == axis else at.apply("builtin.iota_like", indices, axis=j)
+        for j in range(indices.rank)
+    ]
 
 
 rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))(
@@ -47,7 +60,9 @@ def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
         raise ValueError(f"{count} coordinates for {x.rank - batch} axes")
     last = indices.rank - 1
     parts = [part(at, indices, last, k, k + 1).dimshuffle(range(last)) for k in range(count)]
-    return [at.apply("builtin.iota_like", parts[0], axis=j) for j in range(batch)] + [n.cast(I64) for n in parts]
+    return [at.apply("builtin.iota_like", parts[0], axis=j) for j in range(batch)] + [
+        n.cast(I64) for n in parts
+    ]
 
 
 @rule("GatherND")
@@ -56,17 +71,30 @@ def gather_nd(at: At, x: Node, indices: Node) -> Known:
     return at.apply("builtin.gather", x, *places, axes=tuple(range(len(places))))
 
 
-rule("ScatterND")(lambda at, x, indices, updates: scattered(at, x, updates, coordinates(at, x, indices)))
-rule("ScatterElements", "Scatter")(
-    lambda at, x, indices, updates: scattered(at, x, updates, element_places(at, indices.cast(I64), at.axis(x)))
+rule("ScatterND")(
+    lambda at, x, indices, updates: scattered(at, x, updates, coordinates(at, x, indices))
 )
-SCATTERED = {None: None, "none": None, "add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+rule("ScatterElements", "Scatter")(
+    lambda at, x, indices, updates: scattered(
+        at, x, updates, element_places(at, indices.cast(I64), at.axis(x))
+    )
+)
+SCATTERED = {
+    None: None,
+    "none": None,
+    "add": "add",
+    "mul": "mul",
+    "max": "maximum",
+    "min": "minimum",
+}
 
 
 def scattered(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
     if (combined := SCATTERED[at["reduction"]]) is not None and x.element is I1:
         raise Unsupported("a reduction of booleans")
-    return at.apply("builtin.scatter", x, updates, *places, axes=tuple(range(len(places))), scalar_op=combined)
+    return at.apply(
+        "builtin.scatter", x, updates, *places, axes=tuple(range(len(places))), scalar_op=combined
+    )
 
 
 @rule("ArgMax", "ArgMin")
@@ -81,7 +109,9 @@ def top_k(at: At, x: Node, k: Array | None = None) -> Any:
     axis, count = at.axis(x), at["k"] if k is None else int(k.reshape(()))
     if isinstance(x.shape[axis], int) and count > x.shape[axis]:
         raise ValueError(f"{count} of {x.shape[axis]} elements are wanted")
-    first = part(at, at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0), axis, 0, count)
+    first = part(
+        at, at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0), axis, 0, count
+    )
     return [gathered(at, x, first, axis, elements=True), first]
 
 
@@ -89,7 +119,9 @@ def top_k(at: At, x: Node, k: Array | None = None) -> Any:
 def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
     count = int(depth.reshape(()))
     axis = at["axis"] + (indices.rank + 1 if at["axis"] < 0 else 0)
-    at_end = at.node(numbers(count)).dimshuffle([0 if j == axis else "x" for j in range(indices.rank + 1)])
+    at_end = at.node(numbers(count)).dimshuffle(
+        [0 if j == axis else "x" for j in range(indices.rank + 1)]
+    )
     positions = indices.cast(I64).with_ones((axis,))
     positions = positions.scalar("lt", 0).scalar("switch", positions + count, positions)
     off, on = (gathered(at, values, np.array(k), 0) for k in (0, 1))
@@ -100,7 +132,13 @@ def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
 def cumulative(at: At, x: Node, axis: Array) -> Known:
     (along,) = real_axes((axis.reshape(()),), x.rank)
     flags = {name: bool(at[name]) for name in ("exclusive", "reverse")}
-    return at.apply("builtin.cumulative", x, axis=along, scalar_op={"CumSum": "add", "CumProd": "mul"}[at.op], **flags)
+    return at.apply(
+        "builtin.cumulative",
+        x,
+        axis=along,
+        scalar_op={"CumSum": "add", "CumProd": "mul"}[at.op],
+        **flags,
+    )
 
 
 @rule("Compress")
@@ -124,7 +162,9 @@ def non_zero(at: At, x: Array) -> Known:
 @rule("Unique")
 def unique(at: At, x: Array) -> Any:
     """Unique of constants: the number of elements is part of the result's type."""
-    parts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=at["axis"])
+    parts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=at["axis"]
+    )
     values, first, inverse, counts = parts
     inverse = inverse.reshape(-1)
     if not at["sorted"]:
@@ -141,7 +181,9 @@ def tensor_scatter(at: At, x: Node, updates: Node, starts: Node | None = None) -
     if starts is not None:
         places[axis] = places[axis] + starts.dimshuffle([0, *["x"] * (x.rank - 1)])
     if at["mode"] == "circular":
-        places[axis] = places[axis].scalar("mod", number(places[axis], *static(x, "a ring", (axis,))))
+        places[axis] = places[axis].scalar(
+            "mod", number(places[axis], *static(x, "a ring", (axis,)))
+        )
     return at.apply("builtin.scatter", x, updates, *places, axes=tuple(range(x.rank)))
 
 

@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, ClassVar
+
 import numpy as np
+
 import cvm
 from cvm.dialect.ir.diagnostics import Note, Span
 from cvm.dialect.ir.limits import LIMITS, excess
@@ -24,10 +26,22 @@ from cvm.importers import Names, refuse
 from cvm.importers.exactness import Exactness, Imported, ImportedOperator, live
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
+
 from . import elements
 from .exactness import of_operator
 from .folding import FoldingBuilder
-from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule, real_axes
+from .rules import (
+    Array,
+    Because,
+    Items,
+    Known,
+    Made,
+    Parameter,
+    Rule,
+    Unsupported,
+    find_rule,
+    real_axes,
+)
 
 MAX_DEPTH = 32  # of functions and graphs inside each other
 SHOWN = 5  # operators of one kind that are refused
@@ -59,7 +73,9 @@ class Importer:
     unit: str = "node"  # what the system calls an operator of a model
     used: Names = field(default_factory=Names)
     builder: FoldingBuilder = field(default_factory=lambda: FoldingBuilder(prefix="v"))
-    functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)  # those that the model defines
+    functions: Mapping[tuple[str, str], Any] = field(
+        default_factory=dict
+    )  # those that the model defines
     refusals: list[Refusal] = field(default_factory=list)
     needed: set[str] = field(default_factory=set)  # inputs that would have to be constants
     names: dict[Any, str] = field(default_factory=dict)  # ONNX's names of values
@@ -67,7 +83,9 @@ class Importer:
     constants: dict[int, tuple[Array, Node]] = field(default_factory=dict)
     bodies: dict[str, Function] = field(default_factory=dict)  # of loops
     places: Sequence[Span] = ()  # of the graph's nodes, in a text that lists them
-    unrolled_steps: int = 4  # of a loop, at most: a few copies of its body are smaller and faster than a loop over it
+    unrolled_steps: int = (
+        4  # of a loop, at most: a few copies of its body are smaller and faster than a loop over it
+    )
     depth: int = 0
     operators: list[ImportedOperator] = field(default_factory=list)
 
@@ -90,7 +108,10 @@ class Importer:
 
     def _sizes(self, value: Array) -> Node:
         """Sizes as elements: how many there are along an axis of something that long, counted."""
-        counts = [self.node(np.array(v, np.int64)) if isinstance(v, int) else self._count(v) for v in value.flat]
+        counts = [
+            self.node(np.array(v, np.int64)) if isinstance(v, int) else self._count(v)
+            for v in value.flat
+        ]
         rows = [n.dimshuffle(["x"]) for n in counts]
         joined = self.builder.apply("cvm.concatenate", *rows, axis=0) if len(rows) > 1 else rows[0]
         if value.shape:
@@ -107,7 +128,10 @@ class Importer:
         if len(static_shape) == len(shape):
             return self.builder.constant(np.broadcast_to(np.zeros((), bool), static_shape))
         rank = len(shape)
-        rows = (self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (rank - axis - 1)]) for axis, n in enumerate(shape))
+        rows = (
+            self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (rank - axis - 1)])
+            for axis, n in enumerate(shape)
+        )
         return reduce(lambda found, row: found.scalar("or_", row), rows)
 
     def _row(self, n: Dim) -> Node:
@@ -121,12 +145,19 @@ class Importer:
                     row = self.builder.apply("builtin.strided_slice_like", unit, x, axes=(axis,))
                     return row.dimshuffle([axis]) if x.rank > 1 else row
         if n.constant:
-            return self.builder.apply("builtin.pad", self._row(n - n.constant), before=(0,), after=(n.constant,))
+            return self.builder.apply(
+                "builtin.pad", self._row(n - n.constant), before=(0,), after=(n.constant,)
+            )
         parts = [(Size(((atom, 1),)), factor) for atom, factor in n.terms]
         if all(f > 0 for _, f in parts) and (len(parts) > 1 or parts[0][1] > 1):
             rows = [self._row(atom) for atom, _ in parts]
-            rows = [self.builder.apply("cvm.tile", r, reps=(f,)) for r, (_, f) in zip(rows, parts, strict=True)]
-            return rows[0] if len(rows) == 1 else self.builder.apply("cvm.concatenate", *rows, axis=0)
+            rows = [
+                self.builder.apply("cvm.tile", r, reps=(f,))
+                for r, (_, f) in zip(rows, parts, strict=True)
+            ]
+            return (
+                rows[0] if len(rows) == 1 else self.builder.apply("cvm.concatenate", *rows, axis=0)
+            )
         raise Unsupported("a size that is computed of unknown ones")
 
     def inputs_of(self, node: Node) -> set[str]:
@@ -156,11 +187,19 @@ class Importer:
             where = f"{self.unit}{'s' * (len(places) > 1)} {', '.join(places[:SHOWN])}{more}"
             notes.append(Note(f"{len(group)} x {op}: {reason} ({where})", group[0].span))
         if self.needed:
-            notes.append(Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}"))
+            notes.append(
+                Note(f"these inputs could be given as constants: {', '.join(sorted(self.needed))}")
+            )
         if any("unknown" in reason for _, reason in kinds):
-            notes.append(Note("sizes are given by `cvm import --size NAME=N`, in Python by sizes={NAME: N}"))
+            notes.append(
+                Note("sizes are given by `cvm import --size NAME=N`, in Python by sizes={NAME: N}")
+            )
         if count := len(self.refusals):
-            refuse(filename, f"{count} {self.unit}{'s' * (count > 1)} of the model cannot be imported", *notes)
+            refuse(
+                filename,
+                f"{count} {self.unit}{'s' * (count > 1)} of the model cannot be imported",
+                *notes,
+            )
 
     def result(self, filename: str, name: str, value: Any) -> Value:
         """The value of an output of the model, which is a tensor."""
@@ -173,25 +212,37 @@ class Importer:
             refuse(filename, f"the model's output {name!r}: {e}")
 
     def imported(
-        self, filename: str, results: Sequence[Value], reference: str, state: Mapping[str, np.ndarray] | None = None
+        self,
+        filename: str,
+        results: Sequence[Value],
+        reference: str,
+        state: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[Imported, dict[str, str]]:
         """The program with these results, and the model's names of its values, where it has others."""
         operations = tuple(self.builder.operations)
-        function = dce(Function("main", tuple(a.value for a in self.arguments), operations, tuple(results)))
+        function = dce(
+            Function("main", tuple(a.value for a in self.arguments), operations, tuple(results))
+        )
         self.name_values(function, self.used)
         functions = reached(Module({"main": function, **self.bodies}), function)
         for body in functions[1:]:
             self.name_values(body, Names())
-        renamed = {v.name: self.names[v] for v in function.values() if self.names.get(v, v.name) != v.name}
+        renamed = {
+            v.name: self.names[v] for v in function.values() if self.names.get(v, v.name) != v.name
+        }
         module = verify(Module({f.name: f for f in reversed(functions)}, filename))
-        return Imported(module.functions, filename, {}, reference, live(self.operators, function), state or {}), renamed
+        return Imported(
+            module.functions, filename, {}, reference, live(self.operators, function), state or {}
+        ), renamed
 
     def name_values(self, function: Function, names: Names) -> None:
         """Names the values of a function after the model's, as far as there are such."""
         arguments = {a.value for a in self.arguments}
         for value in function.values():
             if value not in arguments:
-                value.name = names.of(self.names[value]) if value in self.names else names.fresh("v")
+                value.name = (
+                    names.of(self.names[value]) if value in self.names else names.fresh("v")
+                )
 
     # Graphs and functions
 
@@ -204,7 +255,15 @@ class Importer:
             for number, node in enumerate(nodes):
                 if self.depth == 1:
                     self.builder.span = self.places[number]
-                self.add(At(self, node, values, opsets, f"{node.name!r}" if node.name else f"number {number}"))
+                self.add(
+                    At(
+                        self,
+                        node,
+                        values,
+                        opsets,
+                        f"{node.name!r}" if node.name else f"number {number}",
+                    )
+                )
         finally:
             self.depth -= 1
 
@@ -216,7 +275,11 @@ class Importer:
         if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
                 result = at.run()
-                results = result if isinstance(result, (tuple, list)) and not isinstance(result, Items) else [result]
+                results = (
+                    result
+                    if isinstance(result, (tuple, list)) and not isinstance(result, Items)
+                    else [result]
+                )
                 if any(node.output[len(results) :]):
                     raise Unsupported(f"output {node.output[len(results)]!r}")
                 if (count := len(self.builder.operations)) > LIMITS.get().operations:
@@ -239,14 +302,20 @@ class Importer:
                 if isinstance(value, Node):
                     value = self.builder.constants.get(value.value, value)
                 at.values[name] = value
-                if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
+                if isinstance(value, Node) and not any(
+                    value is at.values.get(n) for n in node.input
+                ):
                     self.names.setdefault(value.value, name)
         if self.depth <= 1 and not self.refusals:
             computed = (r for o in self.builder.operations[before:] for r in o.results)
-            self.operators.append(ImportedOperator(at.op, at.where, at.exactness(), frozenset(computed)))
+            self.operators.append(
+                ImportedOperator(at.op, at.where, at.exactness(), frozenset(computed))
+            )
 
     def refuse(self, at: At, reason: str) -> None:
-        self.refusals.append(Refusal(at.name, reason, at.where, None if self.places else self.builder.span))
+        self.refusals.append(
+            Refusal(at.name, reason, at.where, None if self.places else self.builder.span)
+        )
 
 
 @dataclass
@@ -262,7 +331,9 @@ class At:
     def __post_init__(self) -> None:
         domain = self.node_proto.domain
         self.op: str = self.node_proto.op_type
-        self.name = self.op if domain in ("", "ai.onnx") else f"{domain}.{self.op}"  # in the table, and in messages
+        self.name = (
+            self.op if domain in ("", "ai.onnx") else f"{domain}.{self.op}"
+        )  # in the table, and in messages
         self.opset = self.opsets.get(domain, self.opsets.get("ai.onnx" if domain == "" else "", 1))
         self.protos = {a.name: a for a in self.node_proto.attribute}
         self.seen: set[str] = set()
@@ -286,7 +357,11 @@ class At:
         import onnx
 
         self.seen.add(name)
-        if (attribute := self.protos.get(name)) is None and self.schema is not None and name in self.schema.attributes:
+        if (
+            (attribute := self.protos.get(name)) is None
+            and self.schema is not None
+            and name in self.schema.attributes
+        ):
             default = self.schema.attributes[name].default_value
             attribute = default if default.name else None
         if attribute is None:
@@ -340,10 +415,15 @@ class At:
 
     def has_floats(self) -> bool:
         outputs = (self.values.get(name) for name in self.node_proto.output)
-        return any(kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc" for v in outputs)
+        return any(
+            kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc"
+            for v in outputs
+        )
 
     def exactness(self) -> Exactness:
-        return of_operator(self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input])
+        return of_operator(
+            self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input]
+        )
 
     def run(self) -> Any:
         rule = find_rule(self.name, self.opset)
@@ -355,7 +435,11 @@ class At:
         while inputs and inputs[-1] is None:
             inputs.pop()
         arrays = all(x is None or isinstance(x, np.ndarray) for x in inputs)
-        if rule.symbolic is not None and arrays and any(x is not None and x.dtype == object for x in inputs):
+        if (
+            rule.symbolic is not None
+            and arrays
+            and any(x is not None and x.dtype == object for x in inputs)
+        ):
             with suppress(Undecided):  # the rule may know what to do where a size is compared
                 return as_sizes(rule.symbolic(self, *inputs))
         return self.call(rule, inputs)
@@ -384,7 +468,9 @@ class At:
         if isinstance(value, Items) != (parameter.kind == "Items"):
             if parameter.kind == "Known":
                 return value
-            raise ValueError(f"{parameter.name} is {'a' if isinstance(value, Items) else 'no'} sequence")
+            raise ValueError(
+                f"{parameter.name} is {'a' if isinstance(value, Items) else 'no'} sequence"
+            )
         if parameter.kind == "Node":
             return self.node(value)
         if parameter.kind in ("Array", "Ints") and not isinstance(value, np.ndarray):
@@ -400,7 +486,13 @@ class At:
         from .functions import function_body
 
         body, opsets = function_body(self)
-        inner = dict(zip(body.input, (self.values[n] if n else None for n in self.node_proto.input), strict=False))
+        inner = dict(
+            zip(
+                body.input,
+                (self.values[n] if n else None for n in self.node_proto.input),
+                strict=False,
+            )
+        )
         inner |= dict.fromkeys(body.input[len(self.node_proto.input) :])
         inner[""] = None
         before = len(self.importer.refusals)
@@ -420,8 +512,12 @@ class OperatorAt(At):
     """An operator of a system without opsets, whose rules are in a table by its name."""
 
     rules: ClassVar[Mapping[str, Rule]] = {}
-    refused: ClassVar[Mapping[str, str]] = {}  # why an operator has no rule, where there is more to say
-    rule_exactness: Exactness | None = field(default=None, kw_only=True)  # by the rule, where that decides it
+    refused: ClassVar[
+        Mapping[str, str]
+    ] = {}  # why an operator has no rule, where there is more to say
+    rule_exactness: Exactness | None = field(
+        default=None, kw_only=True
+    )  # by the rule, where that decides it
 
     def exactness(self) -> Exactness:
         return self.rule_exactness or self.rules[self.op].exact[self.has_floats()]
@@ -432,7 +528,9 @@ class OperatorAt(At):
     def run(self) -> Any:
         if (rule := self.rules.get(self.op)) is None:
             raise Because(self.refused.get(self.op, "it has no rule"))
-        return self.call(rule, [self.values[name] if name else None for name in self.node_proto.input])
+        return self.call(
+            rule, [self.values[name] if name else None for name in self.node_proto.input]
+        )
 
 
 def as_sizes(values: Any) -> Any:

@@ -4,6 +4,7 @@ A body may read any value of the model: it becomes an operand shared by all step
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.builtin.control_flow import Loop, Scan, While
 from cvm.dialect.ir.attributes import Symbol
@@ -11,6 +12,7 @@ from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Function, Literal, Operation, Value
 from cvm.lowering.graph.dce import live_operations
+
 from .importer import Importer
 from .rules import Unsupported
 
@@ -21,14 +23,21 @@ def scan(
     to: Importer, name: str, carried: Sequence[Node], slices: Sequence[Node], step: Step, trips: int | None = None, reverse: bool = False
 ) -> list[Node]:  # fmt: skip
     """`builtin.scan` of a step, from the carried values and a slice of each further one to its results."""
-    types = [*(x.array_type for x in carried), *(x.array_type.with_shape(*x.shape[1:]) for x in slices)]
+    types = [
+        *(x.array_type for x in carried),
+        *(x.array_type.with_shape(*x.shape[1:]) for x in slices),
+    ]
     callee, captured = _function(to, name, types, step)
     operands = tuple(x.value for x in (*carried, *slices))
-    loop = Scan((*operands, *captured), Symbol(callee.name), len(carried), len(slices), trips, reverse)
+    loop = Scan(
+        (*operands, *captured), Symbol(callee.name), len(carried), len(slices), trips, reverse
+    )
     return _applied(to, loop, callee)
 
 
-def while_loop(to: Importer, name: str, condition: Node, carried: Sequence[Node], step: Step) -> list[Node]:
+def while_loop(
+    to: Importer, name: str, condition: Node, carried: Sequence[Node], step: Step
+) -> list[Node]:
     """`builtin.while` of a step, from the carried values to the next condition and carried values."""
     callee, captured = _function(to, name, [x.array_type for x in carried], step)
     operands = (condition.value, *(x.value for x in carried))
@@ -36,12 +45,22 @@ def while_loop(to: Importer, name: str, condition: Node, carried: Sequence[Node]
 
 
 def _applied(to: Importer, loop: Loop[Value], callee: Function) -> list[Node]:
-    return [to.builder.node(v) for v in to.builder.add(loop.with_signature(callee.argument_types, callee.result_types))]
+    return [
+        to.builder.node(v)
+        for v in to.builder.add(loop.with_signature(callee.argument_types, callee.result_types))
+    ]
 
 
-def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) -> tuple[Function, list[Value]]:
+def _function(
+    to: Importer, name: str, types: Sequence[TensorType], step: Step
+) -> tuple[Function, list[Value]]:
     """A function of the program, and the values of the program that it takes after arguments of these types."""
-    builder, outside, constants, refusals = to.builder, to.builder.operations, to.constants, len(to.refusals)
+    builder, outside, constants, refusals = (
+        to.builder,
+        to.builder.operations,
+        to.constants,
+        len(to.refusals),
+    )
     arguments = [Value(f"a{n}", type) for n, type in enumerate(types)]
     builder.operations, to.constants = [], {}
     try:
@@ -53,12 +72,22 @@ def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) 
         raise Unsupported("its body")
     inside = {*arguments, *(r for o in operations for r in o.results)}
     read = dict.fromkeys(v for o in operations for _, v in o.operator.operands())
-    free = [v for v in dict.fromkeys([*read, *results]) if v not in inside and not isinstance(v, Literal)]
+    free = [
+        v
+        for v in dict.fromkeys([*read, *results])
+        if v not in inside and not isinstance(v, Literal)
+    ]
     folded = [v for v in free if v in builder.constants]
     captured = [v for v in free if v not in builder.constants]
     copies = {v: Value(v.name, v.type) for v in captured}
     data = [Operation(Const(Data(builder.constants[v]), v.known_type), (v,)) for v in folded]
-    body = (*data, *(Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span) for o in operations))
+    body = (
+        *data,
+        *(
+            Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span)
+            for o in operations
+        ),
+    )
     final = tuple(copies.get(v, v) for v in results)
     number = sum(f.startswith(f"{name}_") for f in to.bodies)
     function = Function(f"{name}_{number}", (*arguments, *copies.values()), body, final)

@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
+
 import numpy as np
+
 from cvm.dialect.ir.types import F32, F64, I32
 from cvm.dialect.program.builder import Node
+
 from .elementwise import combine
 from .importer import At
 from .movement import FAR, part, reshaped
@@ -25,7 +28,10 @@ MOST_IN_ORDER = 1024  # elements that are added one by one
 def contract(a: Node, b: Node, left: str, right: str, to: str) -> Node:
     """The sum over the axes that are not in the result of the products of two values, whose axes have letters."""
     letters = to + "".join(c for c in dict.fromkeys(left + right) if c not in to)
-    x, y = (n.dimshuffle([by.index(c) if c in by else "x" for c in letters]) for n, by in ((a, left), (b, right)))
+    x, y = (
+        n.dimshuffle([by.index(c) if c in by else "x" for c in letters])
+        for n, by in ((a, left), (b, right))
+    )
     return total(x * y, tuple(range(len(to), len(letters))))
 
 
@@ -34,10 +40,15 @@ def product(at: At, a: Node, b: Node) -> Node:
     """NumPy's product of matrices, vectors and stacks of them."""
     if not a.rank or not b.rank:
         raise ValueError("a factor has no axes")
-    left, right = (a.with_ones((0,)) if a.rank == 1 else a), (b.with_ones((1,)) if b.rank == 1 else b)
+    left, right = (
+        (a.with_ones((0,)) if a.rank == 1 else a),
+        (b.with_ones((1,)) if b.rank == 1 else b),
+    )
     if right.rank == 2 and left.element in FAST:
         k = right.shape[0]
-        rows = left if left.rank == 2 else reshaped(at, left, (-1, k)) if isinstance(k, int) else None
+        rows = (
+            left if left.rank == 2 else reshaped(at, left, (-1, k)) if isinstance(k, int) else None
+        )
         if rows is not None:
             y = at.apply("cvm.dense", rows, right.dimshuffle((1, 0)))
             y = y if left.rank == 2 else reshaped(at, y, (*left.shape[:-1], right.shape[1]))
@@ -63,7 +74,11 @@ def gemm(at: At, a: Node, b: Node, c: Node | None = None) -> Known:
     alpha, beta = at["alpha"], at["beta"]
     if a.element not in FAST:
         y = product(at, a, rows.dimshuffle((1, 0)))
-    elif c is not None and alpha == beta == 1 and c.array_type.key == a.array_type.with_shape(rows.shape[0]).key:
+    elif (
+        c is not None
+        and alpha == beta == 1
+        and c.array_type.key == a.array_type.with_shape(rows.shape[0]).key
+    ):
         return at.apply("cvm.dense", a, rows, c)
     else:
         y = at.apply("cvm.dense", a, rows)
@@ -116,7 +131,9 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
         if by.count(c) > 1:
             here = [j for j, d in enumerate(by) if d == c]
             (n,) = {*static(x, "a diagonal", here)}
-            x = at.apply("builtin.gather", x, *[numbers(n)] * len(here), axes=tuple(here), mode="clip")
+            x = at.apply(
+                "builtin.gather", x, *[numbers(n)] * len(here), axes=tuple(here), mode="clip"
+            )
             by = by[: here[0] + 1] + by[here[0] + 1 :].replace(c, "")
     return x, by
 
@@ -142,7 +159,9 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
     kind = at["auto_pad"] or "NOTSET"
     if kind.startswith("SAME"):
         sizes = static(x, "padding SAME", range(2, x.rank))
-        return Window(strides, dilations, *halves(same_padding(sizes, kernel, strides, dilations), kind))
+        return Window(
+            strides, dilations, *halves(same_padding(sizes, kernel, strides, dilations), kind)
+        )
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
     return Window(strides, dilations, pads[:rank], pads[rank:])
 
@@ -191,14 +210,22 @@ def convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups
     return at.apply("cvm.conv2d", x, w, *(() if b is None else (b,)), **attributes)
 
 
-def general_convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
+def general_convolution(
+    at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int
+) -> Node:
     """Windows times kernels, summed."""
     rank, kernel = w.rank - 2, static(w, "a kernel", range(2, w.rank))
     channels = known_size(x.shape[1], "channels")
-    if channels % groups or known_size(w.shape[0], "channels") % groups or channels // groups != w.shape[1]:
+    if (
+        channels % groups
+        or known_size(w.shape[0], "channels") % groups
+        or channels // groups != w.shape[1]
+    ):
         raise ValueError(f"{channels} channels in {groups} groups, kernels of {w.shape[1]}")
     y = windows(at, x, kernel, window)
-    y = at.apply("builtin.reshape", y, split=((-1,), (groups, channels // groups), *([(-1,)] * (y.rank - 2))))
+    y = at.apply(
+        "builtin.reshape", y, split=((-1,), (groups, channels // groups), *([(-1,)] * (y.rank - 2)))
+    )
     kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
     out, inside = "pqrstu"[:rank], "klmjih"[:rank]
     sums = contract(y, kernels, f"ngc{out}{inside}", f"goc{inside}", f"ngo{out}")
@@ -207,8 +234,12 @@ def general_convolution(at: At, x: Node, w: Node, b: Node | None, window: Window
 
 
 def windows(at: At, x: Node, kernel: Sequence[int], window: Window, fill: float = 0.0) -> Node:
-    attributes = {name: tuple(value) for name, value in {"sizes": kernel, **window._asdict()}.items()}
-    return at.apply("builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **attributes, fill=fill)
+    attributes = {
+        name: tuple(value) for name, value in {"sizes": kernel, **window._asdict()}.items()
+    }
+    return at.apply(
+        "builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **attributes, fill=fill
+    )
 
 
 @rule("ConvTranspose")
@@ -223,18 +254,31 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     kind = at["auto_pad"]
     if at["output_shape"] is not None or kind.startswith("SAME"):
         output_sizes = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
-        before, after = halves([f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind)
+        before, after = halves(
+            [f - m for f, m in zip(full, output_sizes[-rank:], strict=True)], kind
+        )
     apart = at.apply("builtin.strided_scatter_like", x, at.like((1, 1, *((n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)))),
                      axes=tuple(range(2, x.rank)), strides=tuple(strides)) if max(strides) > 1 else x  # fmt: skip
-    edges = [(e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)]
-    apart = at.apply("builtin.pad", apart, before=(0, 0, *(e for e, _ in edges)), after=(0, 0, *(e for _, e in edges)))
+    edges = [
+        (e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)
+    ]
+    apart = at.apply(
+        "builtin.pad",
+        apart,
+        before=(0, 0, *(e for e, _ in edges)),
+        after=(0, 0, *(e for _, e in edges)),
+    )
     kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
     kernels = kernels.dimshuffle((0, 2, 1, *range(3, rank + 3)))
     kernels = at.apply("builtin.reshape", kernels, merge=(2, *[1] * (rank + 1)))
     far = (0, 0), (FAR, FAR), (1, 1)
-    begin, end, step = ((*f, *(value,) * rank) for f, value in zip(far, (-1, -FAR, -1), strict=True))
+    begin, end, step = (
+        (*f, *(value,) * rank) for f, value in zip(far, (-1, -FAR, -1), strict=True)
+    )
     kernels = at.apply("cvm.slice", kernels, begin=begin, end=end, strides=step)
-    return convolution(at, apart, kernels, b, Window([1] * rank, dilations, [0] * rank, [0] * rank), groups)
+    return convolution(
+        at, apart, kernels, b, Window([1] * rank, dilations, [0] * rank, [0] * rank), groups
+    )
 
 
 # Pooling
@@ -249,7 +293,9 @@ def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
         for j, n in enumerate(sizes):
             slack = n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1
             last = -(-slack // strides[j])
-            if last * strides[j] >= n + before[j]:  # a window that would begin after the data is none
+            if (
+                last * strides[j] >= n + before[j]
+            ):  # a window that would begin after the data is none
                 last -= 1
             after[j] += last * strides[j] - slack
     return Window(strides, dilations, before, after)
@@ -260,25 +306,51 @@ def max_pool(at: At, x: Node) -> Any:
     kernel = at["kernel_shape"]
     window = strides, dilations, before, after = pool_windows(at, x, kernel)
     rank = len(kernel)
-    plain = rank == 2 and before == after and set(dilations) == {1} and x.element in FAST and not at.wants(1)
-    if plain and all(k > p >= 0 for k, p in zip(kernel, before, strict=True)) and max(*kernel, *strides) <= 4096:
-        attributes = {"pool_size": tuple(kernel), "padding": tuple(before), "strides": tuple(strides)}
+    plain = (
+        rank == 2
+        and before == after
+        and set(dilations) == {1}
+        and x.element in FAST
+        and not at.wants(1)
+    )
+    if (
+        plain
+        and all(k > p >= 0 for k, p in zip(kernel, before, strict=True))
+        and max(*kernel, *strides) <= 4096
+    ):
+        attributes = {
+            "pool_size": tuple(kernel),
+            "padding": tuple(before),
+            "strides": tuple(strides),
+        }
         return at.apply("cvm.max_pool2d", x, **attributes)
-    patches = windows(at, x, kernel, window, -np.inf if x.element.kind == "float" else float(x.element.limits[0]))
+    patches = windows(
+        at, x, kernel, window, -np.inf if x.element.kind == "float" else float(x.element.limits[0])
+    )
     within = tuple(range(x.rank, patches.rank))
     if not at.wants(1):
         return extreme(patches, within, "max")
-    flat = at.apply("builtin.reshape", patches, merge=(*[1] * x.rank, rank)) if rank > 1 else patches
+    flat = (
+        at.apply("builtin.reshape", patches, merge=(*[1] * x.rank, rank)) if rank > 1 else patches
+    )
     best = at.apply("builtin.argmax", flat, axis=x.rank)
     sizes = static(x, "places in what is pooled")
     order = range(rank) if not at["storage_order"] else range(rank)[::-1]
     place = None
     steps = [int(np.prod(kernel[j + 1 :])) for j in range(rank)]
     for j in order:
-        k = at.apply("dali.mod", at.apply("dali.floordiv", best, np.array(steps[j])), np.array(kernel[j]))
-        coordinate = at.apply("builtin.iota_like", best, axis=2 + j) * strides[j] + k * dilations[j] - before[j]
+        k = at.apply(
+            "dali.mod", at.apply("dali.floordiv", best, np.array(steps[j])), np.array(kernel[j])
+        )
+        coordinate = (
+            at.apply("builtin.iota_like", best, axis=2 + j) * strides[j]
+            + k * dilations[j]
+            - before[j]
+        )
         place = coordinate if place is None else place * sizes[2 + j] + coordinate
-    channel = at.apply("builtin.iota_like", best, axis=0) * sizes[1] + at.apply("builtin.iota_like", best, axis=1)
+    channel = at.apply("builtin.iota_like", best, axis=0) * sizes[1] + at.apply(
+        "builtin.iota_like", best, axis=1
+    )
     assert place is not None
     return [extreme(patches, within, "max"), channel * int(np.prod(sizes[2:])) + place]
 
@@ -296,10 +368,14 @@ def average_pool(at: At, x: Node) -> Known:
     _, _, first, last = spatial(at, x, kernel)
     for j, n in enumerate(sizes):
         low, high = (-first[j], n + last[j]) if padded else (0, n)
-        starts = numbers((n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1)
+        starts = numbers(
+            (n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1
+        )
         positions = starts[:, None] * strides[j] - before[j] + np.arange(kernel[j]) * dilations[j]
         number = number[..., None] * ((positions >= low) & (positions < high)).sum(1)
-    return total(patches, within) / at.node(number.astype(x.element.dtype)).dimshuffle(["x", "x", *range(len(kernel))])
+    return total(patches, within) / at.node(number.astype(x.element.dtype)).dimshuffle(
+        ["x", "x", *range(len(kernel))]
+    )
 
 
 @rule("LpPool")
@@ -310,7 +386,9 @@ def lp_pool(at: At, x: Node) -> Known:
 
 
 def lp_norm(x: Node, over: tuple[int, ...], p: int) -> Node:
-    return total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element)
+    return (
+        total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element)
+    )
 
 
 def global_average(at: At, x: Node, over: tuple[int, ...]) -> Node:
@@ -322,7 +400,9 @@ def global_average(at: At, x: Node, over: tuple[int, ...]) -> Node:
     quads = reduce(add, (part(at, flat, 2, k, k + 4) for k in range(0, count - last, 4)))
     lanes = [part(at, quads, 2, k, k + 1) for k in (0, 2, 1, 3)]
     remainder = (part(at, flat, 2, k, k + 1) for k in range(count - last, count))
-    return reduce(add, remainder, (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])).dimshuffle((0, 1)) / float(count)
+    return reduce(add, remainder, (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])).dimshuffle(
+        (0, 1)
+    ) / float(count)
 
 
 GLOBAL: dict[str, Callable[[At, Node, tuple[int, ...]], Node]] = {

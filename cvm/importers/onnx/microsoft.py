@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+
 import numpy as np
+
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
 from cvm.dialect.program.builder import Node
+
 from .elementwise import clipped
 from .importer import At
 from .quantized import dequantized, dot, quantized, requantize, scalar_of
@@ -27,7 +30,9 @@ def qlinear_add(
 ) -> Known:  # fmt: skip
     """fma(a, A, fma(b, B, c_zero - fma(A, a_zero, B * b_zero))), A and B being the scales over c_scale."""
     of_a, of_b = (np.float32(scalar(s)) / np.float32(scalar(c_scale)) for s in (a_scale, b_scale))
-    zeros = np.float64(of_a) * np.float64(scalar(a_zero)) + np.float64(of_b * np.float32(scalar(b_zero)))
+    zeros = np.float64(of_a) * np.float64(scalar(a_zero)) + np.float64(
+        of_b * np.float32(scalar(b_zero))
+    )
     fixed = np.float32(np.float64(scalar(c_zero)) - np.float64(np.float32(zeros)))
     inner = fused(at, b, of_b, at.node(np.array(fixed, np.float64)))
     to, y = BY_DTYPE[c_zero.dtype], fused(at, a, of_a, inner.cast(F64))
@@ -43,13 +48,18 @@ def qlinear_mul(
     at: At, a: Node, a_scale: Array, a_zero: Array, b: Node, b_scale: Array, b_zero: Array, c_scale: Array,
     c_zero: Array,
 ) -> Known:  # fmt: skip
-    x, y = (n.cast(I32) - at.node(np.array(scalar(zero), np.int32)) for n, zero in ((a, a_zero), (b, b_zero)))
+    x, y = (
+        n.cast(I32) - at.node(np.array(scalar(zero), np.int32))
+        for n, zero in ((a, a_zero), (b, b_zero))
+    )
     factor = np.float32(scalar(a_scale)) * np.float32(scalar(b_scale)) / np.float32(scalar(c_scale))
     return requantize(at, x * y, at.node(np.array(factor)), scalar(c_zero))
 
 
 @rule("com.microsoft.QLinearGlobalAveragePool")
-def qlinear_global_average_pool(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
+def qlinear_global_average_pool(
+    at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array
+) -> Known:
     over = tuple(range(1, x.rank - 1) if at["channels_last"] else range(2, x.rank))
     count = int(np.prod([known_size(x.shape[a], "an average") for a in over]))
     factor = np.float32(scalar(x_scale)) / (np.float32(scalar(y_scale)) * np.float32(count))
@@ -71,25 +81,33 @@ def qgemm(
     factor = factor if factor.size > 1 else factor.reshape(())
     if y_scale is None or y_zero is None:
         return sums.cast(F32) * at.node(factor)
-    return requantize(at, sums, at.node(np.asarray(factor / np.float32(scalar(y_scale)))), scalar(y_zero))
+    return requantize(
+        at, sums, at.node(np.asarray(factor / np.float32(scalar(y_scale)))), scalar(y_zero)
+    )
 
 
 @rule("com.microsoft.QLinearSoftmax")
-def qlinear_softmax(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
+def qlinear_softmax(
+    at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array
+) -> Known:
     """From a table of exponentials in integers, which are divided rounding halves up."""
     _ = at["opset"]
     (axis,) = real_axes((-1 if at["axis"] is None else at["axis"],), x.rank)
     if axis != x.rank - 1 or (at["opset"] or 13) < 13:
         raise Unsupported("an axis other than the last")
     unit = min(float(np.iinfo(np.uint32).max) / known_size(x.shape[axis], "a row"), float(MAX_EXP))
-    table = np.rint(unit * np.exp((np.arange(256) - 255.0) * float(scalar(x_scale)))).astype(np.int64)
+    table = np.rint(unit * np.exp((np.arange(256) - 255.0) * float(scalar(x_scale)))).astype(
+        np.int64
+    )
     largest = x.cast(I32).reduce("max", (axis,)).with_ones((axis,))
     index = x.cast(I32) - largest + at.node(np.array(255, np.int32))
     powers = at.apply("builtin.gather", at.node(table), index, axes=(0,), mode="clip")
     sums = powers.sum((axis,), dtype=I64, acc_dtype=I64).with_ones((axis,))
     inverse = at.node(np.array(np.floor(np.float32(1) / np.float32(scalar(y_scale))), np.int64))
     halves = at.apply("dali.floordiv", sums, at.node(np.array(2, np.int64)))
-    y = at.apply("dali.floordiv", powers * inverse + halves, sums) + at.node(np.array(scalar(y_zero), np.int64))
+    y = at.apply("dali.floordiv", powers * inverse + halves, sums) + at.node(
+        np.array(scalar(y_zero), np.int64)
+    )
     to = BY_DTYPE[y_zero.dtype]
     return clipped(y, *to.limits).cast(to)
 
@@ -98,10 +116,18 @@ def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_z
     """A float function of every number that x may be, as a table."""
     low, high = x.element.limits
     numbers = at.node(np.arange(low, high + 1).astype(x.element.dtype))
-    floats = dequantized(numbers, at.node(np.array(scalar(x_scale))), at.node(np.array(scalar(x_zero))))
+    floats = dequantized(
+        numbers, at.node(np.array(scalar(x_scale))), at.node(np.array(scalar(x_zero)))
+    )
     scale, zero = (at.node(np.array(scalar(p))) for p in (y_scale, y_zero))
     table = quantized(TABULATED[at.op](floats, at), scale, zero, BY_DTYPE[y_zero.dtype])
-    return at.apply("builtin.gather", table, x.cast(I32) - at.node(np.array(low, np.int32)), axes=(0,), mode="clip")
+    return at.apply(
+        "builtin.gather",
+        table,
+        x.cast(I32) - at.node(np.array(low, np.int32)),
+        axes=(0,),
+        mode="clip",
+    )
 
 
 TABULATED: dict[str, Callable[[Node, At], Node]] = {

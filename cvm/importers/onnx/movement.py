@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
 from cvm.dialect.ir.types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.dialect.program.builder import Node
+
 from .elements import I64, element_of, to_array
 from .elementwise import number
 from .importer import At
-from .rules import MAX_CONSTANT, Array, Ints, Known, Unsupported, aligned, known_size, numbers, real_axes, rule, static
+from .rules import (
+    MAX_CONSTANT,
+    Array,
+    Ints,
+    Known,
+    Unsupported,
+    aligned,
+    known_size,
+    numbers,
+    real_axes,
+    rule,
+    static,
+)
 
 FAR = 1 << 40
 
@@ -23,7 +38,12 @@ FAR = 1 << 40
 def constant(at: At) -> Known:
     if at["value"] is not None:
         return to_array(at["value"])
-    for key, dtype in (("value_float", "f4"), ("value_int", "i8"), ("value_floats", "f4"), ("value_ints", "i8")):
+    for key, dtype in (
+        ("value_float", "f4"),
+        ("value_int", "i8"),
+        ("value_floats", "f4"),
+        ("value_ints", "i8"),
+    ):
         if at[key] is not None:
             return np.array(at[key], dtype)
     raise Unsupported("a sparse constant, or one of strings,")
@@ -82,7 +102,9 @@ def eye_like(at: At, x: Node) -> Known:
 # Other shapes
 
 
-@rule("Reshape", symbolic=lambda at, x, *shape: x.reshape([int(n) for n in (*shape, at["shape"])[0]]))
+@rule(
+    "Reshape", symbolic=lambda at, x, *shape: x.reshape([int(n) for n in (*shape, at["shape"])[0]])
+)
 def reshape(at: At, x: Node, shape: Ints | None = None) -> Known:
     """Sizes that are not known are kept, split off or merged."""
     target: list[Dim] = list(at["shape"] if shape is None else shape)
@@ -97,7 +119,9 @@ def reshaped(at: At, x: Node, target: Sequence[Dim]) -> Node:
     if len(sizes) < len(target) and (missing := quotient(x.shape, sizes)) is not None:
         target = [missing if same_size(n, -1) else n for n in target]
     if len([n for n in target if isinstance(n, Size) or n == -1]) <= 1:
-        return at.apply("cvm.reshape", x, target_shape=tuple(-1 if isinstance(n, Size) else n for n in target))
+        return at.apply(
+            "cvm.reshape", x, target_shape=tuple(-1 if isinstance(n, Size) else n for n in target)
+        )
     if any(same_size(n, -1) for n in target):
         raise Unsupported("a size of -1 beside others that are not known")
     y = regrouped(at, x, target)
@@ -181,7 +205,11 @@ def given_axes(at: At, axes: Any) -> tuple[Any, ...] | None:
 @rule("Squeeze", symbolic=lambda at, x, axes=None: np.squeeze(x, given_axes(at, axes)))
 def squeeze(at: At, x: Node, axes: Array | None = None) -> Known:
     dims = given_axes(at, axes)
-    return at.apply("cvm.squeeze", x, axes=() if dims is None else real_axes(dims, x.rank)) if dims != () else x
+    return (
+        at.apply("cvm.squeeze", x, axes=() if dims is None else real_axes(dims, x.rank))
+        if dims != ()
+        else x
+    )
 
 
 @rule("Unsqueeze", symbolic=lambda at, x, axes=None: np.expand_dims(x, given_axes(at, axes) or ()))
@@ -234,11 +262,17 @@ def cut_sizes(at: At, x: Array, *bounds: Any) -> Array:
     return x[tuple(where.get(j, slice(None)) for j in range(x.ndim))]
 
 
-def cuts(at: At, rank: int, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+def cuts(
+    at: At, rank: int, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None
+) -> Any:
     """The begins, ends, axes and steps of a Slice."""
     first = list(at["starts"] if starts is None else starts)
     last = list(at["ends"] if ends is None else ends)
-    along = (at["axes"] if starts is None else axes) or range(len(first)) if axes is None else list(axes)
+    along = (
+        (at["axes"] if starts is None else axes) or range(len(first))
+        if axes is None
+        else list(axes)
+    )
     by = [1] * len(first) if steps is None else list(steps)
     if not len(first) == len(last) == len(along) == len(by):
         raise ValueError("starts, ends, axes and steps differ in length")
@@ -251,19 +285,30 @@ def slice_(
 ) -> Known:  # fmt: skip
     bounds = [[0, FAR, 1] for _ in range(x.rank)]
     for first, last, axis, step in zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True):
-        bounds[axis] = [bound(at, x, axis, first, step), bound(at, x, axis, last, step), known_size(step, "a step")]
+        bounds[axis] = [
+            bound(at, x, axis, first, step),
+            bound(at, x, axis, last, step),
+            known_size(step, "a step"),
+        ]
     return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in bounds] for k in range(3)))
 
 
 def cut(at: At, x: Node, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]) -> Node:
     """A slice, which may be empty: of an axis of known size, nothing is left by cutting all of it off."""
     ranges = [slice(*part) for part in zip(begin, end, strides, strict=True)]
-    empty = [isinstance(n, int) and not range(n)[part] for n, part in zip(x.shape, ranges, strict=True)]
+    empty = [
+        isinstance(n, int) and not range(n)[part] for n, part in zip(x.shape, ranges, strict=True)
+    ]
     if any(empty):
-        less = tuple(-n if gone and isinstance(n, int) else 0 for n, gone in zip(x.shape, empty, strict=True))
+        less = tuple(
+            -n if gone and isinstance(n, int) else 0 for n, gone in zip(x.shape, empty, strict=True)
+        )
         x = at.apply("builtin.pad", x, before=(0,) * x.rank, after=less)
         if not all(empty[j] or part == slice(0, FAR, 1) for j, part in enumerate(ranges)):
-            shape = [len(range(n)[part]) for n, part in zip(static(x, "an empty slice"), ranges, strict=True)]
+            shape = [
+                len(range(n)[part])
+                for n, part in zip(static(x, "an empty slice"), ranges, strict=True)
+            ]
             return at.node(np.zeros(shape, x.element.dtype))
         return x
     return at.apply("cvm.slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(strides))
@@ -281,7 +326,9 @@ def at_step(at: At, x: Node, axis: int, t: int) -> Node:
     if isinstance(x.shape[axis], int):
         y = part(at, x, axis, t, t + 1)
     else:
-        y = at.apply("builtin.strided_slice_like", x, np.zeros((1,) * x.rank, bool), axes=(axis,), begin=(t,))
+        y = at.apply(
+            "builtin.strided_slice_like", x, np.zeros((1,) * x.rank, bool), axes=(axis,), begin=(t,)
+        )
     return y.dimshuffle([j for j in range(x.rank) if j != axis])
 
 
@@ -297,7 +344,9 @@ def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
 
 
 def split_sizes(at: At, x: Array, parts: Any = None) -> Any:
-    ends = np.cumsum([int(n) for n in parts])[:-1] if parts is not None else len(at.node_proto.output)
+    ends = (
+        np.cumsum([int(n) for n in parts])[:-1] if parts is not None else len(at.node_proto.output)
+    )
     return list(np.split(x, ends))
 
 
@@ -306,7 +355,9 @@ def split(at: At, x: Node, parts: Ints | None = None) -> Any:
     axis = real_axes((at["axis"],), x.rank)[0]
     sizes = parts if parts is not None else at["split"]
     if sizes is None and at["num_outputs"] not in (None, len(at.node_proto.output)):
-        raise ValueError(f"num_outputs is {at['num_outputs']}, of {len(at.node_proto.output)} outputs")
+        raise ValueError(
+            f"num_outputs is {at['num_outputs']}, of {len(at.node_proto.output)} outputs"
+        )
     if sizes is None:
         whole, count = static(x, "an axis that is split", (axis,))[0], len(at.node_proto.output)
         part_size = -(-whole // count)
@@ -352,7 +403,10 @@ def pad(
     at: At, x: Node, pads: Ints | None = None, value: Node | None = None, axes: Array | None = None
 ) -> Known:  # fmt: skip
     """The value within a border; where the border is negative, less of it."""
-    sizes = [known_size(n, "a border") for n in ((at["pads"] or at["paddings"] or []) if pads is None else pads)]
+    sizes = [
+        known_size(n, "a border")
+        for n in ((at["pads"] or at["paddings"] or []) if pads is None else pads)
+    ]
     along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
     if len(sizes) != 2 * len(along):
         raise ValueError(f"it has {len(sizes)} pads for {len(along)} axes")
@@ -365,7 +419,9 @@ def pad(
         return bordered(at, x, before, after, at["mode"])
     if value is None:
         return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
-    return with_border(at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value))
+    return with_border(
+        at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value)
+    )
 
 
 def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], value: Node) -> Node:
@@ -376,7 +432,9 @@ def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], va
         return y
     if x.element in (I8, UI8, I16, UI16, I32) and all(n >= 0 for n in (*before, *after)):
         return at.apply("quant.pad", x, value.cast(x.element), **sides)
-    return at.apply("builtin.pad", x.scalar("second", True), **sides).scalar("switch", y, value.cast(x.element))
+    return at.apply("builtin.pad", x.scalar("second", True), **sides).scalar(
+        "switch", y, value.cast(x.element)
+    )
 
 
 def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode: str) -> Node:
@@ -390,7 +448,11 @@ def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode:
             if mode in ("reflect", "symmetric"):
                 period = 2 * n - 2 * (mode == "reflect")
                 places = places % max(period, 1)
-                places = np.minimum(places, period - 1 + (mode == "reflect") - places) if period else places
+                places = (
+                    np.minimum(places, period - 1 + (mode == "reflect") - places)
+                    if period
+                    else places
+                )
             else:
                 places = np.clip(places, 0, n - 1) if mode == "edge" else places % n
             x = at.apply("builtin.gather", x, places, axes=(axis,))
@@ -430,7 +492,10 @@ def trilu(at: At, x: Node, k: Array | None = None) -> Known:
 def reverse_sequence(at: At, x: Node, lengths: Node) -> Known:
     time, batch = at["time_axis"], at["batch_axis"]
     indices = [at.apply("builtin.iota_like", x, axis=j) for j in range(x.rank)]
-    t, n = indices[time], lengths.cast(I64).dimshuffle([0 if j == batch else "x" for j in range(x.rank)])
+    t, n = (
+        indices[time],
+        lengths.cast(I64).dimshuffle([0 if j == batch else "x" for j in range(x.rank)]),
+    )
     indices[time] = t.scalar("lt", n).scalar("switch", n - t - 1, t)
     return at.apply("builtin.gather", x, *indices, axes=tuple(range(x.rank)))
 

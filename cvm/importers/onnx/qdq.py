@@ -7,6 +7,7 @@ or parameters that are computed, is left as it is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
 import numpy as np
 
 MICROSOFT = "com.microsoft"
@@ -28,13 +29,24 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
     """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that ends such a pattern."""
     producers = {name: node for node in graph.node for name in node.output}
     readers: dict[str, list[Any]] = {}  # None is the caller
-    pairs = [(name, node) for node in graph.node for name in node.input] + [(v.name, None) for v in graph.output]
+    pairs = [(name, node) for node in graph.node for name in node.input] + [
+        (v.name, None) for v in graph.output
+    ]
     for name, node in pairs:
         readers.setdefault(name, []).append(node)
 
     def fused(node: Any) -> Any:
-        op = producers.get(node.input[0]) if node.op_type == "QuantizeLinear" and node.input else None
-        if op is None or op.op_type not in FUSED or op.domain not in ("", "ai.onnx") or len(readers[node.input[0]]) > 1:
+        op = (
+            producers.get(node.input[0])
+            if node.op_type == "QuantizeLinear" and node.input
+            else None
+        )
+        if (
+            op is None
+            or op.op_type not in FUSED
+            or op.domain not in ("", "ai.onnx")
+            or len(readers[node.input[0]]) > 1
+        ):
             return node
         operands = [producers.get(name) for name in op.input]
         dequantizers = [d for d in operands if d is not None and d.op_type == "DequantizeLinear"]
@@ -51,7 +63,9 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
     return [fused(node) for node in graph.node]
 
 
-def quantised(node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[str, Any], opset: int) -> Any:
+def quantised(
+    node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[str, Any], opset: int
+) -> Any:
     """The operator on what was dequantised; None where it is not one that onnxruntime has."""
     from onnx import helper
 
@@ -60,15 +74,25 @@ def quantised(node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[s
     ends = [*factors, node]
     are_constant = all(isinstance(values.get(n), np.ndarray) for e in ends for n in e.input[1:])
     blocks = any(a.name == "block_size" and a.i for e in ends for a in e.attribute)
-    if len(dequantizers) not in counts or not are_constant or blocks or any(len(e.input) != 3 for e in ends):
+    if (
+        len(dequantizers) not in counts
+        or not are_constant
+        or blocks
+        or any(len(e.input) != 3 for e in ends)
+    ):
         return None
     types = [values[e.input[2]].dtype for e in ends]
     if types[0] != types[-1] or any(t.char not in kinds for t in types):
         return None
     attributes = {a.name: helper.get_attribute_value(a) for a in op.attribute}
     if op.op_type == "MaxPool":  # which only chooses numbers
-        is_same = all(np.array_equal(values[a], values[b]) for a, b in zip(*(e.input[1:] for e in ends), strict=True))
-        pool = helper.make_node("MaxPool", factors[0].input[:1], list(node.output), name=op.name, **attributes)
+        is_same = all(
+            np.array_equal(values[a], values[b])
+            for a, b in zip(*(e.input[1:] for e in ends), strict=True)
+        )
+        pool = helper.make_node(
+            "MaxPool", factors[0].input[:1], list(node.output), name=op.name, **attributes
+        )
         return pool if is_same else None
     if attributes.pop("beta", 1.0) != 1.0:
         return None
@@ -79,4 +103,6 @@ def quantised(node: Any, op: Any, dequantizers: Sequence[Any], values: Mapping[s
     inputs += [*biases, *of_result] if op.op_type == "Gemm" and biases else [*of_result, *biases]
     if op.op_type == "Gemm" and not biases:
         inputs[6:6] = [""]
-    return helper.make_node(name, inputs, list(node.output), name=op.name, domain=domain, **attributes)
+    return helper.make_node(
+        name, inputs, list(node.output), name=op.name, domain=domain, **attributes
+    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import BY_DTYPE, F32, I32, UI8, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
+
 from .elements import element_of
 from .elementwise import clipped, combine, number
 from .importer import At
@@ -43,7 +46,13 @@ def quantized(x: Node, scale: Node, zero: Node | None, to: ElementType) -> Node:
 def quantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
     """To integers of 8 and 16 bits."""
     _ = at["saturate"], at["precision"]
-    to = zero.element if zero is not None else element_of(at["output_dtype"]) if at["output_dtype"] else UI8
+    to = (
+        zero.element
+        if zero is not None
+        else element_of(at["output_dtype"])
+        if at["output_dtype"]
+        else UI8
+    )
     if not to.is_integer or to.bits > 16 or at["precision"] not in (None, 0, 1):
         raise Unsupported(f"quantisation to {to}")
     if x.element.is_integer:
@@ -56,7 +65,9 @@ def quantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
 def dequantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
     """To floats, from integers."""
     to = scale.element if not at["output_dtype"] else element_of(at["output_dtype"])
-    return dequantized(x, of_axis(at, x, scale), None if zero is None else of_axis(at, x, zero)).cast(to)
+    return dequantized(
+        x, of_axis(at, x, scale), None if zero is None else of_axis(at, x, zero)
+    ).cast(to)
 
 
 def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
@@ -81,18 +92,27 @@ def parameter(zero: Node | None, like: Node) -> Node:
     return zero.dimshuffle([]) if zero.rank == 1 and zero.array_type.size == 1 else zero
 
 
-def dot(at: At, a: Node, rows: Node, a_zero: Node | None, b_zero: Node | None, bias: Node | None = None) -> Node:
+def dot(
+    at: At, a: Node, rows: Node, a_zero: Node | None, b_zero: Node | None, bias: Node | None = None
+) -> Node:
     """The products of rows with rows, in i32."""
     zeros = parameter(a_zero, a), parameter(b_zero, rows)
     return at.apply("quant.dense", a, rows, *zeros, *(() if bias is None else (bias,)))
 
 
 @rule("MatMulInteger")
-def integer_product(at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None) -> Node:
+def integer_product(
+    at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None
+) -> Node:
     """NumPy's product of quantised matrices, in i32."""
     zeros = parameter(a_zero, a), parameter(b_zero, b)
     if a.rank >= 2 and b.rank == 2 and (a.rank == 2 or zeros[0].rank == 0):
-        y = dot(at, a if a.rank == 2 else reshaped(at, a, (-1, *a.shape[-1:])), b.dimshuffle((1, 0)), *zeros)
+        y = dot(
+            at,
+            a if a.rank == 2 else reshaped(at, a, (-1, *a.shape[-1:])),
+            b.dimshuffle((1, 0)),
+            *zeros,
+        )
         return y if a.rank == 2 else reshaped(at, y, (*a.shape[:-1], b.shape[1]))
     if a.rank == b.rank >= 2 and same_shape(a.shape[:-2], b.shape[:-2]):
         return at.apply("quant.batch_matmul", a, b, *zeros)
@@ -109,13 +129,20 @@ def less_zero(x: Node, zero: Node | None) -> Node:
 
 @rule("ConvInteger")
 def integer_convolution(
-    at: At, x: Node, w: Node, x_zero: Node | None = None, w_zero: Node | None = None, bias: Node | None = None
+    at: At,
+    x: Node,
+    w: Node,
+    x_zero: Node | None = None,
+    w_zero: Node | None = None,
+    bias: Node | None = None,
 ) -> Node:
     """The convolution of quantised tensors, in i32."""
     kernel = kernel_sizes(at, w)
     strides, dilations, before, after = spatial(at, x, kernel)
     if len(kernel) > 2 or any(n < 0 for n in (*before, *after)):
-        raise Unsupported("negative padding" if len(kernel) <= 2 else "a convolution of three dimensions")
+        raise Unsupported(
+            "negative padding" if len(kernel) <= 2 else "a convolution of three dimensions"
+        )
     lacking = 2 - len(kernel)
     x, w = (n.with_ones((2,)) if lacking else n for n in (x, w))
     ones, none = (1,) * lacking, (0,) * lacking
@@ -129,7 +156,15 @@ def integer_convolution(
 def requantize(at: At, sums: Node, factor: Node, zero: Any, axis: int = -1) -> Node:
     """Integers scaled as floats, to the type of a zero point, which is a constant."""
     to = BY_DTYPE[np.asarray(zero).dtype]
-    return at.apply("quant.requantize", sums, factor, to=to, rounding="half_even_f32", zero_point=int(zero), axis=axis)
+    return at.apply(
+        "quant.requantize",
+        sums,
+        factor,
+        to=to,
+        rounding="half_even_f32",
+        zero_point=int(zero),
+        axis=axis,
+    )
 
 
 def output_scale(a_scale: Node, b_scale: Node, y_scale: Node) -> Node:
@@ -149,7 +184,15 @@ def scalar_of(parameter: Array, kind: str = "zero points") -> Any:
 
 @rule("QLinearMatMul")
 def qlinear_matmul(
-    at: At, a: Node, a_scale: Node, a_zero: Node, b: Node, b_scale: Node, b_zero: Node, y_scale: Node, y_zero: Array
+    at: At,
+    a: Node,
+    a_scale: Node,
+    a_zero: Node,
+    b: Node,
+    b_scale: Node,
+    b_zero: Node,
+    y_scale: Node,
+    y_zero: Array,
 ) -> Known:
     sums = integer_product(at, a, b, a_zero, b_zero)
     return requantize(at, sums, output_scale(a_scale, b_scale, y_scale), scalar_of(y_zero))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
 import cvm
 from cvm.importers import unreadable
 
@@ -27,7 +28,9 @@ def read_model(model: Any) -> tuple[str, Any]:
             proto = onnx.load(filename, load_external_data=False)
         else:
             kind = type(model).__name__
-            raise cvm.Error(f"expected the path of a model, its bytes or an onnx.ModelProto, got {kind}")
+            raise cvm.Error(
+                f"expected the path of a model, its bytes or an onnx.ModelProto, got {kind}"
+            )
         for tensor in tensors(proto.graph):
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 read_external(tensor, folder)
@@ -47,7 +50,9 @@ def check(proto: Any) -> None:
 
     if not proto.HasField("graph"):
         raise ValueError("it has no graph")
-    if any(isinstance(t, bytes) for t in texts(proto)):  # which protobuf gives where a text cannot be decoded
+    if any(
+        isinstance(t, bytes) for t in texts(proto)
+    ):  # which protobuf gives where a text cannot be decoded
         raise ValueError("a name in it is not UTF-8")
     if proto.ByteSize() < 1 << 28:
         onnx.checker.check_model(proto)
@@ -83,10 +88,14 @@ def read_external(tensor: Any, folder: Path | None) -> None:
     entries = {e.key: e.value for e in tensor.external_data}
     name = entries.get("location", "")
     if folder is None:
-        raise ValueError(f"tensor {tensor.name!r} is in another file, {name!r}, but the model comes without a folder")
+        raise ValueError(
+            f"tensor {tensor.name!r} is in another file, {name!r}, but the model comes without a folder"
+        )
     path, root = (folder / name).resolve(), folder.resolve()
     if not name or Path(name).is_absolute() or root not in path.parents or not path.is_file():
-        raise ValueError(f"tensor {tensor.name!r} is in {name!r}, which is no file in the model's folder")
+        raise ValueError(
+            f"tensor {tensor.name!r} is in {name!r}, which is no file in the model's folder"
+        )
     start, size = int(entries.get("offset", 0)), path.stat().st_size
     length = int(entries.get("length", size - start))
     if start < 0 or length < 0 or start + length > size:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.sizes import Size, product
 from cvm.dialect.ir.types import BF16, F16, F32, I1, compute_type
 from cvm.dialect.program.builder import Node
+
 from .elementwise import combine, number
 from .importer import At
 from .movement import flatten, reshaped
@@ -22,7 +25,9 @@ def total(x: Node, over: Sequence[int]) -> Node:
 def mean(at: At, x: Node, over: Sequence[int]) -> Node:
     count = product(tuple(x.shape[a] for a in over))
     if x.element.is_integer:
-        return at.apply("dali.floordiv", total(x, over), np.array(count, x.element.dtype)).cast(x.element)
+        return at.apply("dali.floordiv", total(x, over), np.array(count, x.element.dtype)).cast(
+            x.element
+        )
     if isinstance(count, Size):
         return total(x, over) / at.node(np.array(count, object)).cast(x.element)
     if x.element in (F16, BF16):
@@ -66,7 +71,9 @@ REDUCTIONS: dict[str, Any] = {
     "ReduceMean": mean,
     "ReduceMax": lambda at, x, over: extreme(x, over, "max"),
     "ReduceMin": lambda at, x, over: extreme(x, over, "min"),
-    "ReduceProd": lambda at, x, over: x.reduce("prod", over, dtype=x.element, acc_dtype=compute_type(x.element)),
+    "ReduceProd": lambda at, x, over: x.reduce(
+        "prod", over, dtype=x.element, acc_dtype=compute_type(x.element)
+    ),
     "ReduceL1": lambda at, x, over: total(x.scalar("abs_"), over),
     "ReduceL2": lambda at, x, over: total(x * x, over).scalar("sqrt").cast(x.element),
     "ReduceSumSquare": lambda at, x, over: total(x * x, over),
@@ -79,7 +86,11 @@ REDUCTIONS: dict[str, Any] = {
 def reduction(at: At, x: Node, axes: Ints | None = None) -> Known:
     listed = at["axes"] if axes is None else axes
     if at["noop_with_empty_axes"] and not listed:
-        return x if at.op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean") else REDUCTIONS[at.op](at, x, ())
+        return (
+            x
+            if at.op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean")
+            else REDUCTIONS[at.op](at, x, ())
+        )
     over = sorted(real_axes(listed, x.rank)) if listed else list(range(x.rank))
     y = REDUCTIONS[at.op](at, x, tuple(over)).cast(x.element)
     return y.with_ones(over) if at["keepdims"] else y
@@ -137,7 +148,9 @@ def by_channel(x: Node, row: Node) -> Node:
 
 
 @rule("BatchNormalization")
-def batch_normalization(at: At, x: Node, scale: Node, shift: Node, mean_: Node, variance: Node) -> Any:
+def batch_normalization(
+    at: At, x: Node, scale: Node, shift: Node, mean_: Node, variance: Node
+) -> Any:
     """Training mode gives the mean and the variance of the batch as well."""
     epsilon, momentum = at["epsilon"], at["momentum"]
     training = at["training_mode"] or (at.opset < 7 and at["is_test"] == 0 and at.wants(1))
@@ -154,7 +167,13 @@ def batch_normalization(at: At, x: Node, scale: Node, shift: Node, mean_: Node, 
     factor = scale / (spread + epsilon).scalar("sqrt")
     y = (x * by_channel(x, factor) + by_channel(x, shift - center * factor)).cast(x.element)
     statistics = ((mean_, center), (variance, spread)) if training else ()
-    return [y, *(before * momentum + now.cast(before.element) * (1 - momentum) for before, now in statistics)]
+    return [
+        y,
+        *(
+            before * momentum + now.cast(before.element) * (1 - momentum)
+            for before, now in statistics
+        ),
+    ]
 
 
 @rule("InstanceNormalization")
@@ -169,7 +188,11 @@ def layer_normalization(at: At, x: Node, scale: Node, shift: Node | None = None)
     y, center, deviation = normalized(at, stash, tuple(range(at.axis(x), x.rank)), at["epsilon"])
     y, by = aligned(y.cast(x.element), scale)
     scaled = y * by
-    return [scaled if shift is None else combine("add", scaled, shift), center, deviation.scalar("inv")]
+    return [
+        scaled if shift is None else combine("add", scaled, shift),
+        center,
+        deviation.scalar("inv"),
+    ]
 
 
 @rule("MeanVarianceNormalization")
@@ -182,6 +205,12 @@ def mean_variance_normalization(at: At, x: Node) -> Known:
 @rule("LRN")
 def local_response_normalization(at: At, x: Node) -> Known:
     size = at["size"]
-    window = {"axes": (1,), "sizes": (size,), "strides": (1,), "dilations": (1,), "before": ((size - 1) // 2,)}
+    window = {
+        "axes": (1,),
+        "sizes": (size,),
+        "strides": (1,),
+        "dilations": (1,),
+        "before": ((size - 1) // 2,),
+    }
     whole = total(at.apply("builtin.windows", x * x, **window, after=(size // 2,)), (x.rank,))
     return x / (whole * (at["alpha"] / size) + at["bias"]).scalar("pow", number(x, at["beta"]))

@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.sizes import Dim, same_size
 from cvm.dialect.program.builder import Node
+
 from .elements import I64
 from .elementwise import clipped, number
 from .importer import At
 from .movement import at_step
-from .rules import MAX_CONSTANT, Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
+from .rules import (
+    MAX_CONSTANT,
+    Array,
+    Ints,
+    Known,
+    Unsupported,
+    known_size,
+    real_axes,
+    rule,
+    static,
+)
 
 WHAT = "what is resized"  # of unknown size, in a refusal
 
@@ -22,15 +35,27 @@ WHAT = "what is resized"  # of unknown size, in a refusal
 def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
     mode = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}[at["mode"]]
     sampling = Sampling(mode, "asymmetric", "floor")
-    factors = (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]) if scales is None else scales.tolist()
+    factors = (
+        (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]])
+        if scales is None
+        else scales.tolist()
+    )
     for axis, scale in enumerate(factors):
         if scale != 1:
-            x = along(at, x, axis, known_size(resized(x.shape[axis], scale), WHAT), float(scale), sampling)
+            x = along(
+                at, x, axis, known_size(resized(x.shape[axis], scale), WHAT), float(scale), sampling
+            )
     return x
 
 
 @rule("Resize", since=11)
-def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = None, sizes: Ints | None = None) -> Known:
+def resize(
+    at: At,
+    x: Node,
+    roi: Array | None = None,
+    scales: Array | None = None,
+    sizes: Ints | None = None,
+) -> Known:
     """Axes of unknown size keep their size."""
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
     sampling = Sampling(
@@ -40,7 +65,9 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
     policy = at["keep_aspect_ratio_policy"]
     if sizes:
         pairs = [(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
-        factors = [1.0 if same_size(n, m) else known_size(m, WHAT) / known_size(n, WHAT) for n, m in pairs]
+        factors = [
+            1.0 if same_size(n, m) else known_size(m, WHAT) / known_size(n, WHAT) for n, m in pairs
+        ]
         output_sizes: list[Dim] = list(sizes)
         if policy not in (None, "stretch"):
             factor = (min if policy == "not_larger" else max)(factors)
@@ -51,10 +78,16 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
         output_sizes = [resized(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
     else:
         raise ValueError("it has neither sizes nor scales")
-    region = None if roi is None or sampling.transform != "tf_crop_and_resize" else roi.astype(np.float64)
+    region = (
+        None
+        if roi is None or sampling.transform != "tf_crop_and_resize"
+        else roi.astype(np.float64)
+    )
     for k, axis in enumerate(axes):
         part = (0.0, 1.0) if region is None else (float(region[k]), float(region[len(axes) + k]))
-        if not (same_size(output_sizes[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)):
+        if not (
+            same_size(output_sizes[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)
+        ):
             x = along(at, x, axis, known_size(output_sizes[k], WHAT), factors[k], sampling, part)
     return x
 
@@ -67,9 +100,15 @@ def resized(n: Dim, factor: float) -> Dim:
 # the product
 PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
     "half_pixel": lambda x, n, scale, length: (x + 0.5) / scale - 0.5,
-    "half_pixel_symmetric": lambda x, n, scale, length: n / 2 * (1 - len(x) / length) + (x + 0.5) / scale - 0.5,
-    "pytorch_half_pixel": lambda x, n, scale, length: (x + 0.5) / scale - 0.5 if length != 1 else np.full(len(x), -0.5),
-    "align_corners": lambda x, n, scale, length: x * (n - 1) / (length - 1) if length != 1 else np.zeros(len(x)),
+    "half_pixel_symmetric": lambda x, n, scale, length: (
+        n / 2 * (1 - len(x) / length) + (x + 0.5) / scale - 0.5
+    ),
+    "pytorch_half_pixel": lambda x, n, scale, length: (
+        (x + 0.5) / scale - 0.5 if length != 1 else np.full(len(x), -0.5)
+    ),
+    "align_corners": lambda x, n, scale, length: (
+        x * (n - 1) / (length - 1) if length != 1 else np.zeros(len(x))
+    ),
     "asymmetric": lambda x, n, scale, length: x / scale,
     "tf_half_pixel_for_nn": lambda x, n, scale, length: (x + 0.5) / scale,
 }
@@ -110,12 +149,16 @@ class Sampling:
         if self.mode == "nearest":
             if self.rounding not in ROUNDED:
                 raise Unsupported(f"rounding by {self.rounding}")
-            return ROUNDED[self.rounding](places)[:, None].astype(np.int64), np.ones((len(places), 1))
+            return ROUNDED[self.rounding](places)[:, None].astype(np.int64), np.ones(
+                (len(places), 1)
+            )
         stretch = min(scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil((1 if self.mode == "linear" else 2) / stretch))
         taps = np.floor(places).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
         away = np.abs(taps - places[:, None]) * stretch
-        factors = np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
+        factors = (
+            np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
+        )
         if self.exclude:
             factors = np.where((taps >= 0) & (taps < n), factors, 0)
         if self.exclude or self.antialias:
@@ -129,7 +172,13 @@ def cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 
 def along(
-    at: At, x: Node, axis: int, m: int, scale: float, sampling: Sampling, part: tuple[float, float] = (0, 1)
+    at: At,
+    x: Node,
+    axis: int,
+    m: int,
+    scale: float,
+    sampling: Sampling,
+    part: tuple[float, float] = (0, 1),
 ) -> Node:
     """An axis resized: for each of the elements that go into one, what is there times its weight."""
     (n,) = static(x, WHAT, (axis,))
@@ -138,10 +187,16 @@ def along(
     places = sampling.places(n, m, scale, part)
     taps, weights = sampling.weights(n, places, scale)
     column = ["x" if j != axis else 0 for j in range(x.rank)]
-    outside = (places < 0) | (places > n - 1) if sampling.transform == "tf_crop_and_resize" else np.zeros(m, bool)
+    outside = (
+        (places < 0) | (places > n - 1)
+        if sampling.transform == "tf_crop_and_resize"
+        else np.zeros(m, bool)
+    )
     total: Node | None = None
     for k in np.flatnonzero(weights.any(0)):
-        term = at.apply("builtin.gather", x, np.clip(taps[:, k], 0, n - 1), axes=(axis,), mode="clip")
+        term = at.apply(
+            "builtin.gather", x, np.clip(taps[:, k], 0, n - 1), axes=(axis,), mode="clip"
+        )
         if (weights[:, k] != 1).any():
             if x.element.kind != "float":
                 raise Unsupported("integers between others")
@@ -149,7 +204,9 @@ def along(
         total = term if total is None else total + term
     assert total is not None
     if outside.any():
-        total = at.node(outside).dimshuffle(column).scalar("switch", number(x, sampling.beyond), total)
+        total = (
+            at.node(outside).dimshuffle(column).scalar("switch", number(x, sampling.beyond), total)
+        )
     return total
 
 
@@ -161,7 +218,10 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
     border, corners = at["padding_mode"], bool(at["align_corners"])
     count = grid.rank - 1
     axes = [(at_step(at, grid, grid.rank - 1, rank - 1 - j), n) for j, n in enumerate(sizes)]
-    places = [((p + 1.0) * ((n - 1) / 2) if corners else ((p + 1.0) * float(n) - 1.0) * 0.5) for p, n in axes]
+    places = [
+        ((p + 1.0) * ((n - 1) / 2) if corners else ((p + 1.0) * float(n) - 1.0) * 0.5)
+        for p, n in axes
+    ]
     if border == "border" and mode != "cubic":
         places = [clipped(p, 0.0, float(n - 1)) for p, n in zip(places, sizes, strict=True)]
     elif border == "reflection" and mode != "cubic":
@@ -179,10 +239,16 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
             inside = within if inside is None else inside.scalar("and_", within)
             weight = w if weight is None else weight if w is None else weight * w
             at_indices.append(clipped(k, 0.0, float(n - 1)).cast(I64))
-        term = at.apply("builtin.gather", x, batch, *at_indices, axes=(0, *range(2, x.rank)), mode="clip")
+        term = at.apply(
+            "builtin.gather", x, batch, *at_indices, axes=(0, *range(2, x.rank)), mode="clip"
+        )
         term = term.dimshuffle((0, count, *range(1, count)))
         assert inside is not None
-        term = inside.with_ones((1,)).scalar("switch", term, number(x, 0)) if border == "zeros" else term
+        term = (
+            inside.with_ones((1,)).scalar("switch", term, number(x, 0))
+            if border == "zeros"
+            else term
+        )
         term = term if weight is None else term * weight.with_ones((1,))
         total = term if total is None else total + term
     assert total is not None

@@ -22,7 +22,9 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
+
 import numpy as np
+
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
@@ -103,12 +105,16 @@ KINDS = {
 }  # else Node
 
 
-def rule(*names: str, since: int = 1, until: int = LATEST, symbolic: Function | None = None) -> Callable[[F], F]:
+def rule(
+    *names: str, since: int = 1, until: int = LATEST, symbolic: Function | None = None
+) -> Callable[[F], F]:
     """Enters a function into the table. `symbolic` computes the node on arrays that may hold sizes."""
 
     def enter(function: F) -> F:
         for name in names:
-            RULES.setdefault(name, []).append(Rule(name, since, until, function, parameters(function), symbolic))
+            RULES.setdefault(name, []).append(
+                Rule(name, since, until, function, parameters(function), symbolic)
+            )
         return function
 
     return enter
@@ -120,7 +126,9 @@ def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
     def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[F], F]:
         def enter(function: F) -> F:
             for name in names:
-                rules[name] = Rule(name, 1, LATEST, function, parameters(function), None, (exact, floats))
+                rules[name] = Rule(
+                    name, 1, LATEST, function, parameters(function), None, (exact, floats)
+                )
             return function
 
         return enter
@@ -131,10 +139,15 @@ def table(rules: dict[str, Rule]) -> Callable[..., Callable[[F], F]]:
 def parameters(function: Function) -> tuple[Parameter, ...]:
     """The parameters of a rule after the first: by annotation (text, by the future import), else by name."""
     signature = list(inspect.signature(function).parameters.values())[1:]
-    kinds = [KINDS.get(p.name, "Node") if p.annotation is p.empty else p.annotation for p in signature]
+    kinds = [
+        KINDS.get(p.name, "Node") if p.annotation is p.empty else p.annotation for p in signature
+    ]
     return tuple(
         Parameter(
-            p.name, kind.removesuffix(" | None"), "None" in kind or p.default is not p.empty, p.kind is p.VAR_POSITIONAL
+            p.name,
+            kind.removesuffix(" | None"),
+            "None" in kind or p.default is not p.empty,
+            p.kind is p.VAR_POSITIONAL,
         )
         for p, kind in zip(signature, kinds, strict=True)
     )
@@ -159,14 +172,18 @@ def numbers(count: int) -> np.ndarray:
 
 def static(x: Known, subject: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:
     """The shape, or its sizes along these axes, all of them known."""
-    return tuple(known_size(n, subject) for n in (x.shape if axes is None else [x.shape[a] for a in axes]))
+    return tuple(
+        known_size(n, subject) for n in (x.shape if axes is None else [x.shape[a] for a in axes])
+    )
 
 
 def real_axes(axes: Sequence[Any], rank: int) -> tuple[int, ...]:
     """Axes counted from the front, each of them once."""
     positive = tuple(int(a) + rank if a < 0 else int(a) for a in axes)
     if not all(0 <= a < rank for a in positive) or len(set(positive)) < len(positive):
-        raise ValueError(f"expected axes of {rank} dimensions, each once, got {list(map(int, axes))}")
+        raise ValueError(
+            f"expected axes of {rank} dimensions, each once, got {list(map(int, axes))}"
+        )
     return positive
 
 
@@ -184,9 +201,19 @@ REFUSED: dict[str, str] = {
         "the language has no strings",
     ),
     **dict.fromkeys(
-        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        (
+            "Bernoulli",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        ),
         "it draws random numbers",
     ),
-    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), "the language has no optional values"),
+    **dict.fromkeys(
+        ("Optional", "OptionalGetElement", "OptionalHasElement"),
+        "the language has no optional values",
+    ),
     "ImageDecoder": "it reads files of images",
 }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.program.builder import Node
+
 from .importer import At
 from .movement import at_step, joined, pieces, stacked
 from .rules import Array, Items, Known, rule, static
@@ -62,5 +65,7 @@ def split(at: At, x: Node, sizes: Array | None = None) -> Any:
         whole = [at_step(at, x, axis, k) for k in range(n)]
         return Items(s.with_ones((axis,)) for s in whole) if keep else Items(whole)
     size = int(sizes.reshape(())) if sizes.ndim == 0 else 0
-    ends = [min(size, n - k) for k in range(0, n, size)] if sizes.ndim == 0 else list(map(int, sizes))
+    ends = (
+        [min(size, n - k) for k in range(0, n, size)] if sizes.ndim == 0 else list(map(int, sizes))
+    )
     return Items(pieces(at, x, axis, ends))

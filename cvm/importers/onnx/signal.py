@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+
 from cvm.dialect.program.builder import Node
+
 from .importer import At
 from .matmul_conv_pool import contract
 from .movement import at_step, stacked
@@ -18,13 +20,21 @@ def transformed(at: At, x: Node, axis: int, length: int, inverse: bool, onesided
     if parts not in (1, 2) or length < 1:
         raise ValueError(f"{parts} parts of numbers, {length} of them")
     half = length // 2 + 1
-    input_length, count = (half, length) if inverse and onesided else (length, half if onesided else length)
+    input_length, count = (
+        (half, length) if inverse and onesided else (length, half if onesided else length)
+    )
     if n != input_length:
         more = tuple(input_length - n if j == axis else 0 for j in range(x.rank))
         x = at.apply("builtin.pad", x, before=(0,) * x.rank, after=more)
     if length * count > MAX_CONSTANT:
         raise Unsupported(f"a transform of {length} numbers")
-    turns = np.outer(np.arange(input_length), np.arange(count)) % length / length * (2 if inverse else -2) * np.pi
+    turns = (
+        np.outer(np.arange(input_length), np.arange(count))
+        % length
+        / length
+        * (2 if inverse else -2)
+        * np.pi
+    )
     scale = np.full((input_length, 1), 1 / length if inverse else 1.0)
     if inverse and onesided:  # the other half is conjugate to this one, but for what has no partner
         scale[1 : (length + 1) // 2] *= 2
@@ -49,7 +59,9 @@ def transformed(at: At, x: Node, axis: int, length: int, inverse: bool, onesided
 
 @rule("DFT")
 def dft(at: At, x: Node, length: Array | None = None, axis: Array | None = None) -> Known:
-    (along,) = real_axes((axis.item() if axis is not None else -2 if at["axis"] is None else at["axis"],), x.rank)
+    (along,) = real_axes(
+        (axis.item() if axis is not None else -2 if at["axis"] is None else at["axis"],), x.rank
+    )
     if along == x.rank - 1:
         raise ValueError("the axis holds the parts of numbers")
     inverse, onesided = bool(at["inverse"]), bool(at["onesided"])
@@ -60,12 +72,20 @@ def dft(at: At, x: Node, length: Array | None = None, axis: Array | None = None)
 
 
 @rule("STFT")
-def stft(at: At, x: Node, step: Array, window: Node | None = None, length: Array | None = None) -> Known:
+def stft(
+    at: At, x: Node, step: Array, window: Node | None = None, length: Array | None = None
+) -> Known:
     if window is None and length is None:
         raise ValueError("it has neither a window nor a length of frames")
     size = static(window, "a window", (0,))[0] if window is not None else 0
     n = int(length.reshape(())) if length is not None else size
-    attributes = {"axes": (1,), "strides": (int(step.reshape(())),), "dilations": (1,), "before": (0,), "after": (0,)}
+    attributes = {
+        "axes": (1,),
+        "strides": (int(step.reshape(())),),
+        "dilations": (1,),
+        "before": (0,),
+        "after": (0,),
+    }
     x = x if x.rank == 3 else x.with_ones((2,))
     frames = at.apply("builtin.windows", x, sizes=(n,), **attributes).dimshuffle((0, 1, 3, 2))
     if window is not None:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
+
 import numpy as np
+
 import cvm
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.sizes import Size
@@ -19,11 +21,19 @@ from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, Table, contents, options, root
 from cvm.importers.onnx.importer import Importer
+
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported
 from .schema import OPERATORS, SCHEMA, TYPES
 
-RULES_OF = (arithmetic, contractions, movement, softmax, state, unary)  # which enter their rules in the table
+RULES_OF = (
+    arithmetic,
+    contractions,
+    movement,
+    softmax,
+    state,
+    unary,
+)  # which enter their rules in the table
 ROUNDINGS = ("tflite_double", "single")
 
 Sizes = Mapping[str, "Sequence[int]"]
@@ -42,7 +52,9 @@ def from_tflite(
     return imported(model, sizes or {}, rounding)[0]
 
 
-def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple[Imported, dict[str, str]]:
+def imported(
+    model: Any, sizes: Sizes, rounding: str = "tflite_double"
+) -> tuple[Imported, dict[str, str]]:
     """The program, and the model's names of values by those that they have in it, where these differ."""
     if rounding not in ROUNDINGS:
         raise cvm.Error(f"rounding is one of {', '.join(ROUNDINGS)}, got {rounding!r}")
@@ -59,7 +71,9 @@ class Model:
     def __init__(self, filename: str, model: Table, rounding: str) -> None:
         self.filename, self.model, self.rounding = filename, model, rounding
         self.to = Importer("TensorFlow Lite", "operator")
-        self.states: dict[str, tuple[Node, Any]] = {}  # by name: an argument, and its value after the call
+        self.states: dict[
+            str, tuple[Node, Any]
+        ] = {}  # by name: an argument, and its value after the call
         self.initial: dict[str, np.ndarray] = {}  # by the name of a variable
         if not model.subgraphs:
             raise Damaged("it has no graph")
@@ -67,11 +81,18 @@ class Model:
     def program(self, sizes: Sizes) -> tuple[Imported, dict[str, str]]:
         graph = self.model.subgraphs[0]
         tensors = [self.tensor(t) for t in graph.tensors]
-        values = {str(n): a for n, t in enumerate(graph.tensors) if (a := self.constant(t, tensors[n])) is not None}
+        values = {
+            str(n): a
+            for n, t in enumerate(graph.tensors)
+            if (a := self.constant(t, tensors[n])) is not None
+        }
         self.arguments(graph, tensors, values, sizes)
         self.operators(graph, tensors, values)
         self.to.check(self.filename)
-        results = [self.result(values.get(str(n)), tensors[n]) for n in self.indices(graph.outputs, tensors)]
+        results = [
+            self.result(values.get(str(n)), tensors[n])
+            for n in self.indices(graph.outputs, tensors)
+        ]
         for name, (_, after) in self.states.items():
             results.append(self.to.node(after).value)
             self.to.names[results[-1]] = name
@@ -87,25 +108,37 @@ class Model:
             raise Damaged(f"tensor {t.name!r} has elements of type number {t.type}")
         shape = tuple(int(n) for n in t.shape)
         if any(n < 0 for n in shape) or len(zeros) not in (0, 1, len(scales)):
-            raise Damaged(f"tensor {t.name!r} has shape {shape}, {len(scales)} scales and {len(zeros)} zero points")
+            raise Damaged(
+                f"tensor {t.name!r} has shape {shape}, {len(scales)} scales and {len(zeros)} zero points"
+            )
         zeros = np.broadcast_to(zeros, len(scales)) if len(zeros) == 1 else zeros
         axis = q.quantized_dimension if q is not None else 0
-        return Tensor(t.name or f"tensor_{t.buffer}", shape, TYPES[t.type], scales, zeros, axis, t.is_variable)
+        return Tensor(
+            t.name or f"tensor_{t.buffer}", shape, TYPES[t.type], scales, zeros, axis, t.is_variable
+        )
 
     def constant(self, t: Table, tensor: Tensor) -> np.ndarray | None:
         """The elements of a tensor with data; None where it has none."""
         if t.buffer >= len(self.model.buffers):
-            raise Damaged(f"tensor {tensor.name!r} refers to buffer {t.buffer} of {len(self.model.buffers)}")
+            raise Damaged(
+                f"tensor {tensor.name!r} refers to buffer {t.buffer} of {len(self.model.buffers)}"
+            )
         buffer = self.model.buffers[t.buffer]
         data = buffer.data
         if buffer.offset > 1:  # the elements of a large model follow the flatbuffer
             data = buffer._file.numbers("u8", buffer.offset, buffer.size)
-        if not (t.buffer and data.size) or t.sparsity is not None or tensor.type in ("STRING", "RESOURCE", "VARIANT"):
+        if (
+            not (t.buffer and data.size)
+            or t.sparsity is not None
+            or tensor.type in ("STRING", "RESOURCE", "VARIANT")
+        ):
             return None
         count = int(np.prod(tensor.shape, dtype=object))
         dtype = tensor.element.dtype
         if tensor.type == "INT4":
-            data = (np.stack([data << 4, data], -1).astype(np.int8) >> 4).reshape(-1)[: count or None]
+            data = (np.stack([data << 4, data], -1).astype(np.int8) >> 4).reshape(-1)[
+                : count or None
+            ]
         if data.nbytes != count * dtype.itemsize:
             raise Damaged(f"tensor {tensor.name!r} of shape {tensor.shape} has {data.nbytes} bytes")
         return np.frombuffer(data.tobytes(), dtype).reshape(tensor.shape)
@@ -115,10 +148,15 @@ class Model:
             raise Damaged(f"tensors {numbers.tolist()} of {len(tensors)}")
         return [int(n) for n in numbers]
 
-    def arguments(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any], sizes: Sizes) -> None:
+    def arguments(
+        self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any], sizes: Sizes
+    ) -> None:
         inputs = self.indices(graph.inputs, tensors)
         if unknown := set(sizes) - {tensors[n].name for n in inputs}:
-            refuse(self.filename, f"sizes are given of {sorted(unknown)[0]!r}, which is no input of the model")
+            refuse(
+                self.filename,
+                f"sizes are given of {sorted(unknown)[0]!r}, which is no input of the model",
+            )
         for n in inputs:
             t = tensors[n]
             dims = sizes.get(t.name, t.shape)
@@ -151,10 +189,14 @@ class Model:
         graph, handles = self.model.subgraphs[number], dict[int, str]()
         for operator, op, _ in self.kinds(graph):
             if op == "VAR_HANDLE":
-                handles[operator.outputs[0]] = options(operator.builtin_options, op, SCHEMA).shared_name or "variable"
+                handles[operator.outputs[0]] = (
+                    options(operator.builtin_options, op, SCHEMA).shared_name or "variable"
+                )
                 continue
             value = graph.tensors[operator.inputs[-1]] if op == "ASSIGN_VARIABLE" else None
-            if (array := None if value is None else self.constant(value, self.tensor(value))) is None:
+            if (
+                array := None if value is None else self.constant(value, self.tensor(value))
+            ) is None:
                 raise Unsupported(f"initial state that {op} computes")
             self.initial[handles[operator.inputs[0]]] = array
 
@@ -174,13 +216,23 @@ class Model:
             ends = operator.inputs, operator.outputs
             inputs, outputs = (["" if n == -1 else str(n) for n in numbers] for numbers in ends)
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
-            proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, attribute=())
-            missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]
+            proto = SimpleNamespace(
+                op_type=op, domain=name, input=inputs, output=outputs, attribute=()
+            )
+            missing = [
+                n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"
+            ]
             if missing and op != "DENSIFY":  # which reads sparse data
                 raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
-            self.to.add(At(self.to, proto, values, {}, str(number), tensors, operator, self.rounding, self))
+            self.to.add(
+                At(self.to, proto, values, {}, str(number), tensors, operator, self.rounding, self)
+            )
             for n in inputs:
-                if n and tensors[int(n)].is_variable and (name := tensors[int(n)].name) in self.states:
+                if (
+                    n
+                    and tensors[int(n)].is_variable
+                    and (name := tensors[int(n)].name) in self.states
+                ):
                     self.assign(name, values[n])
 
     def result(self, value: Any, tensor: Tensor) -> Value:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
+
 from cvm.dialect.ir.types import F32, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import Exactness
 from cvm.importers.onnx.elementwise import combine, converted, where
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import aligned
+
 from . import quantization as q
 from .fixed_point import high, leading_zeros, shifted
 from .rules import ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
@@ -35,7 +38,12 @@ def add(at: At, a: Node, b: Node) -> Known:
     scales = [float(t.scale) for t in (x, z, at.y)]
     low, high = q.activation_range(at, at.y)
     powers = all(math.frexp(s)[0] == 0.5 for s in scales)
-    if at.y.element is I16 and at["pot_scale_int16"] and powers and not any(t.zero_point for t in (x, z, at.y)):
+    if (
+        at.y.element is I16
+        and at["pot_scale_int16"]
+        and powers
+        and not any(t.zero_point for t in (x, z, at.y))
+    ):
         a, b = power_shifted(at, a, x), power_shifted(at, b, z)
         return q.clipped(combine(at.op.lower(), a, b), low, high, I16)
     left = 15 if at.y.element is I16 else 20
@@ -77,7 +85,9 @@ def squared_difference(at: At, a: Node, b: Node) -> Known:
         return difference * difference
     whole = 2 * max(float(t.scale) for t in (at.input(0), at.input(1)))
     a, b = (
-        q.requantized(at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 7), float(t.scale) / whole, I32)
+        q.requantized(
+            at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 7), float(t.scale) / whole, I32
+        )
         for n, t in ((a, at.input(0)), (b, at.input(1)))
     )
     difference = combine("sub", a, b)
@@ -85,7 +95,9 @@ def squared_difference(at: At, a: Node, b: Node) -> Known:
     return q.requantized(at, difference * difference, factor, at.y.element, at.y.zero_point)
 
 
-NO_ZERO = Exactness("no divisor is zero, and no quotient so small that the kernel shifts by more than 31 bits")
+NO_ZERO = Exactness(
+    "no divisor is zero, and no quotient so small that the kernel shifts by more than 31 bits"
+)
 
 
 @rule("DIV", exact=NO_ZERO)
@@ -100,10 +112,18 @@ def divide(at: At, a: Node, b: Node) -> Known:
     whole = combine("mul", a, b.scalar("sgn"))
     above, below = (reshaped(at, n, (-1,)) for n in (whole, b.scalar("abs_").like(whole)))
     up = leading_zeros(above.scalar("maximum", -1 - above)) - 1
-    quotient = high(shifted(above.cast(I64), up), at.apply("quant.reciprocal", below).cast(I64)).cast(I32)
+    quotient = high(
+        shifted(above.cast(I64), up), at.apply("quant.reciprocal", below).cast(I64)
+    ).cast(I32)
     m, s = q.quantized_multiplier(float(x.scale / (z.scale * at.y.scale)))
     shift = (up - leading_zeros(below) + (31 + s)).cast(I32)
-    attrs = {"to": at.y.element, "rounding": "tflite_double", "zero_point": at.y.zero_point, "min": low, "max": most}
+    attrs = {
+        "to": at.y.element,
+        "rounding": "tflite_double",
+        "zero_point": at.y.zero_point,
+        "min": low,
+        "max": most,
+    }
     result = at.apply("quant.requantize", quotient, np.array(m, np.int32), shift, **attrs, axis=0)
     return reshaped(at, result, whole.shape)
 
@@ -115,7 +135,11 @@ def binary(at: At, a: Node, b: Node) -> Known:
     plain(at)
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
         return at.onnx("Div", a, b).scalar("floor")
-    return combine({"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}[at.op], a, b)
+    return combine(
+        {"FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}[at.op],
+        a,
+        b,
+    )
 
 
 forward({"ADD_N": "Sum"}, plain)
@@ -132,7 +156,9 @@ COMPARISONS = {
 def compare(at: At, a: Node, b: Node) -> Known:
     if at.x.is_quantised and a.element.bits < 32:
         a, b = (
-            q.requantized(at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 8), float(t.scale), I32)
+            q.requantized(
+                at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 8), float(t.scale), I32
+            )
             for n, t in ((a, at.input(0)), (b, at.input(1)))
         )
     return combine(COMPARISONS[at.op], a, b)
@@ -153,7 +179,9 @@ def prelu(at: At, x: Node, alpha: Node) -> Known:
         return where(x.scalar("lt", 0.0), x * alpha, x)
     plain, slope = q.less_zero(x, t.zero_point), q.less_zero(alpha, a.zero_point)
     above = q.requantized(at, plain, float(t.scale / y.scale), y.element, y.zero_point)
-    below = q.requantized(at, plain * slope, float(t.scale * a.scale / y.scale), y.element, y.zero_point)
+    below = q.requantized(
+        at, plain * slope, float(t.scale * a.scale / y.scale), y.element, y.zero_point
+    )
     return where(plain.scalar("ge", q.at_i32(plain, 0)), above, below)
 
 

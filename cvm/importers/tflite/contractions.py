@@ -6,16 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import F64, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import SUMS, Exactness
 from cvm.importers.onnx.matmul_conv_pool import halves, same_padding
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import known_size, real_axes, static
+
 from .arithmetic import activated
 from .fixed_point import inverse_square_root
-from .quantization import activation_range, at_i32, less_zero, quantized_multiplier, requantized, rounded
+from .quantization import (
+    activation_range,
+    at_i32,
+    less_zero,
+    quantized_multiplier,
+    requantized,
+    rounded,
+)
 from .rules import ROUNDED, At, Ints, Known, Tensor, Unsupported, plain, rule, same_scale
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -48,7 +58,9 @@ def check_quantised(at: At) -> None:
         raise Unsupported("a zero point of each channel")
 
 
-def accumulators(at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **attributes: Any) -> Node:
+def accumulators(
+    at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **attributes: Any
+) -> Node:
     """Sums of products, with a bias in their type."""
     zeros = (at.node(np.array(t.zero_point, np.int32)) for t in (of, at.input(1)))
     more = () if bias is None else (bias.cast(I64 if x.element is I16 else I32),)
@@ -59,18 +71,26 @@ def finished(at: At, sums: Node, of: Tensor) -> Node:
     """Accumulators as quantised numbers of the result, through its activation."""
     if at.y.element is I32:
         return sums
-    return requantized(at, sums, factors(at, of), at.y.element, at.y.zero_point, activation_range(at, at.y))
+    return requantized(
+        at, sums, factors(at, of), at.y.element, at.y.zero_point, activation_range(at, at.y)
+    )
 
 
 def in_nchw(at: At, op: str, x: Node, *more: Any, **attributes: Any) -> Node:
     """An ONNX operator of floats, and the fused activation."""
-    return activated(at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **attributes).dimshuffle(TO_NHWC))
+    return activated(
+        at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **attributes).dimshuffle(TO_NHWC)
+    )
 
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D", exact=SUMS, floats=ROUNDED)
 def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
-    kernel, dilations, deep = static(w, "a kernel", (1, 2)), (at["dilation_h"], at["dilation_w"]), at.op != "CONV_2D"
+    kernel, dilations, deep = (
+        static(w, "a kernel", (1, 2)),
+        (at["dilation_h"], at["dilation_w"]),
+        at.op != "CONV_2D",
+    )
     pads, strides = windows(at, static(x, "a convolution", (1, 2)), kernel, dilations)
     channels, outputs = (known_size(n.shape[3], "channels") for n in (x, w))
     if deep and (not channels or outputs % channels):
@@ -78,12 +98,18 @@ def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     groups = channels if deep else channels // max(outputs, 1)
     if not at.x.is_quantised:
         w = w.dimshuffle((3, 0, 1, 2) if deep else TO_NCHW)
-        return in_nchw(at, "Conv", x, w, bias, pads=pads, strides=strides, dilations=dilations, group=groups)
+        return in_nchw(
+            at, "Conv", x, w, bias, pads=pads, strides=strides, dilations=dilations, group=groups
+        )
     attributes: dict[str, Any] = {"padding": pads, "stride": strides, "dilation": dilations}
     if deep:
         w = at.apply("cvm.reshape", w, target_shape=(*kernel, channels, outputs // channels))
-        return finished(at, accumulators(at, "depthwise_conv2d", at.x, x, w, bias, **attributes), at.x)
-    return finished(at, accumulators(at, "conv2d", at.x, x, w, bias, **attributes, groups=groups), at.x)
+        return finished(
+            at, accumulators(at, "depthwise_conv2d", at.x, x, w, bias, **attributes), at.x
+        )
+    return finished(
+        at, accumulators(at, "conv2d", at.x, x, w, bias, **attributes, groups=groups), at.x
+    )
 
 
 @rule("TRANSPOSE_CONV", exact=SUMS, floats=ROUNDED)
@@ -97,9 +123,14 @@ def transpose_conv(at: At, shape: Ints, w: Node, x: Node, bias: Node | None = No
     if of.is_quantised:
         attributes = {"padding": (*pads[:2], *after), "stride": strides}
         return finished(at, accumulators(at, "transpose_conv2d", of, x, w, bias, **attributes), of)
-    attributes = {"pads": (*pads[:2], *(max(p, 0) for p in after)), "output_padding": tuple(max(-p, 0) for p in after)}
+    attributes = {
+        "pads": (*pads[:2], *(max(p, 0) for p in after)),
+        "output_padding": tuple(max(-p, 0) for p in after),
+    }
     w = w.dimshuffle((3, 0, 1, 2))
-    return in_nchw(at, "ConvTranspose", x, w, bias, **attributes, strides=strides, auto_pad="NOTSET", group=1)
+    return in_nchw(
+        at, "ConvTranspose", x, w, bias, **attributes, strides=strides, auto_pad="NOTSET", group=1
+    )
 
 
 @rule("FULLY_CONNECTED", exact=SUMS, floats=ROUNDED)
@@ -109,7 +140,9 @@ def fully_connected(at: At, x: Node, w: Node, bias: Node | None = None) -> Known
         raise Unsupported("shuffled weights")
     n, k = static(w, "weights")
     lead = x.shape[:-1] if at["keep_num_dims"] else (-1,)
-    rows = x if x.rank == 2 and x.shape[1] == k else at.apply("cvm.reshape", x, target_shape=(-1, k))
+    rows = (
+        x if x.rank == 2 and x.shape[1] == k else at.apply("cvm.reshape", x, target_shape=(-1, k))
+    )
     if at.x.is_quantised:
         # one product of f64 and a rounding of halves away from zero, as the reference kernel does it
         sums = accumulators(at, "dense", at.x, rows, w, bias).cast(F64)
@@ -166,7 +199,9 @@ SIGNED = Exactness(bound="unlike LiteRT 2.3.0, whose kernel reads signed numbers
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
-        return with_kept_dims(at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along)
+        return with_kept_dims(
+            at, at.onnx("ReduceMean" if at.op == "MEAN" else "ReduceSum", x, along), along
+        )
     count = math.prod(static(x, "a mean", along))
     if at.op == "SUM":
         at.rule_exactness = SUMS if at.x.type == "UINT8" else SIGNED
@@ -176,7 +211,13 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
         shift = min(count.bit_length() - 1, 32, 31 + (31 - s))
         m, s = (m << shift) // count, s + shift
     attributes = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
-    y = at.apply("quant.requantize", sums, at.node(np.array(m, np.int32)), at.node(np.array(s, np.int32)), **attributes)
+    y = at.apply(
+        "quant.requantize",
+        sums,
+        at.node(np.array(m, np.int32)),
+        at.node(np.array(s, np.int32)),
+        **attributes,
+    )
     return with_kept_dims(at, y, along)
 
 
@@ -191,11 +232,22 @@ def l2_normalization(at: At, x: Node) -> Known:
     if not at.x.is_quantised:
         squares = (x * x).sum(along, dtype=x.element, acc_dtype=x.element)
         return x / squares.scalar("sqrt").scalar("maximum", 1e-6).with_ones(along)
-    if at.y.type not in UNIT_ZEROS or at.y.scale != 1 / 128 or at.y.zero_point != UNIT_ZEROS[at.y.type]:
-        raise ValueError("a result whose scale is not 1/128, or whose zero point is not in the middle")
+    if (
+        at.y.type not in UNIT_ZEROS
+        or at.y.scale != 1 / 128
+        or at.y.zero_point != UNIT_ZEROS[at.y.type]
+    ):
+        raise ValueError(
+            "a result whose scale is not 1/128, or whose zero point is not in the middle"
+        )
     rows = less_zero(reshaped(at, x, (-1, x.shape[-1])), at.x.zero_point)
     m, s = inverse_square_root((rows * rows).sum((1,), dtype=I32, acc_dtype=I32).cast(I64))
-    attributes = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point, "axis": 0}
+    attributes = {
+        "to": at.y.element,
+        "rounding": at.rounding,
+        "zero_point": at.y.zero_point,
+        "axis": 0,
+    }
     rows, s = (rows, s - at_i32(s, 7)) if at.y.type == "INT8" else (rows * at_i32(s, 1 << 7), s)
     return reshaped(at, at.apply("quant.requantize", rows, m, s, **attributes), x.shape)
 

@@ -3,9 +3,12 @@ computed while importing, and on values of i64 of the program."""
 
 import math
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
+
 from .rules import At
 
 MAX = (1 << 31) - 1
@@ -42,7 +45,9 @@ def exponential(a: np.ndarray, integer_bits: int, bits: int = 32) -> np.ndarray:
     power = np.minimum(term + high(x + divide_by_power(series, 1), term, bits), (1 << bits - 1) - 1)
     for exponent in range(-2, min(integer_bits, 5)):
         factor = number(math.exp(-(2.0**exponent)), bits)
-        power = np.where((remainder - a) >> (fraction + exponent) & 1, high(power, factor, bits), power)
+        power = np.where(
+            (remainder - a) >> (fraction + exponent) & 1, high(power, factor, bits), power
+        )
     return np.where(a == 0, (1 << bits - 1) - 1, np.where(a < -(32 << fraction), 0, power))
 
 
@@ -101,10 +106,16 @@ def logarithm(at: At, x: Node, integer_bits: int) -> Node:
     less = high(x, half)
     by, by_less = leading_zeros(x) - 1, leading_zeros(less) - 1
     r = saturated((high(shifted(x, by), half) * 2).scalar("minimum", shifted(x, by_less)))
-    power = ((integer_bits - by) * 4 - 3).scalar("maximum", (integer_bits - by_less) * 4 - 1) * (1 << 23)
+    power = ((integer_bits - by) * 4 - 3).scalar("maximum", (integer_bits - by_less) * 4 - 1) * (
+        1 << 23
+    )
     q = (r - middle) * 2
     square = high(q, q)
     above = high(q, r) + high(high(q, square), 117049297)
-    below = high((r + (middle + 1)) // 2, q + 1057819769 + high(square, 127690142)) + high(q, 638450708)
+    below = high((r + (middle + 1)) // 2, q + 1057819769 + high(square, 127690142)) + high(
+        q, 638450708
+    )
     inverse = at.apply("quant.reciprocal", (below - (1 << 31)).cast(I32)).cast(I64)
-    return saturated((high(power, number(math.log(2), 32)) + high(divide_by_power(above, 6), inverse)) * 2)
+    return saturated(
+        (high(power, number(math.log(2), 32)) + high(divide_by_power(above, 6), inverse)) * 2
+    )

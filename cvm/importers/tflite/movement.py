@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx import movement as onnx
 from cvm.importers.onnx.gather_scatter_topk import gathered
 from cvm.importers.onnx.rules import Array, known_size, numbers, real_axes, static
+
 from .arithmetic import activated
 from .quantization import at_i32, rescaled
 from .rules import ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale
@@ -28,7 +31,9 @@ ONE_OF_OURS: dict[str, Callable[..., Any]] = {
     "FILL": lambda at, shape, value: onnx.broadcast(at, value, shape),
     "PACK": lambda at, *xs: onnx.stacked(at, xs, place(at["axis"], xs[0].rank + 1)),
     "RANK": lambda at, x: np.array(x.rank, np.int32),
-    "RESHAPE": lambda at, x, shape=None: onnx.reshaped(at, x, at["new_shape"].tolist() if shape is None else shape),
+    "RESHAPE": lambda at, x, shape=None: onnx.reshaped(
+        at, x, at["new_shape"].tolist() if shape is None else shape
+    ),
     "SHAPE": lambda at, x: np.array(static(x, "a shape"), ELEMENTS[TYPES[at["out_type"]]].dtype),
     "SQUEEZE": lambda at, x: at.apply("cvm.squeeze", x, axes=real_axes(at["squeeze_dims"], x.rank)),
     "TRANSPOSE": lambda at, x, axes: x.dimshuffle(real_axes(axes, x.rank)),
@@ -48,7 +53,9 @@ def concatenate(at: At, *xs: Node) -> Known:
     """Rescale operands of other scales."""
     quantised = at.y.is_quantised
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
-    at.rule_exactness = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
+    at.rule_exactness = (
+        EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
+    )
     y = onnx.joined(at, parts, place(at["axis"], parts[0].rank))
     return y if quantised else activated(at, y)
 
@@ -108,7 +115,9 @@ def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Kno
                 shape.append(axis)
                 ends = None if masked(n, "begin") else first, None if masked(n, "end") else last
                 start, stop, _ = slice(*ends, step).indices(size)
-                cuts.append((start if start >= 0 else -onnx.FAR, stop if stop >= 0 else -onnx.FAR, step))
+                cuts.append(
+                    (start if start >= 0 else -onnx.FAR, stop if stop >= 0 else -onnx.FAR, step)
+                )
     trailing = range(len(cuts), x.rank)
     cuts += [(0, onnx.FAR, 1)] * len(trailing)
     return onnx.cut(at, x, *zip(*cuts, strict=True)).dimshuffle([*shape, *trailing])
@@ -132,7 +141,9 @@ def zero(at: At, x: Node) -> Node:
 def mirror_pad(at: At, x: Node, pads: Array) -> Known:
     edge = at["mode"]  # 1 is SYMMETRIC, which repeats the element at the edge
     for axis, sides in enumerate(pads.tolist()):
-        if any(sides) and not all(0 <= s < static(x, "an axis with a border", (axis,))[0] + edge for s in sides):
+        if any(sides) and not all(
+            0 <= s < static(x, "an axis with a border", (axis,))[0] + edge for s in sides
+        ):
             raise ValueError(f"a border of {sides} of {x.shape[axis]} elements")
     before, after = pads.T.tolist()
     return onnx.bordered(at, x, before, after, "symmetric" if edge else "reflect")
@@ -148,13 +159,19 @@ def gather(at: At, x: Node, indices: Known) -> Known:
 @rule("SCATTER_ND", floats=ROUNDED)
 def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
     return at.onnx(
-        "ScatterND", at.node(onnx.filled(shape, np.zeros((), updates.element.dtype))), indices, updates, reduction="add"
+        "ScatterND",
+        at.node(onnx.filled(shape, np.zeros((), updates.element.dtype))),
+        indices,
+        updates,
+        reduction="add",
     )
 
 
 @rule("ARG_MAX", "ARG_MIN")
 def extreme(at: At, x: Node, axis: Array) -> Known:
-    return at.apply(f"builtin.{at.op.lower().replace('_', '')}", x, axis=place(axis.item(), x.rank)).cast(at.y.element)
+    return at.apply(
+        f"builtin.{at.op.lower().replace('_', '')}", x, axis=place(axis.item(), x.rank)
+    ).cast(at.y.element)
 
 
 @rule("TOPK_V2")
@@ -166,7 +183,10 @@ def top_k(at: At, x: Node, k: Array) -> Any:
 @rule("REVERSE_V2")
 def reverse(at: At, x: Node, axes: Ints) -> Known:
     back = real_axes(axes, x.rank)
-    bounds = ([(-1, -onnx.FAR, -1)[k] if j in back else (0, onnx.FAR, 1)[k] for j in range(x.rank)] for k in range(3))
+    bounds = (
+        [(-1, -onnx.FAR, -1)[k] if j in back else (0, onnx.FAR, 1)[k] for j in range(x.rank)]
+        for k in range(3)
+    )
     return onnx.cut(at, x, *bounds)
 
 
@@ -187,7 +207,9 @@ def blocks(at: At, x: Node) -> Known:
     return rearranged(at, x, split, (0, 1, 3, 2, 4, 5), to)
 
 
-def rearranged(at: At, x: Node, split: Sequence[int], order: Sequence[int], to: Sequence[int]) -> Node:
+def rearranged(
+    at: At, x: Node, split: Sequence[int], order: Sequence[int], to: Sequence[int]
+) -> Node:
     parts = at.apply("cvm.reshape", x, target_shape=tuple(split)).dimshuffle(order)
     return at.apply("cvm.reshape", parts, target_shape=tuple(to))
 
@@ -212,7 +234,9 @@ def batch_to_space(at: At, x: Node, block: Ints, crops: Array) -> Known:
     to = (images, *(d * b for d, b in zip(shape, block, strict=False)), *shape[k:])
     whole = rearranged(at, x, (*block, images, *shape), order, to)
     before, after = np.pad(crops, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
-    return onnx.cut(at, whole, before, [n - a for n, a in zip(to, after, strict=True)], [1] * x.rank)
+    return onnx.cut(
+        at, whole, before, [n - a for n, a in zip(to, after, strict=True)], [1] * x.rank
+    )
 
 
 # Resizing
@@ -243,7 +267,13 @@ def along(at: At, x: Node, places: np.ndarray, axis: int) -> Node:
 def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
     """Weigh quantised numbers with 10 bits."""
     if not at.x.is_quantised:
-        mode = "align_corners" if at["align_corners"] else "half_pixel" if at["half_pixel_centers"] else "asymmetric"
+        mode = (
+            "align_corners"
+            if at["align_corners"]
+            else "half_pixel"
+            if at["half_pixel_centers"]
+            else "asymmetric"
+        )
         attributes = {"mode": "linear", "coordinate_transformation_mode": mode, "antialias": 0}
         return at.onnx("Resize", x, None, None, (x.shape[0], *size, x.shape[3]), **attributes)
     unit = 1 << 10

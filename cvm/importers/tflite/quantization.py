@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import I32, I64, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.quant.rounding import ROUNDINGS
+
 from .rules import At, Tensor, Unsupported
 from .schema import ACTIVATIONS
 
@@ -62,7 +65,9 @@ def limits_of(y: Tensor, activation: str) -> tuple[int, int]:
     def place(value: float) -> int:
         return y.zero_point + int(round_away(np.float32(value) / y.scale))
 
-    return low if least is None else max(low, place(least)), high if most is None else min(high, place(most))
+    return low if least is None else max(low, place(least)), high if most is None else min(
+        high, place(most)
+    )
 
 
 def bounded(x: Node, activation: str) -> Node:
@@ -75,7 +80,12 @@ def bounded(x: Node, activation: str) -> Node:
 def rounded(x: Node, y: Tensor, limits: tuple[int, int]) -> Node:
     """Floats in units of a tensor's scale as numbers of it: halves away from zero, and within limits."""
     low, high = (float(v - y.zero_point) for v in limits)
-    units = x.scalar("round_half_away_from_zero").scalar("maximum", low).scalar("minimum", high).cast(I32)
+    units = (
+        x.scalar("round_half_away_from_zero")
+        .scalar("maximum", low)
+        .scalar("minimum", high)
+        .cast(I32)
+    )
     return (units + at_i32(units, y.zero_point)).cast(y.element)
 
 
@@ -93,7 +103,14 @@ def requantized(
     m, s = (np.array(column, np.int32).reshape(shape) for column in zip(*pairs, strict=True))
     low, high = limits or to.limits
     attributes = {"to": to, "rounding": rounding, "zero_point": zero_point, "min": low, "max": high}
-    return at.apply("quant.requantize", x, at.node(m), at.node(s), **attributes, input_zero_point=input_zero_point)
+    return at.apply(
+        "quant.requantize",
+        x,
+        at.node(m),
+        at.node(s),
+        **attributes,
+        input_zero_point=input_zero_point,
+    )
 
 
 def rescaled(at: At, x: Node, of: Tensor, to: Tensor) -> Node:

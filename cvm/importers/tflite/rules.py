@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeAlias
+
 import numpy as np
+
 from cvm.dialect.ir.types import ElementType
 from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, fields, options
 from cvm.importers.onnx import importer as onnx_importer
 from cvm.importers.onnx.rules import LATEST, Known, Rule, Unsupported, find_rule, table
+
 from .schema import ELEMENTS, SCHEMA
 
 RULES: dict[str, Rule] = {}
@@ -125,8 +128,14 @@ class OnnxAt(onnx_importer.At):
 
 def same_scale(at: At) -> None:
     """Take numbers of one scale."""
-    quantised = [t for t in (*at.inputs, *at.outputs) if t is not None and t.is_quantised and t.element.bits < 32]
-    if any(t.scale != quantised[0].scale or t.zero_point != quantised[0].zero_point for t in quantised):
+    quantised = [
+        t
+        for t in (*at.inputs, *at.outputs)
+        if t is not None and t.is_quantised and t.element.bits < 32
+    ]
+    if any(
+        t.scale != quantised[0].scale or t.zero_point != quantised[0].zero_point for t in quantised
+    ):
         raise Unsupported("operands of different scales")
 
 

@@ -29,7 +29,8 @@ OPTIONS = {
     **dict.fromkeys(("ADD", "SUB"), _SUM),
     **dict.fromkeys(("MUL", "DIV", "L2_NORMALIZATION"), "activation:i8"),
     **dict.fromkeys(
-        ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL"), "keep_dims:bool"
+        ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL"),
+        "keep_dims:bool",
     ),
     "SOFTMAX": "beta:f32",
     "LEAKY_RELU": "alpha:f32",

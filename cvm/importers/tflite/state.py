@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import I8, I16, I32, I64, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import SUMS
 from cvm.importers.onnx.control_flow_and_recurrence import iterated
 from cvm.importers.onnx.movement import FAR, cut
 from cvm.importers.onnx.rules import Items, static
+
 from .arithmetic import activated
 from .fixed_point import divide_by_power, logistic_16, tanh_16
 from .quantization import activation_range, clipped, requantized
@@ -35,9 +38,18 @@ def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state:
     else:
         newest = at.apply("cvm.dense", x, features)
     rows = at.apply("cvm.reshape", state, target_shape=(batch, filters, memory))
-    rows = at.apply("cvm.concatenate", cut(at, rows, [0, 0, 1], [FAR] * 3, [1] * 3), newest.with_ones((2,)), axis=2)
-    at.values[at.node_proto.input[STATE_INPUT]] = at.apply("cvm.reshape", rows, target_shape=tuple(state.shape))
-    products = (rows.cast(I32) if quantised else rows) * (times.cast(I32) if quantised else times).with_ones((0,))
+    rows = at.apply(
+        "cvm.concatenate",
+        cut(at, rows, [0, 0, 1], [FAR] * 3, [1] * 3),
+        newest.with_ones((2,)),
+        axis=2,
+    )
+    at.values[at.node_proto.input[STATE_INPUT]] = at.apply(
+        "cvm.reshape", rows, target_shape=tuple(state.shape)
+    )
+    products = (rows.cast(I32) if quantised else rows) * (
+        times.cast(I32) if quantised else times
+    ).with_ones((0,))
     element = products.element
     terms = products.sum((2,), dtype=element, acc_dtype=element)
     parts = at.apply("cvm.reshape", terms, target_shape=(batch, filters // rank, rank))
@@ -67,12 +79,16 @@ def lstm(at: At, x: Node, *more: Node | None) -> Known:
     """Take i8, and no layer normalisation. The state, of the last output and the cell, is an argument and a result."""
     inputs = [x, *more, *[None] * (23 - len(more))]
     if at.x.type != "INT8" or any(v is not None for v in inputs[NORMALISATION:]):
-        raise Unsupported("layer normalisation" if at.x.type == "INT8" else f"a layer of {x.element}")
+        raise Unsupported(
+            "layer normalisation" if at.x.type == "INT8" else f"a layer of {x.element}"
+        )
     x = x if at["time_major"] else x.dimshuffle((1, 0, 2))
     steps, batch, _ = static(x, "a sequence")
     out, cell, hidden = at.input(OUTPUT), at.input(CELL), at.tensors[at.operator.intermediates[4]]
     if inputs[PEEPHOLES[3]] is not None and cell.shape[-1] != out.shape[-1]:
-        raise Unsupported("a projection beside peepholes, which the kernel then adds to other cells,")
+        raise Unsupported(
+            "a projection beside peepholes, which the kernel then adds to other cells,"
+        )
     exponent = round(math.log2(cell.scale))
     if not (-15 <= exponent <= -9 and cell.scale == 2.0**exponent):
         raise Unsupported(f"a cell of scale {cell.scale}")
@@ -84,14 +100,18 @@ def lstm(at: At, x: Node, *more: Node | None) -> Known:
     # the kernel takes what it projects to have the zero point with the other sign
     zero = hidden.zero_point if inputs[PROJECTION] is None else -hidden.zero_point
 
-    def product(x: Node, t: Tensor, weights: int, to: ElementType, bias: Node | None = None) -> Node:
+    def product(
+        x: Node, t: Tensor, weights: int, to: ElementType, bias: Node | None = None
+    ) -> Node:
         factor = float(at.input(weights).scale * t.scale / GATE_SCALE)
         return requantized(at, dense(at, x, t.zero_point, inputs[weights], bias), factor, to)
 
     def total(gate: int, into: Node, h: Node, c: Node, table: Node) -> Node:
         sums = clipped(into.cast(I32) + product(h, out, RECURRENT + gate, I32), *I16.limits, I32)
         if (peephole := inputs[PEEPHOLES[gate]] if gate in PEEPHOLES else None) is not None:
-            factor = np.float32(float(cell.scale) * float(at.input(PEEPHOLES[gate]).scale) / float(GATE_SCALE))
+            factor = np.float32(
+                float(cell.scale) * float(at.input(PEEPHOLES[gate]).scale) / float(GATE_SCALE)
+            )
             sums = sums + requantized(at, c.cast(I32) * peephole.cast(I32), float(factor), I32)
         return at.apply("quant.table", clipped(sums, *I16.limits, I16), table).cast(I64)
 
@@ -103,10 +123,17 @@ def lstm(at: At, x: Node, *more: Node | None) -> Known:
         (h, c), into = values[:2], dict(zip(gates, values[2:], strict=True))
         forget, new = total(1, into[1], h, c, sigmoid), total(2, into[2], h, c, tanh)
         enter = total(0, into[0], h, c, sigmoid) if 0 in into else 32767 - forget
-        retained, added = divide_by_power(forget * c.cast(I64), 15), divide_by_power(enter * new, 30 + exponent)
+        retained, added = (
+            divide_by_power(forget * c.cast(I64), 15),
+            divide_by_power(enter * new, 30 + exponent),
+        )
         after = cut_off(clipped(retained + added, *I16.limits, I16), "cell_clip", cell)
-        gated = total(3, into[3], h, after, sigmoid) * at.apply("quant.table", after, tanh_of_cell).cast(I64)
-        y = requantized(at, gated.cast(I32), float(np.float32(2.0**-30 / float(hidden.scale))), I8, zero)
+        gated = total(3, into[3], h, after, sigmoid) * at.apply(
+            "quant.table", after, tanh_of_cell
+        ).cast(I64)
+        y = requantized(
+            at, gated.cast(I32), float(np.float32(2.0**-30 / float(hidden.scale))), I8, zero
+        )
         if inputs[PROJECTION] is not None:
             sums = dense(at, y, zero, inputs[PROJECTION], inputs[PROJECTION + 1])
             factor = float(at.input(PROJECTION).scale * hidden.scale / out.scale)
@@ -117,8 +144,17 @@ def lstm(at: At, x: Node, *more: Node | None) -> Known:
         return at.apply("cvm.reshape", x, target_shape=shape)
 
     gates, rows = range(inputs[WEIGHTS] is None, 4), reshape(x, steps * batch, -1)
-    gate_inputs = [reshape(product(rows, at.x, WEIGHTS + k, I16, inputs[BIASES + k]), steps, batch, -1) for k in gates]
-    *last, y = iterated(at, [reshape(at.node(inputs[n]), batch, -1) for n in (OUTPUT, CELL)], gate_inputs, step, steps)
+    gate_inputs = [
+        reshape(product(rows, at.x, WEIGHTS + k, I16, inputs[BIASES + k]), steps, batch, -1)
+        for k in gates
+    ]
+    *last, y = iterated(
+        at,
+        [reshape(at.node(inputs[n]), batch, -1) for n in (OUTPUT, CELL)],
+        gate_inputs,
+        step,
+        steps,
+    )
     for n, state in zip((OUTPUT, CELL), last, strict=True):
         at.values[at.node_proto.input[n]] = reshape(state, *at.input(n).shape)
     return y if at["time_major"] else y.dimshuffle((1, 0, 2))

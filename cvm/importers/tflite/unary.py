@@ -6,10 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import I16
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import EXACT, Exactness
+
 from .fixed_point import divide_by_power, high, inverse_square_root
 from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
 from .rules import ROUNDED, At, Known, Unsupported, rule
@@ -43,7 +46,9 @@ def of_real(function: Callable[[Any], Any]) -> Function:
             raise Unsupported("a table with interpolation")
         with np.errstate(all="ignore"):
             real = at.x.scale * (q - at.x.zero_point).astype(np.float32)
-            y = np.asarray(function(real.astype(F64))).astype(np.float32) * (np.float32(1) / at.y.scale)
+            y = np.asarray(function(real.astype(F64))).astype(np.float32) * (
+                np.float32(1) / at.y.scale
+            )
             error = ERROR * (np.abs(y) + np.abs(real / at.y.scale))
             is_tie = np.abs(np.abs(y - np.floor(y)) - 0.5) <= error
         low, high = (v - at.y.zero_point for v in at.y.element.limits)
@@ -59,7 +64,10 @@ def relu(kind: str) -> Function:
     """The number in the result's scale, within the limits of the activation."""
 
     def run(at: At, q: np.ndarray) -> np.ndarray:
-        y = scaled(q - at.x.zero_point, float(at.x.scale / at.y.scale), at.rounding) + at.y.zero_point
+        y = (
+            scaled(q - at.x.zero_point, float(at.x.scale / at.y.scale), at.rounding)
+            + at.y.zero_point
+        )
         return np.clip(y, *limits_of(at.y, kind))
 
     return run
@@ -107,13 +115,18 @@ def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
     m, s = quantized_multiplier(1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale)))
     x = q - at.x.zero_point
     root, shift = (at.importer.builder.constants[n.value] for n in inverse_square_root(at.node(x)))
-    y = scaled(scaled(1, (root, shift - 20), at.rounding), (m, s + 20), at.rounding) + at.y.zero_point
+    y = (
+        scaled(scaled(1, (root, shift - 20), at.rounding), (m, s + 20), at.rounding)
+        + at.y.zero_point
+    )
     return np.where(x > 0, y, at.y.element.limits[1])
 
 
 def sigmoid_table() -> np.ndarray:
     """The logistic function of k / 24 in units of 2^-16, each entry raised by half of the interpolation's error beside it."""
-    here, middle, after = (65536 / (1 + np.exp(-(np.arange(257) + d) / 24)) for d in (0.0, 0.5, 1.0))
+    here, middle, after = (
+        65536 / (1 + np.exp(-(np.arange(257) + d) / 24)) for d in (0.0, 0.5, 1.0)
+    )
     table = np.floor(here + (middle - (here + after) / 2) / 2 + 0.5).astype(np.int64)
     table[255] = 65535
     return table
@@ -136,7 +149,9 @@ def fixed_point_input(at: At, q: np.ndarray) -> np.ndarray:
 def interpolated(x: np.ndarray, bits: int) -> np.ndarray:
     """The logistic function of |x|, whose low bits interpolate between the table's entries, with as many bits more."""
     place = np.minimum(np.abs(x) >> bits, 255)
-    return (SIGMOID[place] << bits) + (np.abs(x) & ((1 << bits) - 1)) * (SIGMOID[place + 1] - SIGMOID[place])
+    return (SIGMOID[place] << bits) + (np.abs(x) & ((1 << bits) - 1)) * (
+        SIGMOID[place + 1] - SIGMOID[place]
+    )
 
 
 def logistic_16(at: At, q: np.ndarray) -> np.ndarray:
@@ -176,9 +191,16 @@ TABLES: dict[str, Function] = {
 }  # of quantised numbers
 
 _OF_ONNX = "TANH EXP LOG ABS NEG SIN COS SQRT FLOOR CEIL SIGN ROUND LOGISTIC LOGICAL_NOT LEAKY_RELU"
-ONNX_NAMES = {"LOGISTIC": "Sigmoid", "LOGICAL_NOT": "Not", "LEAKY_RELU": "LeakyRelu"}  # others are spelled alike
+ONNX_NAMES = {
+    "LOGISTIC": "Sigmoid",
+    "LOGICAL_NOT": "Not",
+    "LEAKY_RELU": "LeakyRelu",
+}  # others are spelled alike
 OF_FLOATS: dict[str, Callable[[At, Node], Any]] = {
-    **{op: lambda at, x: at.onnx(ONNX_NAMES.get(at.op, at.op.capitalize()), x) for op in _OF_ONNX.split()},
+    **{
+        op: lambda at, x: at.onnx(ONNX_NAMES.get(at.op, at.op.capitalize()), x)
+        for op in _OF_ONNX.split()
+    },
     **{kind: lambda at, x: bounded(x, at.op) for kind in LIMITS if kind != "NONE"},
     "ELU": lambda at, x: at.onnx("Elu", x, alpha=1.0),
     "GELU": lambda at, x: at.onnx("Gelu", x, approximate="tanh" if at["approximate"] else "none"),

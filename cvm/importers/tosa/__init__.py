@@ -3,12 +3,14 @@
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
+
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK
 from cvm.dialect.ir.types import TensorType
 from cvm.importers import refuse, unreadable
 from cvm.importers.exactness import Imported
 from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx.importer import Importer
+
 from .flatbuffer import read
 from .rules import At
 from .schema import ELEMENTS
@@ -30,10 +32,15 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     values: dict[str, Any] = {}
     for name in graph.inputs:
         if (t := graph.tensors.get(name)) is None or t.type not in ELEMENTS:
-            refuse(filename, f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}")
+            refuse(
+                filename,
+                f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}",
+            )
         values[name] = to.argument(name, TensorType(t.shape, ELEMENTS[t.type]))
     for number, o in enumerate(graph.operators):
-        proto = SimpleNamespace(op_type=o.op, domain="", input=o.inputs, output=o.outputs, attribute=())
+        proto = SimpleNamespace(
+            op_type=o.op, domain="", input=o.inputs, output=o.outputs, attribute=()
+        )
         to.builder.span = o.span
         to.add(At(to, proto, values, {}, str(number), graph, o.attributes))
     to.check(filename)

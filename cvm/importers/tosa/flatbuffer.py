@@ -1,9 +1,22 @@
 """TOSA graphs from flatbuffers."""
 
 from typing import Any
+
 import numpy as np
+
 from cvm.importers.flatbuffer import Damaged, fields, options, root
-from .schema import ATTRIBUTES, ELEMENTS, OPERATORS, SCHEMA, TYPES, Graph, Operator, Tensor, unpacked
+
+from .schema import (
+    ATTRIBUTES,
+    ELEMENTS,
+    OPERATORS,
+    SCHEMA,
+    TYPES,
+    Graph,
+    Operator,
+    Tensor,
+    unpacked,
+)
 
 
 def read(data: bytes) -> Graph:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType, TensorType
 from cvm.dialect.program.builder import Node
 from cvm.importers.exactness import ANY, EXACT, Exactness
 from cvm.importers.onnx.elementwise import number
 from cvm.importers.onnx.importer import OperatorAt
 from cvm.importers.onnx.rules import Array, Because, Ints, Known, Rule, Unsupported, table
+
 from .schema import ELEMENTS, Graph, Tensor
 
 UNSIGNED = {e: ELEMENT_TYPES[f"u{e.name}"] for e in (I8, I16, I32, I64)}
@@ -28,7 +31,9 @@ REFUSED = {
 }  # fmt: skip
 RULES: dict[str, Rule] = {}
 rule = table(RULES)
-STAYS = Exactness("no number leaves its type, beyond which the result is unpredictable", sums=(ANY,))
+STAYS = Exactness(
+    "no number leaves its type, beyond which the result is unpredictable", sums=(ANY,)
+)
 INSIDE = Exactness("its indices are inside the tensor, which a call checks")
 EXACTNESS = {
     **dict.fromkeys(
@@ -60,10 +65,17 @@ class At(OperatorAt):
         if refused := types - ELEMENTS.keys() | types & {"FP32"}:
             raise Unsupported(f"a tensor of type {min(refused)}")
         ranks = {len(self.model.tensors[n].shape) for n in names}
-        if max(ranks, default=0) > MAX_RANK or (len(ranks) > 1 and (self.op in UFUNCS or self.op.endswith("_SHIFT"))):
-            raise ValueError(f"ranks {sorted(ranks)}, which are to be the same and at most {MAX_RANK}")
+        if max(ranks, default=0) > MAX_RANK or (
+            len(ranks) > 1 and (self.op in UFUNCS or self.op.endswith("_SHIFT"))
+        ):
+            raise ValueError(
+                f"ranks {sorted(ranks)}, which are to be the same and at most {MAX_RANK}"
+            )
         result = super().run()
-        if isinstance(result, Node) and result.array_type.key != TensorType(self.tensor(-1).shape, self.result).key:
+        if (
+            isinstance(result, Node)
+            and result.array_type.key != TensorType(self.tensor(-1).shape, self.result).key
+        ):
             raise Because(f"its result is {result.array_type}, the model says otherwise")
         return result
 
@@ -78,11 +90,19 @@ class At(OperatorAt):
     def result(self) -> ElementType:
         return ELEMENTS[self.tensor(-1).type]
 
-    def pads(self, name: str, kernel: Any = (), dilation: Any = (1, 1)) -> tuple[int, int, int, int]:
+    def pads(
+        self, name: str, kernel: Any = (), dilation: Any = (1, 1)
+    ) -> tuple[int, int, int, int]:
         """PT, PL, PB, PR of TOSA's top, bottom, left and right; a window of this kernel is to end where the padded input does."""
         top, bottom, left, right = self[name]
-        sizes = (n + m for n, m in zip(self.tensor(0).shape[1:], (top + bottom, left + right), strict=False))
-        if any((n - 1 - (k - 1) * d) % s for n, k, d, s in zip(sizes, kernel, dilation, self["stride"], strict=False)):
+        sizes = (
+            n + m
+            for n, m in zip(self.tensor(0).shape[1:], (top + bottom, left + right), strict=False)
+        )
+        if any(
+            (n - 1 - (k - 1) * d) % s
+            for n, k, d, s in zip(sizes, kernel, dilation, self["stride"], strict=False)
+        ):
             raise ValueError("a stride that leaves a rest of the input")
         return top, left, bottom, right
 
@@ -117,7 +137,9 @@ def arithmetic_right_shift(at: At, x: Node, by: Node) -> Node:
     shifted = ufunc("right_shift", x, by)
     if not at["round"]:
         return shifted
-    before = ufunc("right_shift", x, ufunc("maximum", ufunc("subtract", by, number(by, 1)), number(by, 0)))
+    before = ufunc(
+        "right_shift", x, ufunc("maximum", ufunc("subtract", by, number(by, 1)), number(by, 0))
+    )
     one_bit = ufunc("minimum", by, number(by, 1))  # nothing is rounded where nothing is shifted
     return ufunc("add", shifted, ufunc("bitwise_and", before, one_bit))
 
@@ -127,7 +149,9 @@ def intdiv(at: At, a: Node, b: Node) -> Node:
     """Rounded toward zero."""
     wide = [n.cast(I64) for n in (a, b)]
     quotient = ufunc("floor_divide", *(ufunc("absolute", n) for n in wide))
-    return ufunc("multiply", quotient, ufunc("multiply", *(ufunc("sign", n) for n in wide))).cast(I32)
+    return ufunc("multiply", quotient, ufunc("multiply", *(ufunc("sign", n) for n in wide))).cast(
+        I32
+    )
 
 
 @rule("MUL")
@@ -135,7 +159,9 @@ def mul(at: At, a: Node, b: Node, shift: Array) -> Node:
     if not (by := int(shift.reshape(-1)[0]) if a.element is I32 else 0):
         return ufunc("multiply", a.cast(I32), b.cast(I32))
     product = ufunc("multiply", a.cast(I64), b.cast(I64))
-    return ufunc("right_shift", ufunc("add", product, number(product, 1 << (by - 1))), number(product, by)).cast(I32)
+    return ufunc(
+        "right_shift", ufunc("add", product, number(product, 1 << (by - 1))), number(product, by)
+    ).cast(I32)
 
 
 @rule("NEGATE")
@@ -151,14 +177,24 @@ def clipped(x: Node, low: int, high: int) -> Node:
 @rule("CLAMP")
 def clamp(at: At, x: Node) -> Node:
     ends = (at[n] for n in ("min_val", "max_val"))  # bytes in a flatbuffer
-    return clipped(x, *(n if isinstance(n, int) else np.array(n, np.uint8).view(x.element.dtype).item() for n in ends))
+    return clipped(
+        x,
+        *(
+            n if isinstance(n, int) else np.array(n, np.uint8).view(x.element.dtype).item()
+            for n in ends
+        ),
+    )
 
 
 def zero(point: Array, unsigned: bool = False) -> int:
     """A zero point as a number; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
     values = point.reshape(-1)
     number = int(values.view(UNSIGNED_DTYPE[values.dtype])[0]) if unsigned else int(values[0])
-    if number and values.dtype.itemsize != 1 and not (unsigned and values.dtype.itemsize == 2 and number == 1 << 15):
+    if (
+        number
+        and values.dtype.itemsize != 1
+        and not (unsigned and values.dtype.itemsize == 2 and number == 1 << 15)
+    ):
         raise ValueError(f"a zero point {number} of numbers of {8 * values.dtype.itemsize} bits")
     return number
 
@@ -183,18 +219,24 @@ def rescale(at: At, x: Node, multiplier: Node, shift: Node, x_zero: Array, y_zer
     to, signs = at.result, (at["input_unsigned"], at["output_unsigned"])
     if all(signs) or (any(signs) and max(x.element.bits, to.bits) > 16):
         raise ValueError("unsigned numbers on both sides, or beside 32 bits")
-    if (at["scale32"] and x.element is I64) or (not at["scale32"] and at["rounding_mode"] == DOUBLE):
+    if (at["scale32"] and x.element is I64) or (
+        not at["scale32"] and at["rounding_mode"] == DOUBLE
+    ):
         raise ValueError("scale32 is for fewer than 48 bits, and double rounding for scale32")
     types = [at.tensor(n).type for n in (0, 3, 4, -1)]
     if types[0] != types[1] or types[2] != types[3]:
-        raise ValueError(f"zero points of types {types[1]} and {types[2]} for {types[0]} and {types[3]}")
+        raise ValueError(
+            f"zero points of types {types[1]} and {types[2]} for {types[0]} and {types[3]}"
+        )
     zeros = [zero(point, unsigned) for point, unsigned in zip((x_zero, y_zero), signs, strict=True)]
     x = x.cast(UNSIGNED[x.element]) if signs[0] else x
     element = UNSIGNED[to] if signs[1] else to
     rows = [n.cast(I32) if at["per_channel"] else alone(n.cast(I32)) for n in (multiplier, shift)]
     rounding = "tosa_double" if at["rounding_mode"] == DOUBLE else "single"
     zero_points = {"input_zero_point": zeros[0], "zero_point": zeros[1]}
-    return at.apply("quant.requantize", x, *rows, to=element, rounding=rounding, **zero_points).cast(to)
+    return at.apply(
+        "quant.requantize", x, *rows, to=element, rounding=rounding, **zero_points
+    ).cast(to)
 
 
 # Contractions and windows
@@ -215,13 +257,19 @@ def convolution(at: At, x: Node, w: Node, bias: Node, x_zero: Known, w_zero: Kno
 
 
 def pooling(at: At) -> dict[str, Any]:
-    return {"pool_size": at["kernel"], "padding": at.pads("pad", at["kernel"]), "stride": at["stride"]}
+    return {
+        "pool_size": at["kernel"],
+        "padding": at.pads("pad", at["kernel"]),
+        "stride": at["stride"],
+    }
 
 
 @rule("AVG_POOL2D")
 def avg_pool2d(at: At, x: Node, x_zero: Array, y_zero: Array) -> Node:
     attributes = {**pooling(at), "rounding": "tosa"}
-    return at.apply("quant.avg_pool2d", x, input_zero_point=zero(x_zero), zero_point=zero(y_zero), **attributes)
+    return at.apply(
+        "quant.avg_pool2d", x, input_zero_point=zero(x_zero), zero_point=zero(y_zero), **attributes
+    )
 
 
 @rule("RESIZE")
@@ -238,7 +286,13 @@ def reverse(at: At, x: Node) -> Node:
     axis, whole = at["axis"], [*x.shape]
     begin = tuple(n - 1 if a == axis else 0 for a, n in enumerate(whole))
     end = tuple(-n - 1 if a == axis else n for a, n in enumerate(whole))
-    return at.apply("cvm.slice", x, begin=begin, end=end, strides=tuple(-1 if a == axis else 1 for a in range(x.rank)))
+    return at.apply(
+        "cvm.slice",
+        x,
+        begin=begin,
+        end=end,
+        strides=tuple(-1 if a == axis else 1 for a in range(x.rank)),
+    )
 
 
 @rule("SLICE")
@@ -265,20 +319,35 @@ def data(at: At) -> Array:
 REDUCTIONS = {"REDUCE_ALL": "all", "REDUCE_ANY": "any", "REDUCE_MAX": "max", "REDUCE_MIN": "min"}
 SINGLE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(UFUNCS, lambda at, *xs: ufunc(UFUNCS[at.op], *xs)),
-    **dict.fromkeys(REDUCTIONS, lambda at, x: x.reduce(REDUCTIONS[at.op], (at["axis"],)).with_ones((at["axis"],))),
+    **dict.fromkeys(
+        REDUCTIONS,
+        lambda at, x: x.reduce(REDUCTIONS[at.op], (at["axis"],)).with_ones((at["axis"],)),
+    ),
     "ARGMAX": lambda at, x: at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32),
     "CLZ": lambda at, x: at.apply("quant.leading_zeros", x),
-    "CONCAT": lambda at, x, *more: at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x,
+    "CONCAT": lambda at, x, *more: (
+        at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x
+    ),
     "CONST": data,
     "CONST_SHAPE": data,
-    "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
+    "GATHER": lambda at, x, indices: at.apply(
+        "builtin.gather", x, rows(indices), indices, axes=(0, 1)
+    ),
     "IDENTITY": lambda at, x: x,
-    "MATMUL": lambda at, a, b, *known: at.apply("quant.batch_matmul", a, b, *zero_points(at, *known)),
+    "MATMUL": lambda at, a, b, *known: at.apply(
+        "quant.batch_matmul", a, b, *zero_points(at, *known)
+    ),
     "MAX_POOL2D": lambda at, x: at.apply("quant.max_pool2d", x, **pooling(at)),
-    "PAD": lambda at, x, pads, value: at.apply("quant.pad", x, alone(value), before=pads[::2], after=pads[1::2]),
-    "REDUCE_SUM": lambda at, x: x.sum((at["axis"],), dtype=x.element, acc_dtype=x.element).with_ones((at["axis"],)),
+    "PAD": lambda at, x, pads, value: at.apply(
+        "quant.pad", x, alone(value), before=pads[::2], after=pads[1::2]
+    ),
+    "REDUCE_SUM": lambda at, x: x.sum(
+        (at["axis"],), dtype=x.element, acc_dtype=x.element
+    ).with_ones((at["axis"],)),
     "RESHAPE": lambda at, x, shape: at.apply("cvm.reshape", x, target_shape=shape),
-    "SCATTER": lambda at, x, indices, new: at.apply("builtin.scatter", x, new, rows(indices), indices, axes=(0, 1)),
+    "SCATTER": lambda at, x, indices, new: at.apply(
+        "builtin.scatter", x, new, rows(indices), indices, axes=(0, 1)
+    ),
     "SELECT": lambda at, condition, a, b: condition.scalar("switch", a, b),
     "TABLE": lambda at, x, table: at.apply("quant.table", x, table, interpolate=x.element is I16),
     "TILE": lambda at, x, repeats: at.apply("cvm.tile", x, reps=repeats),

@@ -2,11 +2,25 @@
 
 from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
+
 from cvm.dialect.ir.diagnostics import NOWHERE, Span
 from cvm.dialect.ir.types import F32, I1, I8, I16, I32, I64, ElementType
 
-TYPES = ("UNKNOWN", "BOOL", "INT4", "INT8", "INT16", "INT32", "INT48", "FP32", "FP16", "BF16", "SHAPE")
+TYPES = (
+    "UNKNOWN",
+    "BOOL",
+    "INT4",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT48",
+    "FP32",
+    "FP16",
+    "BF16",
+    "SHAPE",
+)
 ELEMENTS: dict[str, ElementType] = {
     "BOOL": I1, "INT4": I8, "INT8": I8, "INT16": I16, "INT32": I32, "INT48": I64, "FP32": F32, "SHAPE": I64,
 }  # fmt: skip
@@ -32,7 +46,10 @@ ATTRIBUTES = {  # of the operators that have any, in the order of their slots
     "ARITHMETIC_RIGHT_SHIFT": "round:bool",
     "MAXIMUM": "nan_mode:u32",
     "MINIMUM": "nan_mode:u32",
-    **dict.fromkeys(("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "CONCAT", "REVERSE"), _AXIS),
+    **dict.fromkeys(
+        ("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "CONCAT", "REVERSE"),
+        _AXIS,
+    ),
     "TRANSPOSE": "perms:[i32]",
     "RESIZE": "mode:u32",
     "RESCALE": "scale32:bool rounding_mode:u32 per_channel:bool input_unsigned:bool output_unsigned:bool",

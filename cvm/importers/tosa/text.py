@@ -4,16 +4,31 @@ import json
 import re
 from functools import cache
 from typing import Any
+
 import numpy as np
 from lark import Lark
 from lark.exceptions import UnexpectedInput
+
 import cvm
 from cvm import grammar
 from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
+
 from .schema import ELEMENTS, Graph, Operator, Tensor, unpacked
 
-KINDS = {"i1": "BOOL", **{f"i{n}": f"INT{n}" for n in (4, 8, 16, 32, 48)}, "index": "SHAPE", "f32": "FP32"}
-NAMED = {"true": True, "false": False, "SINGLE_ROUND": 1, "DOUBLE_ROUND": 3, "NEAREST_NEIGHBOR": 1, "BILINEAR": 2}
+KINDS = {
+    "i1": "BOOL",
+    **{f"i{n}": f"INT{n}" for n in (4, 8, 16, 32, 48)},
+    "index": "SHAPE",
+    "f32": "FP32",
+}
+NAMED = {
+    "true": True,
+    "false": False,
+    "SINGLE_ROUND": 1,
+    "DOUBLE_ROUND": 3,
+    "NEAREST_NEIGHBOR": 1,
+    "BILINEAR": 2,
+}
 
 
 class Wrong(ValueError):
@@ -40,16 +55,26 @@ def read_text(data: bytes, filename: str) -> Graph:
                     attributes = {k.strip('"'): value(v) for k, v, *_ in entries}
                     for name, type in zip(names.children, types.children, strict=False):
                         define(graph, name, type, attributes.get("values"))
-                    operands, results = (tuple(n[1:] for n in names_of.children) for names_of in (inputs, names))
-                    kind, span = op.strip('"').removeprefix("tosa.").upper(), Span(source, op.start_pos, op.end_pos)
+                    operands, results = (
+                        tuple(n[1:] for n in names_of.children) for names_of in (inputs, names)
+                    )
+                    kind, span = (
+                        op.strip('"').removeprefix("tosa.").upper(),
+                        Span(source, op.start_pos, op.end_pos),
+                    )
                     graph.operators.append(Operator(kind, attributes, operands, results, span))
                 case "results":
                     graph.outputs = tuple(n[1:] for n in part.children)
         return graph
     except UnexpectedInput as e:
-        at = len(source.text) if getattr(e, "token", "?") == "" else e.pos_in_stream or 0  # "" is the end
+        at = (
+            len(source.text) if getattr(e, "token", "?") == "" else e.pos_in_stream or 0
+        )  # "" is the end
         token = (source.text[at:].split(maxsplit=1) or ["its end"])[0]
-        message, end = f"expected a TOSA graph as tosa-opt prints it, got {token[:40]!r}", at + len(token)
+        message, end = (
+            f"expected a TOSA graph as tosa-opt prints it, got {token[:40]!r}",
+            at + len(token),
+        )
     except Wrong as e:
         message, at, end = e.args[0], e.args[1].start_pos, e.args[1].end_pos
     raise cvm.ParseError(Diagnostic(message, Span(source, at, end), "import"))
@@ -59,7 +84,12 @@ def define(graph: Graph, name: Any, type: Any, data: Any = None) -> None:
     """Enter a tensor in a graph, of which `data` has the elements if it is a constant."""
     tensor = re.fullmatch(r"(?:tensor|!tosa.shape)<((?:\d+x)*)(\w+)>", type)
     if tensor is None or name[1:] in graph.tensors:
-        raise Wrong(f"{name} is defined twice" if tensor else f"expected a tensor of known sizes, got {type}", name)
+        raise Wrong(
+            f"{name} is defined twice"
+            if tensor
+            else f"expected a tensor of known sizes, got {type}",
+            name,
+        )
     sizes, element = tensor.groups()
     shape, kind = tuple(map(int, sizes.split("x")[:-1])), KINDS.get(element, element)
     if element.isdigit():
@@ -86,4 +116,8 @@ def value(token: Any) -> Any:
     text = re.sub(r'^#.*<|^"|[">]$', "", token)
     if text.startswith("array<"):
         return tuple(map(int, re.findall(r"-?\d+", text.partition(":")[2])))
-    return token if token.type == "DATA" else NAMED.get(text, int(text) if re.fullmatch(r"-?\d+", text) else text)
+    return (
+        token
+        if token.type == "DATA"
+        else NAMED.get(text, int(text) if re.fullmatch(r"-?\d+", text) else text)
+    )

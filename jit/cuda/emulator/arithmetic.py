@@ -4,7 +4,9 @@ A row has the types of its operands and of its result, since an instruction name
 
 from collections.abc import Callable
 from functools import partial
+
 import numpy as np
+
 from . import bit_operations, float_operations
 from .ptx import Instruction, Unsupported
 from .ptx_types import TRUTH, TYPES, WORD, Array, Compute, Operation, dtype
@@ -28,7 +30,10 @@ def _high(a: Array, b: Array) -> Array:
         wide = np.dtype(f"{kind.kind}{2 * kind.itemsize}")
         return (a.astype(wide) * b.astype(wide) >> (8 * kind.itemsize)).astype(kind)
     mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    x, y = a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64), np.asarray(b).astype(np.uint64)
+    x, y = (
+        a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64),
+        np.asarray(b).astype(np.uint64),
+    )
     xl, xh, yl, yh = x & mask, x >> shift, y & mask, y >> shift
     low, one, two = xl * yl, xh * yl, xl * yh
     middle = (low >> shift) + (one & mask) + (two & mask)
@@ -56,13 +61,21 @@ def _directed(i: Instruction) -> None:
 
 def _mad(i: Instruction) -> Operation:
     product = _mul(i)
-    return Operation((*product.operands, product.result), product.result, lambda a, b, c: product.compute(a, b) + c)
+    return Operation(
+        (*product.operands, product.result),
+        product.result,
+        lambda a, b, c: product.compute(a, b) + c,
+    )
 
 
 def _fma(i: Instruction) -> Operation:
     kind = dtype(i.type)
-    if (rounding := next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")) and i.type == "f32":
-        return Operation((kind,) * 3, kind, lambda a, b, c: float_operations.fma_toward(a, b, c, rounding))
+    if (
+        rounding := next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
+    ) and i.type == "f32":
+        return Operation(
+            (kind,) * 3, kind, lambda a, b, c: float_operations.fma_toward(a, b, c, rounding)
+        )
     _directed(i)
     return Operation((kind,) * 3, kind, float_operations.fma)
 
@@ -74,7 +87,9 @@ def _plain(function: Compute) -> Callable[[Instruction], Operation]:
         rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
         if rounding and i.type == "f32" and i.name in ("add", "sub"):
             sign = np.float32(-1 if i.name == "sub" else 1)
-            return _same(lambda a, b: float_operations.fma_toward(a, np.ones_like(a), sign * b, rounding))(i)
+            return _same(
+                lambda a, b: float_operations.fma_toward(a, np.ones_like(a), sign * b, rounding)
+            )(i)
         _directed(i)
         return _same(function)(i)
 
@@ -85,7 +100,11 @@ def _quotient(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
     quotient = a // b
-    return quotient + ((a - quotient * b != 0) & ((a < 0) != (b < 0))) if a.dtype.kind == "i" else quotient
+    return (
+        quotient + ((a - quotient * b != 0) & ((a < 0) != (b < 0)))
+        if a.dtype.kind == "i"
+        else quotient
+    )
 
 
 _COMPARE: dict[str, Compute] = {
@@ -128,9 +147,13 @@ def _saturated(a: Array, kind: np.dtype) -> Array:
 
 def _cvt(i: Instruction) -> Operation:
     target, source = dtype(i.modifiers[-2]), dtype(i.type)
-    rounding = next((m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *float_operations.WHOLE)), "")
+    rounding = next(
+        (m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *float_operations.WHOLE)), ""
+    )
     if source.kind == "f" and target.kind != "f":
-        compute: Compute = partial(float_operations.to_integer, kind=target, rounding=rounding or "rzi")
+        compute: Compute = partial(
+            float_operations.to_integer, kind=target, rounding=rounding or "rzi"
+        )
     elif source.kind == "f" and rounding in float_operations.WHOLE:
         compute = lambda a: float_operations.WHOLE[rounding](a).astype(target)  # noqa: E731
     elif target.kind == "f":
@@ -153,7 +176,9 @@ def _byte_dot_product(i: Instruction) -> Operation:
         return np.ascontiguousarray(x).view(kind).reshape(len(x), -1).astype(np.int32)
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1])[:, some], axis=1, dtype=np.int32).view(word)
+        return c + np.sum(
+            parts(a, kinds[0]) * parts(b, kinds[1])[:, some], axis=1, dtype=np.int32
+        ).view(word)
 
     return Operation((WORD,) * 2 + (word,), word, compute)
 

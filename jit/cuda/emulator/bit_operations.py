@@ -1,6 +1,7 @@
 """PTX instructions on the bits of registers: shifts, fields, permutations."""
 
 import numpy as np
+
 from .ptx import Instruction
 from .ptx_types import WORD, Array, Operation, dtype
 
@@ -56,7 +57,9 @@ def lop3(i: Instruction) -> Operation:
 def permute(i: Instruction) -> Operation:
     def compute(a: Array, b: Array, selector: Array) -> Array:
         pick = selector[:, None] >> np.arange(0, 16, 4, dtype=np.uint32)
-        byte = np.take_along_axis(np.stack([a, b], -1).view(np.uint8), (pick & 7).astype(np.int64), 1)
+        byte = np.take_along_axis(
+            np.stack([a, b], -1).view(np.uint8), (pick & 7).astype(np.int64), 1
+        )
         return np.where(pick & 8, byte // 128 * np.uint8(255), byte).view(np.uint32)[:, 0]
 
     return Operation((WORD,) * 3, WORD, compute)
@@ -85,7 +88,11 @@ def insert(i: Instruction) -> Operation:
         first = np.minimum(start & np.uint32(255), np.uint32(bits))
         count = np.minimum(length & np.uint32(255), np.uint32(bits) - first)
         full = np.uint64(0xFFFFFFFFFFFFFFFF)
-        ones = np.where(count == 0, np.uint64(0), full >> (np.uint64(64) - np.maximum(count, 1).astype(np.uint64)))
+        ones = np.where(
+            count == 0,
+            np.uint64(0),
+            full >> (np.uint64(64) - np.maximum(count, 1).astype(np.uint64)),
+        )
         place = np.minimum(first, np.uint32(63)).astype(np.uint64)
         mask = (ones << place).astype(kind)
         return (b & ~mask) | ((a.astype(np.uint64) << place).astype(kind) & mask)

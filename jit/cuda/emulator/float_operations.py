@@ -4,7 +4,9 @@ import ctypes
 import ctypes.util
 from functools import lru_cache
 from typing import Any
+
 import numpy as np
+
 from .ptx_types import Array
 
 
@@ -21,7 +23,9 @@ def _odd_sum(a: Array, b: Array) -> Array:
     total, error = _two_sum(a, b)
     bits = np.ascontiguousarray(total).view(np.int64)
     wrong = (error != 0) & np.isfinite(error) & np.isfinite(total) & (bits & 1 == 0)
-    return np.where(wrong, bits + np.where((error > 0) == (total > 0), 1, -1), bits).view(np.float64)
+    return np.where(wrong, bits + np.where((error > 0) == (total > 0), 1, -1), bits).view(
+        np.float64
+    )
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -55,7 +59,9 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     high, rest = _two_sum(product, inner_high)
     result = high + _odd_sum(rest, inner_low)
     with np.errstate(all="ignore"):
-        sizes = np.abs(np.stack([*map(np.ascontiguousarray, np.broadcast_arrays(a, b, c, product, result))]))
+        sizes = np.abs(
+            np.stack([*map(np.ascontiguousarray, np.broadcast_arrays(a, b, c, product, result))])
+        )
         usual = np.all((sizes < 1e280) & ((sizes > 1e-240) | (sizes == 0)), axis=0)
         usual &= (product != 0) | (a == 0) | (b == 0)
     if not usual.all():  # near the ends of the range, where the parts above overflow or underflow
@@ -69,10 +75,20 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 def toward(value: Array, exact_side: Array, rounding: str) -> Array:
     """`value` or its neighbour on the right side of the exact one; `exact_side` is the sign of exact minus value."""
-    down = {"rz": (exact_side < 0) & (value > 0), "rm": exact_side < 0, "rp": np.zeros(value.shape, bool)}[rounding]
-    up = {"rz": (exact_side > 0) & (value < 0), "rm": np.zeros(value.shape, bool), "rp": exact_side > 0}[rounding]
+    down = {
+        "rz": (exact_side < 0) & (value > 0),
+        "rm": exact_side < 0,
+        "rp": np.zeros(value.shape, bool),
+    }[rounding]
+    up = {
+        "rz": (exact_side > 0) & (value < 0),
+        "rm": np.zeros(value.shape, bool),
+        "rp": exact_side > 0,
+    }[rounding]
     least, most = value.dtype.type(-np.inf), value.dtype.type(np.inf)
-    return np.where(down, np.nextafter(value, least), np.where(up, np.nextafter(value, most), value))
+    return np.where(
+        down, np.nextafter(value, least), np.where(up, np.nextafter(value, most), value)
+    )
 
 
 def fma_toward(a: Array, b: Array, c: Array, rounding: str) -> Array:
@@ -102,5 +118,7 @@ def to_integer(x: Array, kind: np.dtype, rounding: str) -> Array:
     undefined = kind.type(0)
     if x.dtype == np.float64 or kind.itemsize == 8:
         undefined = np.array(1 << (8 * kind.itemsize - 1), f"u{kind.itemsize}").view(kind)[()]
-    found = np.select([nan, above, below], [undefined, kind.type(limits.max), kind.type(limits.min)], inside)
+    found = np.select(
+        [nan, above, below], [undefined, kind.type(limits.max), kind.type(limits.min)], inside
+    )
     return found.astype(kind)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
+
 import numpy as np
+
 from . import warp_operations
 from .arithmetic import operation
 from .memory import LOCAL, OFFSET, SHARED, SPACE, SPACES, WARP, Local, Memory
@@ -49,7 +51,9 @@ class Instructions:
 
         def run(active: Active) -> None:
             held = truth[active]
-            if (chosen := registers.active(registers.lanes[active][~held if negated else held])) is not None:
+            if (
+                chosen := registers.active(registers.lanes[active][~held if negated else held])
+            ) is not None:
                 step(chosen)
 
         return run
@@ -60,10 +64,15 @@ class Instructions:
         if "|" in i.operands[0]:
             raise Unsupported(f"the instruction {i}")
         to, function = self.registers.target(i.operands[0], bound.result), bound.compute
-        given = [self.registers.source(o, kind) for o, kind in zip(i.operands[1:], bound.operands, strict=True)]
+        given = [
+            self.registers.source(o, kind)
+            for o, kind in zip(i.operands[1:], bound.operands, strict=True)
+        ]
         return self.several([to], lambda *x: [function(*x)], *given)
 
-    def several(self, targets: Sequence[Array], function: Callable[..., Sequence[Array]], *given: Array) -> Step:
+    def several(
+        self, targets: Sequence[Array], function: Callable[..., Sequence[Array]], *given: Array
+    ) -> Step:
         """A function that has a result for each target."""
 
         def step(active: Active) -> None:
@@ -81,14 +90,19 @@ class Instructions:
         part = np.dtype(f"u{kind.itemsize // len(parts)}")
         whole = self.registers.register(wide[0]).view(part)
         places = [whole[n :: len(parts)] for n in range(len(parts))]
-        registers = [(self.registers.target if unpacks else self.registers.source)(n, part) for n in parts]
+        registers = [
+            (self.registers.target if unpacks else self.registers.source)(n, part) for n in parts
+        ]
         targets, given = (registers, places) if unpacks else (places, registers)
         return self.several(targets, lambda *x: x, *given)
 
     def convert_address(self, i: Instruction) -> Step:
         """Between addresses of one space and those of all."""
         space, wide = np.uint64(_space(i) << SPACE), np.dtype(np.uint64)
-        to, of = self.registers.target(i.operands[0], wide), self.registers.source(i.operands[1], wide)
+        to, of = (
+            self.registers.target(i.operands[0], wide),
+            self.registers.source(i.operands[1], wide),
+        )
         return self.several([to], lambda a: [a - space if "to" in i.modifiers else a + space], of)
 
     # memory
@@ -110,7 +124,9 @@ class Instructions:
 
         return reach
 
-    def _touch(self, what: str, memory: Memory | Shared | Local, lanes: Array, at: Array, width: int) -> None:
+    def _touch(
+        self, what: str, memory: Memory | Shared | Local, lanes: Array, at: Array, width: int
+    ) -> None:
         if np.any(at & np.uint64(width - 1)):
             raise Fault(f"an access to {width} bytes that is not aligned")
         if memory is self.memory and self.memory.counts:
@@ -122,27 +138,39 @@ class Instructions:
         kind = dtype(i.type)
         targets = [self.registers.target(n, kind) for n in _vector(i.operands[0])]
         if "param" in i.modifiers:
-            held = self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1
+            held = (
+                self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1
+            )
             value = np.array(held, f"u{kind.itemsize}").view(kind)
             return self.several(targets, lambda: [value])
-        reach, lanes = self._access(i, i.operands[1], kind.itemsize * len(targets)), self.registers.lanes
+        reach, lanes = (
+            self._access(i, i.operands[1], kind.itemsize * len(targets)),
+            self.registers.lanes,
+        )
 
         def step(active: Active) -> None:
             at, memory = reach(active)
             for n, to in enumerate(targets):
-                to[active] = memory.load(at + np.uint64(n * kind.itemsize), lanes[active], kind, i.modifiers)
+                to[active] = memory.load(
+                    at + np.uint64(n * kind.itemsize), lanes[active], kind, i.modifiers
+                )
 
         return step
 
     def store(self, i: Instruction) -> Step:
         kind = dtype(i.type)
         sources = [self.registers.source(n, kind) for n in _vector(i.operands[1])]
-        reach, lanes = self._access(i, i.operands[0], kind.itemsize * len(sources)), self.registers.lanes
+        reach, lanes = (
+            self._access(i, i.operands[0], kind.itemsize * len(sources)),
+            self.registers.lanes,
+        )
 
         def step(active: Active) -> None:
             at, memory = reach(active)
             for n, of in enumerate(sources):
-                memory.store(at + np.uint64(n * kind.itemsize), lanes[active], of[active], i.modifiers)
+                memory.store(
+                    at + np.uint64(n * kind.itemsize), lanes[active], of[active], i.modifiers
+                )
 
         return step
 
@@ -156,7 +184,9 @@ class Instructions:
         value, lanes = self.registers.source(operand, kind), self.registers.lanes
 
         def step(active: Active) -> None:
-            found = self.memory.update(addresses(active), lanes[active], value[active], function, i.modifiers)
+            found = self.memory.update(
+                addresses(active), lanes[active], value[active], function, i.modifiers
+            )
             target[active] = found
 
         return step
@@ -191,7 +221,11 @@ class Instructions:
             values, some = np.zeros((len(at), width), np.uint8), size > 0
             self._touch("load", self.memory, lanes[active][some], at[some], width)
             whole = size == width
-            values[whole] = self.memory.load(at[whole], lanes[active][whole], pack).view(np.uint8).reshape(-1, width)
+            values[whole] = (
+                self.memory.load(at[whole], lanes[active][whole], pack)
+                .view(np.uint8)
+                .reshape(-1, width)
+            )
             wanted = (byte < size[:, None]) & ~whole[:, None]
             rest = lanes[active].repeat(wanted.sum(1))
             values[wanted] = self.memory.load((at[:, None] + byte)[wanted], rest, values.dtype)
@@ -206,18 +240,31 @@ class Instructions:
         targets = [self.registers.target(n, WORD) for n in _vector(i.operands[0])]
         if "m8n8" not in i.modifiers or i.type != "b16" or f"x{len(targets)}" not in i.modifiers:
             raise Unsupported(f"the instruction {i}")
-        addresses, lanes, given = self._addresses(i.operands[1]), self.registers.lanes, 8 * len(targets)
-        first, second = np.arange(WARP) // 4, np.arange(WARP) % 4  # the row and column of a thread's two elements
+        addresses, lanes, given = (
+            self._addresses(i.operands[1]),
+            self.registers.lanes,
+            8 * len(targets),
+        )
+        first, second = (
+            np.arange(WARP) // 4,
+            np.arange(WARP) % 4,
+        )  # the row and column of a thread's two elements
         half = np.dtype(np.uint16)
 
         def step(active: Active) -> None:
             warp_operations.whole_warps(mine := lanes[active])
             at = addresses(active).reshape(-1, WARP)[:, :given]
-            self._touch("load", self.shared, mine.reshape(-1, WARP)[:, :given].ravel(), at.ravel(), 16)
+            self._touch(
+                "load", self.shared, mine.reshape(-1, WARP)[:, :given].ravel(), at.ravel(), 16
+            )
             for m, to in enumerate(targets):
                 rows = at[:, 8 * m : 8 * m + 8]
                 for n in range(2):
-                    row, column = (2 * second + n, first) if "trans" in i.modifiers else (first, 2 * second + n)
+                    row, column = (
+                        (2 * second + n, first)
+                        if "trans" in i.modifiers
+                        else (first, 2 * second + n)
+                    )
                     places = (rows[:, row] + (2 * column).astype(np.uint64)).reshape(-1)
                     to.view(half)[n::2][active] = self.shared.load(places, mine, half)
 
@@ -239,7 +286,9 @@ class Instructions:
 
     def vote(self, i: Instruction) -> Step:
         """A vote; `activemask` is that of all threads which are active."""
-        mode, truth, type = (i.modifiers[1], i.operands[1], i.type) if i.name == "vote" else ("ballot", "1", "b32")
+        mode, truth, type = (
+            (i.modifiers[1], i.operands[1], i.type) if i.name == "vote" else ("ballot", "1", "b32")
+        )
         of = self.registers.source(truth.lstrip("!"), TRUTH)
         to, negated = self.registers.target(i.operands[0], dtype(type)), truth.startswith("!")
         function = lambda lanes, of: [warp_operations.vote(mode, lanes, of ^ negated)]  # noqa: E731

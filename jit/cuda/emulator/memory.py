@@ -6,7 +6,9 @@ reached: it is an error that says what was wrong."""
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
+
 from .ptx_types import Array
 from .races import Fault, History, Order
 
@@ -56,7 +58,9 @@ class Memory:
         """Begins a launch, which comes after all that was done before."""
         self.order, self.histories = Order(), {}
 
-    def load(self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()) -> Array:
+    def load(
+        self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()
+    ) -> Array:
         """Reads for threads, with these modifiers of PTX."""
         found = np.empty(len(addresses), dtype)
         for some in self._by_space(addresses):
@@ -74,7 +78,9 @@ class Memory:
             one = bool(np.all(bits[places] == wanted))  # value for each place
             history.access("st", places, array.itemsize, lanes[some], how, same if one else None)
 
-    def update(self, addresses: Array, lanes: Array, values: Array, function: np.ufunc, how: Sequence[str]) -> Array:
+    def update(
+        self, addresses: Array, lanes: Array, values: Array, function: np.ufunc, how: Sequence[str]
+    ) -> Array:
         """An atomic operation of one thread after the other; gives what each found."""
         array, places, history = self._find(addresses, values.dtype, "write")
         history.access("atom", places, values.dtype.itemsize, lanes, how)
@@ -87,7 +93,11 @@ class Memory:
     def _by_space(self, addresses: Array) -> list[Any]:
         """The threads apart that access different arrays."""
         spaces = addresses >> np.uint64(SPACE)
-        return [...] if len(spaces) and np.all(spaces == spaces[0]) else [spaces == s for s in np.unique(spaces)]
+        return (
+            [...]
+            if len(spaces) and np.all(spaces == spaces[0])
+            else [spaces == s for s in np.unique(spaces)]
+        )
 
     def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array, History]:
         """The array that the addresses lie in, as elements of the type, the elements' numbers, and who accessed it."""
@@ -96,19 +106,27 @@ class Memory:
         offsets = addresses.astype(np.int64) - (space << SPACE)
         low, high = int(offsets.min()), int(offsets.max())
         if low < 0 or high + dtype.itemsize > size:
-            raise Fault(f"a {what} outside of its array: at byte {high if low >= 0 else low} of {max(size, 0)}")
+            raise Fault(
+                f"a {what} outside of its array: at byte {high if low >= 0 else low} of {max(size, 0)}"
+            )
         if np.any(offsets & (dtype.itemsize - 1)):
             raise Fault(f"a {what} of {dtype.itemsize} bytes that is not aligned")
         whole = held[: len(held) // dtype.itemsize * dtype.itemsize]
         if space not in self.histories:
             self.histories[space] = History("global", len(held), self.order)
-        return whole.view(dtype), offsets >> (dtype.itemsize.bit_length() - 1), self.histories[space]
+        return (
+            whole.view(dtype),
+            offsets >> (dtype.itemsize.bit_length() - 1),
+            self.histories[space],
+        )
 
     def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
         """Counts the bytes, the sectors that each warp's access touches, and how few could hold the bytes that it wants."""
         warps = lanes.astype(np.int64) // WARP << 48
         byte = addresses.astype(np.int64)
-        touched = np.concatenate([(byte + n) // SECTOR + warps for n in range(0, width, min(width, SECTOR))])
+        touched = np.concatenate(
+            [(byte + n) // SECTOR + warps for n in range(0, width, min(width, SECTOR))]
+        )
         wanted = np.unique(byte + warps)
         each = np.unique(wanted >> 48, return_counts=True)[1]
         self.statistics[f"{what} bytes"] += len(lanes) * width
@@ -119,7 +137,9 @@ class Memory:
     def count_banks(self, lanes: Array, offsets: Array, width: int) -> None:
         """Count answers of shared memory, 128 bytes of neighbouring threads at once, and bank conflicts."""
         groups = lanes.astype(np.int64) // min(WARP, BANKS * BANK // width)
-        words = np.concatenate([(offsets.astype(np.int64) + n) // BANK for n in range(0, width, BANK)])
+        words = np.concatenate(
+            [(offsets.astype(np.int64) + n) // BANK for n in range(0, width, BANK)]
+        )
         wanted = np.unique(np.tile(groups, len(words) // len(groups)) << SPACE | words)
         banks, held = np.unique(wanted >> SPACE << 5 | wanted % BANKS, return_counts=True)
         first = np.flatnonzero(np.diff(banks >> 5, prepend=-1))
@@ -137,11 +157,15 @@ class Inner:
         self.threads = threads  # of each part
         self.bytes = np.zeros(parts * self.size, np.uint8)
 
-    def load(self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()) -> Array:
+    def load(
+        self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()
+    ) -> Array:
         return self.bytes.view(dtype)[self.places(addresses, lanes, dtype) // dtype.itemsize]
 
     def store(self, addresses: Array, lanes: Array, values: Array, how: Sequence[str] = ()) -> None:
-        self.bytes.view(values.dtype)[self.places(addresses, lanes, values.dtype) // values.dtype.itemsize] = values
+        self.bytes.view(values.dtype)[
+            self.places(addresses, lanes, values.dtype) // values.dtype.itemsize
+        ] = values
 
     def places(self, addresses: Array, lanes: Array, dtype: np.dtype) -> Array:
         """The bytes that accesses begin at."""

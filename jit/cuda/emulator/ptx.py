@@ -56,8 +56,12 @@ ENDS = {"bra", "ret", "exit", "bar", "barrier", "trap"}
 _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)([^{]*)\{", re.S)
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s[^,]*?\s)?([\w$]+)")
-_VARIABLE = re.compile(r"\.(shared|local)\s+\.align\s+(\d+)\s+\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?")
-_TABLE = re.compile(r"\.global\s+\.align\s+\d+\s+\.[a-z](\d+)\s+([\w$]+)\[(\d+)\]\s*=\s*\{([^}]*)\};")
+_VARIABLE = re.compile(
+    r"\.(shared|local)\s+\.align\s+(\d+)\s+\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?"
+)
+_TABLE = re.compile(
+    r"\.global\s+\.align\s+\d+\s+\.[a-z](\d+)\s+([\w$]+)\[(\d+)\]\s*=\s*\{([^}]*)\};"
+)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
 _LABEL = re.compile(r"([\w$]+):\s*")
 _GUARD = re.compile(r"@(!?)(%\w+)\s+(.*)", re.S)
@@ -69,7 +73,10 @@ _GROUP = "{} "  # braces of inline assembly only group
 def parse(text: str) -> dict[str, Entry]:
     """The kernels of a PTX module, by name."""
     text = re.sub(r"//[^\n]*", "", text)
-    tables = {name: _bytes(numbers, _BYTES[bits], int(count)) for bits, name, count, numbers in _TABLE.findall(text)}
+    tables = {
+        name: _bytes(numbers, _BYTES[bits], int(count))
+        for bits, name, count, numbers in _TABLE.findall(text)
+    }
     text = _TABLE.sub(lambda match: "\n" * match[0].count("\n"), text)
     if re.search(r"\.(global|const)\s+\.align", text):
         raise Unsupported("variables in global memory")
@@ -90,7 +97,9 @@ def parse(text: str) -> dict[str, Entry]:
 @lru_cache(32)  # most kernels have the same
 def _bytes(numbers: str, width: int, count: int) -> bytes:
     """`count` integers of a width as bytes; unlisted ones are zero."""
-    listed = [(int(n, 0) & (1 << 8 * width) - 1).to_bytes(width, "little") for n in numbers.split(",")]
+    listed = [
+        (int(n, 0) & (1 << 8 * width) - 1).to_bytes(width, "little") for n in numbers.split(",")
+    ]
     return b"".join(listed).ljust(count * width, b"\0")
 
 
@@ -107,7 +116,10 @@ def _body(text: str, start: int) -> tuple[str, int]:
 def _variables(text: str, space: str, variables: dict[str, tuple[int, int]]) -> None:
     for where, align, bits, name, count in _VARIABLE.findall(text):
         if where == space:
-            variables[name] = (-(-end_of(variables) // int(align)) * int(align), _BYTES[bits] * int(count or 1))
+            variables[name] = (
+                -(-end_of(variables) // int(align)) * int(align),
+                _BYTES[bits] * int(count or 1),
+            )
 
 
 def _fill(entry: Entry, body: str, line: int) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
+
 from .ptx import Unsupported
 
 Array = np.ndarray[Any, Any]

@@ -6,13 +6,18 @@ this to the other threads of the blocks. Atomic accesses do not race with each o
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+
 import numpy as np
+
 from .ptx import Unsupported
 from .ptx_types import Array
 
 # A mark is the time of an access, above the number of its block, whether it is atomic, and its thread within the block
 BLOCK, ATOMIC, TICK = (1 << 11) - 1, 1 << 11, 1 << 34  # BLOCK stands for several threads of a block
-SEVERAL, UNDER_WAY = (1 << 62) - 1 - ATOMIC, 1 << 62  # readers of several blocks; UNDER_WAY is added by cp.async
+SEVERAL, UNDER_WAY = (
+    (1 << 62) - 1 - ATOMIC,
+    1 << 62,
+)  # readers of several blocks; UNDER_WAY is added by cp.async
 _ATOMIC = {"volatile", "relaxed", "acquire", "release"}  # modifiers of loads and stores
 Known = Counter[int]  # by thread or block, the time before which its accesses are ordered
 
@@ -27,7 +32,9 @@ class Order:
     def __init__(self) -> None:
         self.now = self.since = TICK  # the time, and that of the last barrier
         self.threads: Array = np.zeros(0, np.int64)  # that run together, as in a mark
-        self.known, self.seen, self.fenced = (defaultdict[int, Known](Known) for _ in range(3))  # by thread
+        self.known, self.seen, self.fenced = (
+            defaultdict[int, Known](Known) for _ in range(3)
+        )  # by thread
 
     def barrier(self) -> None:
         self.now += TICK
@@ -43,7 +50,11 @@ class Order:
 
     def before(self, thread: int) -> Known:
         """The accesses that come before all that a thread does from now on."""
-        return Known({thread: self.now, thread | BLOCK: self.since}) | self.known[thread] | self.known[thread | BLOCK]
+        return (
+            Known({thread: self.now, thread | BLOCK: self.since})
+            | self.known[thread]
+            | self.known[thread | BLOCK]
+        )
 
     def flag(self, flag: Known, thread: int, name: str, how: Sequence[str]) -> None:
         """An atomic access to a flag, which keeps what comes before an access that sees its value."""
@@ -60,7 +71,11 @@ class History:
     """The last writer and the readers of each byte of an array, and its flags."""
 
     def __init__(self, space: str, size: int, order: Order) -> None:
-        self.space, self.order, self.unit = space, order, 16  # bytes of a mark: those of the smallest access
+        self.space, self.order, self.unit = (
+            space,
+            order,
+            16,
+        )  # bytes of a mark: those of the smallest access
         self.written, self.read = (np.zeros(size // self.unit, np.int64) for _ in range(2))
         self.last_write = self.last_read = 0  # marks
         self.flags = defaultdict[int, Known](Known)  # by their first byte
@@ -71,14 +86,24 @@ class History:
         return self.order.since if self.space == "shared" else TICK
 
     def access(
-        self, name: str, rows: Array, width: int, lanes: Array, how: Sequence[str] = (), same: Array | None = None
+        self,
+        name: str,
+        rows: Array,
+        width: int,
+        lanes: Array,
+        how: Sequence[str] = (),
+        same: Array | None = None,
     ) -> None:
         """Records what an instruction with these modifiers does to the elements of a width at these places. A store does
         not race with another where it writes the same value."""
         if width < self.unit:
-            self.written, self.read = (marks.repeat(self.unit // width) for marks in (self.written, self.read))
+            self.written, self.read = (
+                marks.repeat(self.unit // width) for marks in (self.written, self.read)
+            )
             self.unit = width
-        written, read = (marks.reshape(-1, width // self.unit) for marks in (self.written, self.read))
+        written, read = (
+            marks.reshape(-1, width // self.unit) for marks in (self.written, self.read)
+        )
         atomic = name == "atom" or (self.space == "global" and not _ATOMIC.isdisjoint(how))
         mine = (self.order.now | self.order.threads[lanes] | ATOMIC * atomic)[:, None]
         if self.last_write >= self.oldest:
@@ -88,8 +113,12 @@ class History:
             self.check(read[rows], mine, name, "read")
         if atomic:
             if not {"cta", "cluster"}.isdisjoint(how):
-                raise Unsupported(f"an atomic access that only a part of the grid sees: {'.'.join(how)}")
-            for byte, thread in zip((rows * width).tolist(), self.order.threads[lanes].tolist(), strict=True):
+                raise Unsupported(
+                    f"an atomic access that only a part of the grid sees: {'.'.join(how)}"
+                )
+            for byte, thread in zip(
+                (rows * width).tolist(), self.order.threads[lanes].tolist(), strict=True
+            ):
                 self.order.flag(self.flags[byte], thread, name, how)
             before = written[rows]
             stays = (before >= self.oldest) & (before & ATOMIC == 0) | (name == "ld")
@@ -100,7 +129,9 @@ class History:
             mine = mine | UNDER_WAY if "async" in how else mine
             written[rows], self.last_write = mine, max(self.last_write, int(mine[0, 0]))
             if np.any(written[rows] != mine) and same is None:
-                raise Fault(f"two threads write one place of {self.space} memory between two barriers")
+                raise Fault(
+                    f"two threads write one place of {self.space} memory between two barriers"
+                )
 
     def load(self, read: Array, rows: Array, mine: Array, constant: bool) -> None:
         """Adds readers; of bytes that the program promises to be constant, no write is in order."""
@@ -124,15 +155,29 @@ class History:
         """Raises a fault where marks are not those of accesses that come before these."""
         if not (races := self.races(marks, mine)).any():
             return
-        for mark, of in {*zip(marks[races].tolist(), np.broadcast_to(mine, marks.shape)[races].tolist(), strict=True)}:
+        for mark, of in {
+            *zip(
+                marks[races].tolist(),
+                np.broadcast_to(mine, marks.shape)[races].tolist(),
+                strict=True,
+            )
+        }:
             before, thread = ((m & TICK - 1) & ~ATOMIC for m in (mark, of))
             if mark >= UNDER_WAY:
-                raise Fault("an access to shared memory that cp.async writes, before cp.async.wait_group")
+                raise Fault(
+                    "an access to shared memory that cp.async writes, before cp.async.wait_group"
+                )
             known = [self.order.known[t] for t in (thread, thread | BLOCK)]
             if not any(mark < k[t] for k in known for t in (before, before | BLOCK)):
                 within = before | BLOCK == thread | BLOCK
-                who = f"another {did} since the last barrier" if within else f"one of another block {did}, in no order"
-                raise Fault(f"a thread {'reads' if name == 'ld' else 'writes'} {self.space} memory that {who}")
+                who = (
+                    f"another {did} since the last barrier"
+                    if within
+                    else f"one of another block {did}, in no order"
+                )
+                raise Fault(
+                    f"a thread {'reads' if name == 'ld' else 'writes'} {self.space} memory that {who}"
+                )
 
     def races(self, marks: Array, mine: Array) -> Array:
         """Find marks of other threads since the last barrier, or of other blocks, that are not atomic like these."""

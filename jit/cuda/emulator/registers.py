@@ -3,17 +3,23 @@
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
+
 import numpy as np
+
 from .ptx import Entry, Unsupported
 from .ptx_types import Array, dtype
 
-Active: TypeAlias = slice | Array  # the threads that execute: ascending numbers, a slice where they are neighbours
+Active: TypeAlias = (
+    slice | Array
+)  # the threads that execute: ascending numbers, a slice where they are neighbours
 
 
 class Registers:
     """Values by thread. A thread's number is its block's (of those that run together) times threads, plus its own."""
 
-    def __init__(self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int]) -> None:
+    def __init__(
+        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int]
+    ) -> None:
         self.entry = entry
         self.count = blocks * threads
         self.threads = threads
@@ -25,7 +31,10 @@ class Registers:
             "%tid.x": thread, "%ctaid.x": block, "%ntid.x": threads, "%nctaid.x": grid, "%laneid": thread % 32,
             "%warpid": thread // 32,
         }  # fmt: skip
-        self.special = {n: np.array(np.broadcast_to(np.asarray(v, np.uint32), self.count)) for n, v in special.items()}
+        self.special = {
+            n: np.array(np.broadcast_to(np.asarray(v, np.uint32), self.count))
+            for n, v in special.items()
+        }
         for name, value in (("tid", 0), ("ctaid", 0), ("ntid", 1), ("nctaid", 1)):
             for axis in "yz":
                 self.special[f"%{name}.{axis}"] = np.full(self.count, value, np.uint32)
@@ -36,13 +45,19 @@ class Registers:
             if (type := declared.get(name) or declared.get(name.rstrip("0123456789"))) is None:
                 raise Unsupported(f"the register {name}")
             kind = dtype(type)
-            self.held[name] = np.zeros(self.count, kind if kind.kind == "b" else f"u{kind.itemsize}")
+            self.held[name] = np.zeros(
+                self.count, kind if kind.kind == "b" else f"u{kind.itemsize}"
+            )
         return self.held[name]
 
     def source(self, operand: str, kind: np.dtype) -> Array:
         """An operand's values as this type: the low bytes of a register that is wider."""
         if operand in self.special:
-            return self.special[operand].view(kind) if kind.itemsize == 4 else self.special[operand].astype(kind)
+            return (
+                self.special[operand].view(kind)
+                if kind.itemsize == 4
+                else self.special[operand].astype(kind)
+            )
         if operand.startswith("%"):
             held = self.register(operand)
             if held.dtype.itemsize < kind.itemsize:
@@ -59,14 +74,20 @@ class Registers:
             raise Unsupported(f"{kind} to {operand}")
         if kind.kind == "b" or held.dtype.itemsize == kind.itemsize:
             return held.view(kind)
-        return held.view(f"{kind.kind}{held.dtype.itemsize}" if kind.kind in "iu" else f"u{held.dtype.itemsize}")
+        return held.view(
+            f"{kind.kind}{held.dtype.itemsize}" if kind.kind in "iu" else f"u{held.dtype.itemsize}"
+        )
 
     def number(self, text: str, kind: np.dtype) -> Array:
         """A literal or the address of a variable."""
         if match := re.fullmatch(r"0([fFdD])([0-9A-Fa-f]+)", text):
             single = match[1] in "fF"
             bits = np.array(int(match[2], 16), np.uint32 if single else np.uint64)
-            return bits.view(np.float32 if single else np.float64).astype(kind) if kind.kind == "f" else bits.view(kind)
+            return (
+                bits.view(np.float32 if single else np.float64).astype(kind)
+                if kind.kind == "f"
+                else bits.view(kind)
+            )
         if text in self.entry.shared or text in self.entry.local:
             value = (self.entry.shared.get(text) or self.entry.local[text])[0]
         elif text in self.entry.tables:

@@ -5,7 +5,9 @@ branches. A barrier holds a group until every thread of its block has arrived.""
 
 from collections.abc import Sequence
 from dataclasses import replace
+
 import numpy as np
+
 from .instructions import Instructions, Step
 from .memory import WARP, Local, Memory
 from .ptx import Entry, Instruction, Unsupported, end_of
@@ -25,7 +27,9 @@ def launch(
     integers, in order; `shared` are the bytes of an array that only the launch tells, and that is the only one."""
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
     memory.begin()
-    tables = {name: memory.give(np.frombuffer(data, np.uint8)) for name, data in entry.tables.items()}
+    tables = {
+        name: memory.give(np.frombuffer(data, np.uint8)) for name, data in entry.tables.items()
+    }
     named.update(tables)
     if shared:
         entry = replace(entry, shared={name: (0, shared) for name in entry.shared})
@@ -45,12 +49,20 @@ class _Batch:
     """Blocks that run together."""
 
     def __init__(
-        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: dict[str, int], memory: Memory
+        self,
+        entry: Entry,
+        blocks: int,
+        threads: int,
+        grid: int,
+        arguments: dict[str, int],
+        memory: Memory,
     ) -> None:
         self.entry, self.memory = entry, memory
         self.registers = Registers(entry, blocks, threads, grid, arguments)
         self.shared = Shared(blocks, end_of(entry.shared), threads, memory.order)
-        instructions = Instructions(self.registers, memory, self.shared, Local(blocks * threads, end_of(entry.local)))
+        instructions = Instructions(
+            self.registers, memory, self.shared, Local(blocks * threads, end_of(entry.local))
+        )
         self.steps: list[list[Step]] = []
         self.ends: list[Instruction | None] = []
         for block in entry.blocks:
@@ -71,7 +83,10 @@ class _Batch:
             if not running:
                 running, waiting = self.meet(waiting), []
             place = min(p for p, _ in running)
-            here, later = [a for p, a in running if p == place], [g for g in running if g[0] != place]
+            here, later = (
+                [a for p, a in running if p == place],
+                [g for g in running if g[0] != place],
+            )
             active = here[0] if len(here) == 1 else self.merged(here)
             limit = min((p for p, _ in later), default=len(self.steps))
             while True:
@@ -91,7 +106,9 @@ class _Batch:
             running = [*later, *follow]
 
     def merged(self, parts: list[Active]) -> Active:
-        found = self.registers.active(np.sort(np.concatenate([self.registers.lanes[a] for a in parts])))
+        found = self.registers.active(
+            np.sort(np.concatenate([self.registers.lanes[a] for a in parts]))
+        )
         assert found is not None
         return found
 

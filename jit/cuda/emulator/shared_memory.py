@@ -4,7 +4,9 @@ Every access to a byte that a `cp.async` writes is an error until its thread has
 byte counts as written by that thread, so that the others need a barrier too."""
 
 from collections.abc import Sequence
+
 import numpy as np
+
 from .memory import Inner
 from .ptx_types import Array
 from .races import History, Order
@@ -21,7 +23,9 @@ class Shared(Inner):
         self.groups = np.ones(blocks * threads, np.int64)  # of copies, that each thread has begun
         self.copies: list[tuple[Array, Array, Array]] = []  # their groups, threads and bytes
 
-    def load(self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()) -> Array:
+    def load(
+        self, addresses: Array, lanes: Array, dtype: np.dtype, how: Sequence[str] = ()
+    ) -> Array:
         rows = self.places(addresses, lanes, dtype) // dtype.itemsize
         self.history.access("ld", rows, dtype.itemsize, lanes, how)
         return self.bytes.view(dtype)[rows]
@@ -36,7 +40,9 @@ class Shared(Inner):
     def copy(self, addresses: Array, lanes: Array, values: Array) -> None:
         """Begins a copy of each thread's bytes; it belongs to the group that the thread commits next."""
         self.store(addresses, lanes, values, ("async",))
-        bytes = self.places(addresses, lanes, values.dtype)[:, None] + np.arange(values.dtype.itemsize)
+        bytes = self.places(addresses, lanes, values.dtype)[:, None] + np.arange(
+            values.dtype.itemsize
+        )
         self.copies.append((self.groups[lanes], lanes, bytes))
 
     def commit(self, lanes: Array) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from typing import Any
+
 import numpy as np
+
 from .memory import WARP
 from .ptx_types import Array
 from .races import Fault
@@ -14,7 +16,9 @@ def shuffle_source(mode: str, lanes: Array, by: Array, clamp: Array) -> tuple[Ar
     limit, mask = clamp.astype(np.int64) & 31, clamp.astype(np.int64) >> 8 & 31
     most, least = lane & mask | limit & ~mask, lane & mask
     by = by.astype(np.int64)
-    wanted = {"idx": least | by & ~mask, "up": lane - by, "down": lane + by, "bfly": lane ^ by}[mode]
+    wanted = {"idx": least | by & ~mask, "up": lane - by, "down": lane + by, "bfly": lane ^ by}[
+        mode
+    ]
     inside = wanted >= most if mode == "up" else wanted <= most
     return lanes - lane + np.where(inside, wanted, lane), inside
 
@@ -33,7 +37,11 @@ def vote(mode: str, lanes: Array, truth: Array) -> Array:
 
 def whole_warps(lanes: Array) -> None:
     """Faults where lanes are not those of whole warps."""
-    if len(lanes) % WARP or np.any(lanes.reshape(-1, WARP) != lanes[::WARP, None] + np.arange(WARP)) or lanes[0] % WARP:
+    if (
+        len(lanes) % WARP
+        or np.any(lanes.reshape(-1, WARP) != lanes[::WARP, None] + np.arange(WARP))
+        or lanes[0] % WARP
+    ):
         raise Fault("a warp's instruction without all of its threads")
 
 
@@ -42,11 +50,21 @@ def matrix_product(
 ) -> list[Array]:
     """mma.m16n8k32 of 8-bit integers: the fragments of A (4 words a thread), B (2) and C (4) to those of A B + C."""
 
-    def matrices(words: Sequence[Array], kind: Any, parts: tuple[int, ...], axes: Sequence[int]) -> Array:
+    def matrices(
+        words: Sequence[Array], kind: Any, parts: tuple[int, ...], axes: Sequence[int]
+    ) -> Array:
         """The elements that threads hold, by groups of 4 threads, threads and parts, in another order of these axes."""
-        return np.stack(words, -1).view(kind).reshape(-1, 8, 4, *parts).transpose(0, *axes).astype(np.int32)
+        return (
+            np.stack(words, -1)
+            .view(kind)
+            .reshape(-1, 8, 4, *parts)
+            .transpose(0, *axes)
+            .astype(np.int32)
+        )
 
     left = matrices(a, kinds[0], (2, 2, 4), (4, 1, 3, 2, 5)).reshape(-1, 16, 32)
     right = matrices(b, kinds[1], (2, 4), (3, 2, 4, 1)).reshape(-1, 32, 8)
-    product = matrices(c, np.int32, (2, 2), (3, 1, 2, 4)).reshape(-1, 16, 8) + np.matmul(left, right)
+    product = matrices(c, np.int32, (2, 2), (3, 1, 2, 4)).reshape(-1, 16, 8) + np.matmul(
+        left, right
+    )
     return list(product.reshape(-1, 2, 8, 4, 2).transpose(0, 2, 3, 1, 4).reshape(-1, 4).T)

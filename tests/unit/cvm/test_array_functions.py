@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import numpy_expressions
 import numpy_forms
 import pytest
+
 import cvm
 from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED
 
@@ -93,12 +95,16 @@ def test_numpys_values_and_types(name: str, dtype: str) -> None:
             return
     found = cvm.compile(function, rules="numpy")(x)
     several = isinstance(wanted, tuple)
-    for got, want in zip(found if several else (found,), wanted if several else (wanted,), strict=True):
+    for got, want in zip(
+        found if several else (found,), wanted if several else (wanted,), strict=True
+    ):
         want = np.asarray(want)
         assert got.dtype == want.dtype and got.shape == want.shape
         if name in SUMS and want.dtype.kind in "fc":
             eps = 32 * np.finfo(want.dtype).eps
-            np.testing.assert_allclose(got, want, rtol=eps, atol=eps * max(1.0, np.nanmax(np.abs(want))))
+            np.testing.assert_allclose(
+                got, want, rtol=eps, atol=eps * max(1.0, np.nanmax(np.abs(want)))
+            )
         else:
             np.testing.assert_array_equal(got, want)
 
@@ -114,13 +120,21 @@ def test_every_function_is_tested() -> None:
     lists = numpy_expressions.__file__, numpy_forms.__file__
     files = (__file__, Path(__file__).with_name("test_numpy_call_forms.py"), *lists)
     text = "".join(Path(file).read_text("utf-8") for file in files)
-    assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)]
+    assert not [
+        n
+        for n in ARRAY_FUNCTIONS
+        if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)
+    ]
 
 
 def test_parts_of_complex_numbers_that_are_nan() -> None:
     nan, inf = np.nan, np.inf
     x = np.array(
-        [[1 + 2j, complex(nan, 1), 3 - 1j], [complex(2, nan), -1j, complex(inf, 1)], [complex(nan, nan), 2, 0.25j]]
+        [
+            [1 + 2j, complex(nan, 1), 3 - 1j],
+            [complex(2, nan), -1j, complex(inf, 1)],
+            [complex(nan, nan), 2, 0.25j],
+        ]
     )
     for form in [
         "np.nansum(x,axis=0)",
@@ -168,7 +182,13 @@ def test_sizes_unknown_while_compiling_of_which_nothing_is_left(target: Any) -> 
 
 def test_bincount_of_a_known_size() -> None:
     x = np.array([3, 0, 3, 1], "u1")
-    assert cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(x).tolist() == [1, 1, 0, 2, 0]
+    assert cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(x).tolist() == [
+        1,
+        1,
+        0,
+        2,
+        0,
+    ]
     one = cvm.compile(lambda x: np.take(x, 7), rules="numpy")
     with pytest.raises(cvm.CallError, match="an index is outside of its axis"):
         one(np.ones(1))  # whose only element is read at 0, whatever the index
@@ -206,7 +226,9 @@ def test_elements_are_changed() -> None:
         y[1] = 7
         y[m > 0] = -1
         np.put_along_axis(y, np.array([[0], [1], [2], [3]]), 9, axis=1)
-        np.put_along_axis(y, np.array([[4, -1]]), x[:, :1], axis=1)  # indices of one row are those of every row
+        np.put_along_axis(
+            y, np.array([[4, -1]]), x[:, :1], axis=1
+        )  # indices of one row are those of every row
         np.put_along_axis(y, np.array([3, 9]), 5, axis=None)
         np.add.at(y, [0, 0], x[1])
         z = x.copy()
@@ -243,9 +265,18 @@ def test_elements_are_changed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: x.__setitem__(0, 1), "leaves its arguments as they are: make a new array, as by"),
-        (lambda x: (y := x + 1, y[0].__setitem__(0, 1), y.sum())[-1], "shares memory with another one"),
-        (lambda x: x.at[0].set(np.zeros(5)), r"values of shape \(5,\) do not fit elements of shape \(6,\)"),
+        (
+            lambda x: x.__setitem__(0, 1),
+            "leaves its arguments as they are: make a new array, as by",
+        ),
+        (
+            lambda x: (y := x + 1, y[0].__setitem__(0, 1), y.sum())[-1],
+            "shares memory with another one",
+        ),
+        (
+            lambda x: x.at[0].set(np.zeros(5)),
+            r"values of shape \(5,\) do not fit elements of shape \(6,\)",
+        ),
         (lambda x: x.at[0].set(2**70), "out of bounds for int64"),
         (lambda x: x.at[x > 1].set(x), "elements that a mask chooses take a number"),
     ],
@@ -258,7 +289,9 @@ def test_what_cannot_be_changed(change: Callable[[Any], Any], message: str) -> N
 def test_python_numbers_stay_numbers() -> None:
     """Results of two Python numbers give way to the types of arrays, as in Python."""
     x = np.ones(3, np.float32)
-    f = cvm.compile(lambda x, a, b: (x * (a * b), x + a / b, x - abs(-b), x * (2**b)), rules="numpy")
+    f = cvm.compile(
+        lambda x, a, b: (x * (a * b), x + a / b, x - abs(-b), x * (2**b)), rules="numpy"
+    )
     for got, want in zip(f(x, 3, 2), (x * 6, x + 1.5, x - 2, x * 4), strict=True):
         assert got.dtype == np.float32
         np.testing.assert_array_equal(got, want)

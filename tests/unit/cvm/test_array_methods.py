@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 Array = np.ndarray
@@ -142,16 +144,30 @@ def test_half_precision_and_bools() -> None:
     agree([lambda x: x.sum(axis=0), lambda x: x.mean(), lambda x: x @ x[0].T], x)
     flags = data("int8") > 1
     agree(
-        [lambda x: x.any(axis=0), lambda x: x.all(), lambda x: x[:, ::-1], lambda x: x.sum(axis=1), lambda x: x.T],
+        [
+            lambda x: x.any(axis=0),
+            lambda x: x.all(),
+            lambda x: x[:, ::-1],
+            lambda x: x.sum(axis=1),
+            lambda x: x.T,
+        ],
         flags,
     )
-    agree([lambda x: np.concatenate([x, x], 1), lambda x: x.reshape(-1), lambda x: x.mean(axis=0)], flags)
+    agree(
+        [lambda x: np.concatenate([x, x], 1), lambda x: x.reshape(-1), lambda x: x.mean(axis=0)],
+        flags,
+    )
 
 
 def test_nan_is_the_largest_and_the_least() -> None:
     x = np.array([1, np.nan, -2, 5, np.nan, 0], np.float32).reshape(2, 3)
     functions = [
-        *(lambda x: x.max(axis=0), lambda x: np.min(x, axis=1), lambda x: np.maximum(x, 1), lambda x: np.minimum(1, x)),
+        *(
+            lambda x: x.max(axis=0),
+            lambda x: np.min(x, axis=1),
+            lambda x: np.maximum(x, 1),
+            lambda x: np.minimum(1, x),
+        ),
         *(lambda x: np.maximum(x, x[::-1]), lambda x: x.clip(min=0), lambda x: x.clip(0, 1)),
     ]
     for f in functions:
@@ -161,10 +177,26 @@ def test_nan_is_the_largest_and_the_least() -> None:
 def test_empty_arrays_and_single_numbers() -> None:
     empty = np.zeros((0, 3), np.float32)
     agree(
-        [lambda x: x.sum(), lambda x: x.sum(axis=0), lambda x: x.prod(axis=1), lambda x: x.T, lambda x: x[:, 1:]], empty
+        [
+            lambda x: x.sum(),
+            lambda x: x.sum(axis=0),
+            lambda x: x.prod(axis=1),
+            lambda x: x.T,
+            lambda x: x[:, 1:],
+        ],
+        empty,
     )
     one = np.array(2.5)
-    agree([lambda x: x.sum(), lambda x: x[None], lambda x: x[()], lambda x: x.T, lambda x: x.reshape(1, 1)], one)
+    agree(
+        [
+            lambda x: x.sum(),
+            lambda x: x[None],
+            lambda x: x[()],
+            lambda x: x.T,
+            lambda x: x.reshape(1, 1),
+        ],
+        one,
+    )
 
 
 def test_random_subscripts() -> None:
@@ -174,9 +206,16 @@ def test_random_subscripts() -> None:
         x = random.integers(-99, 99, shape).astype(np.int16)
         key: list[Any] = []
         for n in shape[: random.integers(0, len(shape) + 1)]:
-            bounds = [None if random.random() < 0.3 else int(random.integers(-n - 2, n + 3)) for _ in range(2)]
+            bounds = [
+                None if random.random() < 0.3 else int(random.integers(-n - 2, n + 3))
+                for _ in range(2)
+            ]
             step = int(random.choice([1, 1, 2, 3, -1, -2]))
-            key.append(int(random.integers(-n, n)) if random.random() < 0.3 else slice(bounds[0], bounds[1], step))
+            key.append(
+                int(random.integers(-n, n))
+                if random.random() < 0.3
+                else slice(bounds[0], bounds[1], step)
+            )
         for _ in range(random.integers(0, 3)):
             key.insert(int(random.integers(0, len(key) + 1)), None)
         if random.random() < 0.5:
@@ -211,7 +250,10 @@ def test_sizes_that_are_not_known_while_compiling() -> None:
             ),
         ]
 
-    samples = [np.arange(m * n, dtype=np.float64).reshape(m, n) for m, n in ((2, 3), (5, 4), (3, 7), (4, 4))]
+    samples = [
+        np.arange(m * n, dtype=np.float64).reshape(m, n)
+        for m, n in ((2, 3), (5, 4), (3, 7), (4, 4))
+    ]
     for x, results in zip(samples, cvm.compile(f).batch(samples), strict=True):
         for n, (found, wanted) in enumerate(zip(results, f(x), strict=True)):
             np.testing.assert_array_equal(found, wanted, str(n), strict=n != 2)
@@ -220,7 +262,11 @@ def test_sizes_that_are_not_known_while_compiling() -> None:
 def test_derivatives_go_through() -> None:
     def f(x: Any, w: Any) -> Any:
         y = (x @ w)[:, ::-1]
-        return (np.concatenate([y, y[..., :1]], axis=1).reshape(-1) * 2.0).sum() + x.mean() + x.T[0].max()
+        return (
+            (np.concatenate([y, y[..., :1]], axis=1).reshape(-1) * 2.0).sum()
+            + x.mean()
+            + x.T[0].max()
+        )
 
     x, w = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
     found = cvm.grad(f)(x, w)
@@ -252,8 +298,14 @@ def test_results_fuse_and_print() -> None:
             lambda x: x.argmax(whole=True),
             "argmax of a traced array: got an unexpected keyword argument 'whole'; it takes x, axis",
         ),
-        (lambda x: np.sum(x, out=np.ones(3)), "traced values change traced arrays only: make out of traced ones"),
-        (lambda x: np.sort(x, order="f0"), "np.sort of a traced array has no parameter order here; it takes x, axis"),
+        (
+            lambda x: np.sum(x, out=np.ones(3)),
+            "traced values change traced arrays only: make out of traced ones",
+        ),
+        (
+            lambda x: np.sort(x, order="f0"),
+            "np.sort of a traced array has no parameter order here; it takes x, axis",
+        ),
         (lambda x: x.sum(axis=2), "the array has 2 dimensions, got axis 2"),
         (lambda x: x.sum(axis=(0, -2)), "an axis is given twice"),
         (lambda x: x.sum(axis=0.5), "an axis is an integer, got 0.5"),
@@ -264,7 +316,10 @@ def test_results_fuse_and_print() -> None:
         (lambda x: x[0, 0, 0], "the array has 2 dimensions, got 3 subscripts"),
         (lambda x: x[..., ...], "at most one ..."),
         (lambda x: x[::0], "a slice's step is not 0"),
-        (lambda x: x[x > 0], "use cvm.take for elements by number, cvm.where for those that meet a condition"),
+        (
+            lambda x: x[x > 0],
+            "use cvm.take for elements by number, cvm.where for those that meet a condition",
+        ),
         (
             lambda x: x[[0.5, 1]],
             "subscripts are integers, slices, ..., None and arrays of integers, got an array of float64",

@@ -10,8 +10,10 @@ import pickle
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 

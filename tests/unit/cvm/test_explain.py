@@ -6,22 +6,32 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
 import pytest
 from cvm.dialect.program.unused_values import unused_values
 from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import check
 from cvm.parser.error_examples import snippets
+
 from cvm import cli
 from cvm.commands.explain import GENERAL, rule_of, rules, violations
 
 ROOT = Path(__file__).parents[3]
 CODES = re.compile(r'"((?:parse|op|value|func|call|const|graph|limit|program)\.[a-z_]+)"')
-NO_CODES = {"func.func", "func.call", "program.o", "program.so", "program.cu"}  # names that only look like one
+NO_CODES = {
+    "func.func",
+    "func.call",
+    "program.o",
+    "program.so",
+    "program.cu",
+}  # names that only look like one
 
 
 def codes(program: str) -> set[str]:
     module, mistakes = check(program)
-    found = {d.code for d in mistakes} or {d.code for f in module.functions.values() for d in unused_values(f)}
+    found = {d.code for d in mistakes} or {
+        d.code for f in module.functions.values() for d in unused_values(f)
+    }
     return found or ({"program.empty"} if not module.functions else set())
 
 
@@ -72,7 +82,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "cvm.dense.C2"]) == 0
     said = capsys.readouterr().out
     assert (
-        said.startswith("cvm.dense.C2: dim(x, 1) = dim(w, 1)\n\nwrong\n  func @") and "\n\nright\n  func @main" in said
+        said.startswith("cvm.dense.C2: dim(x, 1) = dim(w, 1)\n\nwrong\n  func @")
+        and "\n\nright\n  func @main" in said
     )
     assert cli.main(["explain", "cvm.dense.attributes"]) == 0
     assert GENERAL["attributes"] in capsys.readouterr().out

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import pytest
+
 from cvm.testing.commands import perform
 from cvm.testing.filetest import Failure, Filetest
 
@@ -48,7 +50,9 @@ def verify(path: Path) -> None:
 
 
 def without_golden(text: str) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(("//>", "//=")))
+    return "".join(
+        line for line in text.splitlines(keepends=True) if not line.startswith(("//>", "//="))
+    )
 
 
 def test_blessing_twice_changes_nothing(file: Path) -> None:
@@ -57,7 +61,10 @@ def test_blessing_twice_changes_nothing(file: Path) -> None:
     verify(file)
     assert bless(file) == once != LAYER
     assert without_golden(once) == LAYER, "the author's lines stay"
-    assert once.count("//= loops\n//> kernel @layer.0(") == 1 and once.count("//= graph\n//> func @main(") == 1
+    assert (
+        once.count("//= loops\n//> kernel @layer.0(") == 1
+        and once.count("//= graph\n//> func @main(") == 1
+    )
 
 
 def test_blessing_writes_golden_lines_anew(file: Path) -> None:
@@ -87,13 +94,23 @@ def test_every_file_is_as_blessed() -> None:
         ("loops", "//> kernel @layer.0", "//> kernel @other.0", "lines; `cvm test --bless` or"),
         ("loops", "//= loops", "//= formulas", "there are none yet; `cvm test --bless`"),
         ("graph", "  %y = cvm.negative %x", "  %y = cvm.abs %x", "lines; `cvm test --bless` or"),
-        ("run", "== [-1, 2]", "== [-1, 3]", "layer.cvm:39: cpu: @main([1, -2]) == [-1, 3]\n    at [1] it is 2, not 3"),
+        (
+            "run",
+            "== [-1, 2]",
+            "== [-1, 3]",
+            "layer.cvm:39: cpu: @main([1, -2]) == [-1, 3]\n    at [1] it is 2, not 3",
+        ),
         ("run", "== [-1, 2]", "== [-1, 2, 0]", "the shape is (2,), not (3,)"),
         ("run", "== [-1, 2]", "== [-1, 2], [0]", "there are 1 results, not 2"),
         ("run", "== [-1, 2]", "error: call.argument: no", "it did not fail"),
         ("run", "@main([1, -2])", "@main([1, -2, 3])", "the call failed: "),
         ("run", "// run: @main", "// ran: @main", "there is no `// run:` line"),
-        ("check", "call @layer(%x)", "call @layer(%x) // error: call.type: a", "not found: call.type: a"),
+        (
+            "check",
+            "call @layer(%x)",
+            "call @layer(%x) // error: call.type: a",
+            "not found: call.type: a",
+        ),
         ("check", "cvm.negative %x", "cvm.negative %q", "layer.cvm:7: not expected: "),
         (
             "check",
@@ -121,7 +138,12 @@ def test_every_file_is_as_blessed() -> None:
             "// test asm\n// check: no such instruction",
             "layer.cvm:4: check: 'no such instruction' does not follow in",
         ),
-        ("asm", "// test run", "// test asm\n// check: entry\n// check-not: ret", "'ret' stands in"),
+        (
+            "asm",
+            "// test run",
+            "// test asm\n// check: entry\n// check-not: ret",
+            "'ret' stands in",
+        ),
     ],
 )
 def test_fails_on(file: Path, command: str, was: str, becomes: str, said: str) -> None:
@@ -130,7 +152,11 @@ def test_fails_on(file: Path, command: str, was: str, becomes: str, said: str) -
     text = file.read_text()
     assert was in text
     golden = [line for line in text.splitlines() if line.startswith("//>")]
-    file.write_text(text.replace(was, becomes) if was.startswith("//") else _first_not_golden(text, was, becomes))
+    file.write_text(
+        text.replace(was, becomes)
+        if was.startswith("//")
+        else _first_not_golden(text, was, becomes)
+    )
     with pytest.raises(AssertionError) as failure:
         perform(Filetest.load(file), command)
     assert said in str(failure.value)
@@ -203,12 +229,17 @@ def texts(file: Path, program: str) -> list[str]:
         ("// run: @main([1]) == [1]", "1: `// run:` without `// test run`: nothing looks at it"),
         ("// error: a.b", "1: `// error:` without `// test check`: nothing looks at it"),
         ("// check: ret", "1: `// check:` without a `// test` line of a stage or a pass"),
-        ("//> kernel @main", "1: golden line that no command of this file has written; blessing removes it"),
+        (
+            "//> kernel @main",
+            "1: golden line that no command of this file has written; blessing removes it",
+        ),
         ("// test run\n// test run", "2: `// test run` stands in the file twice"),
     ],
 )
 def test_comments_that_test_nothing_are_found(file: Path, comment: str, said: str) -> None:
-    found = texts(file, f"{comment}\nfunc @main(%x: tensor<2xi32>) -> tensor<2xi32> {{\n  return %x\n}}\n")
+    found = texts(
+        file, f"{comment}\nfunc @main(%x: tensor<2xi32>) -> tensor<2xi32> {{\n  return %x\n}}\n"
+    )
     assert len(found) == 1 and found[0].startswith(said), found
 
 
@@ -247,9 +278,21 @@ func @main(%x: tensor<2xi32>) -> tensor<2xi32> {
             "check-next: %[[b:z]]",
             ":3: check-next: '%[[b:z]] = cvm.negative %[[a]]' does not follow",
         ),
-        ("check-next: %[[b:.*]] = cvm.negative", "check-next: %[[b:.*]] = cvm.abs", "does not follow"),
-        ("check-next: %[[b:.*]] = cvm.negative %[[a]]", "check-next: return [[b:.*]]", "is not on the next line"),
-        ("check-not: cvm.negative", "check-not: cvm.{{.*}}_add", ":6: check-not: 'cvm.{{.*}}_add' stands in"),
+        (
+            "check-next: %[[b:.*]] = cvm.negative",
+            "check-next: %[[b:.*]] = cvm.abs",
+            "does not follow",
+        ),
+        (
+            "check-next: %[[b:.*]] = cvm.negative %[[a]]",
+            "check-next: return [[b:.*]]",
+            "is not on the next line",
+        ),
+        (
+            "check-not: cvm.negative",
+            "check-not: cvm.{{.*}}_add",
+            ":6: check-not: 'cvm.{{.*}}_add' stands in",
+        ),
         ("relu   %[[b]]", "relu %[[a]]", ":4: check-dag: 'cvm.relu %[[a]]' does not follow in"),
         ("abs %[[b]]", "abs %[[c]]", ":5: [[c]] has not been captured before"),
         ("{{[0-9]+}}", "{{[0-9}}", "is no regular expression"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 FORMS = """

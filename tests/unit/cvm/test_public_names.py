@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from types import ModuleType
+
 import numpy as np
 import pytest
+
 import cvm
 
 
@@ -16,7 +18,9 @@ def test_dir_has_public_names_only() -> None:
     assert not [n for n in names if n.startswith("_") or not hasattr(cvm, n)]
 
 
-@pytest.mark.parametrize(("module", "some"), [(cvm.dali, {"div", "sqrt"}), (cvm.theano, {"sum", "sigmoid", "dot"})])
+@pytest.mark.parametrize(
+    ("module", "some"), [(cvm.dali, {"div", "sqrt"}), (cvm.theano, {"sum", "sigmoid", "dot"})]
+)
 def test_modules_of_dialects_show_their_functions_only(module: ModuleType, some: set[str]) -> None:
     assert some <= {*dir(module)}
     assert all(callable(getattr(module, n)) for n in dir(module))
@@ -39,4 +43,7 @@ def test_errors_are_pythons_too() -> None:
     assert isinstance(caught.value, cvm.CallError)
     with pytest.raises(FileNotFoundError) as missing:
         cvm.load("no such file.cvm")
-    assert isinstance(missing.value, cvm.ParseError) and missing.value.diagnostics[0].code == "parse.file"
+    assert (
+        isinstance(missing.value, cvm.ParseError)
+        and missing.value.diagnostics[0].code == "parse.file"
+    )

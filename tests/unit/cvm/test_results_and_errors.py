@@ -8,8 +8,10 @@ import traceback
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 PROGRAM = "func @main(%x: tensor<3xi32>) { %y = cvm.relu %x\n return %y }"
@@ -42,7 +44,9 @@ def test_results_are_of_the_library_that_arguments_are_of() -> None:
     found = several({"x": x, "y": Tensor(x)})
     assert isinstance(found["sum"], Tensor) and isinstance(found["all"][0], Tensor)
     assert isinstance(cvm.compile(PROGRAM, like="numpy")(Tensor(x)), np.ndarray)
-    assert isinstance(cvm.compile(lambda x: x + 1, like="numpy", rules="numpy")(Tensor(x)), np.ndarray)
+    assert isinstance(
+        cvm.compile(lambda x: x + 1, like="numpy", rules="numpy")(Tensor(x)), np.ndarray
+    )
     with pytest.raises(cvm.Error, match="like is"):
         cvm.compile(PROGRAM, like="torch")  # type: ignore[call-overload]
 
@@ -51,12 +55,18 @@ def test_torch_tensors_come_back() -> None:
     torch = pytest.importorskip("torch")
     f = cvm.compile(lambda x: (x * 2, x.sum()), rules="numpy")
     doubled, total = f(torch.arange(4.0))
-    assert isinstance(doubled, torch.Tensor) and doubled.tolist() == [0, 2, 4, 6] and total.item() == 6
+    assert (
+        isinstance(doubled, torch.Tensor) and doubled.tolist() == [0, 2, 4, 6] and total.item() == 6
+    )
 
 
 def test_arrays_are_converted_where_every_value_fits() -> None:
     f, strict = cvm.compile(PROGRAM, convert=True), cvm.compile(PROGRAM)
-    for given in (np.array([1, -2, 3]), np.array([1.0, -2.0, 3.0]), np.array([1, 254, 3], np.uint8)):
+    for given in (
+        np.array([1, -2, 3]),
+        np.array([1.0, -2.0, 3.0]),
+        np.array([1, 254, 3], np.uint8),
+    ):
         np.testing.assert_array_equal(f(given), np.maximum(given.astype(np.int32), 0), strict=True)
     for wrong in ([1, 2, 2**40], [1.5, 2, 3], [np.nan, 2, 3], [1e30, 2, 3]):
         with pytest.raises(cvm.CallError, match="with values that it does not hold"):
@@ -89,7 +99,9 @@ def assign(x: Any) -> Any:
         (lambda: cvm.grad(branch)(np.ones(3)), "branch"),
     ],
 )
-def test_tracebacks_end_in_the_users_line(call: Callable[[], Any], last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracebacks_end_in_the_users_line(
+    call: Callable[[], Any], last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(cvm.Error) as caught:
         call()
     frames = traceback.extract_tb(caught.value.__traceback__)

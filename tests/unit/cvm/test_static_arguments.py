@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 X = np.arange(6.0).reshape(2, 3)
@@ -21,7 +23,12 @@ def total(x: Any, axis: int = 1, keepdims: bool = False) -> Any:
 
 @pytest.mark.parametrize(
     "options",
-    [{"static_argnums": 1}, {"static_argnums": (-1,)}, {"static_argnames": "axis"}, {"static_argnames": ["axis"]}],
+    [
+        {"static_argnums": 1},
+        {"static_argnums": (-1,)},
+        {"static_argnames": "axis"},
+        {"static_argnames": ["axis"]},
+    ],
 )
 def test_declared(options: dict[str, Any]) -> None:
     f = cvm.compile(extent, target="reference", **options)
@@ -62,7 +69,9 @@ def test_what_was_needed_once_may_be_given() -> None:
         np.testing.assert_array_equal(f(*call), total(*call), strict=True)
     gain = cvm.compile(lambda x, a=0.5: x * a, rules="numpy")
     gain(X)
-    assert "%a: tensor<f64>" in str(gain.program())  # not needed, so that another value is no other program
+    assert "%a: tensor<f64>" in str(
+        gain.program()
+    )  # not needed, so that another value is no other program
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
+
 import numpy as np
 import pytest
 from cvm.jit.options import Stage, TargetName
 from cvm.jit.targets import TARGETS, all_stages
+
 import cvm
 
 ROOT = Path(__file__).parents[3]
@@ -76,19 +78,40 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("pyright"), reason="pyright is not installed")
 def test_pyright(site: Path) -> None:
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "script.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "script.py",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=site, timeout=300)
     found = json.loads(done.stdout)["generalDiagnostics"]
-    assert {d["range"]["start"]["line"] + 1 for d in found if d["severity"] == "error"} == WRONG, done.stdout
+    assert {d["range"]["start"]["line"] + 1 for d in found if d["severity"] == "error"} == WRONG, (
+        done.stdout
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("mypy"), reason="mypy is not installed")
 def test_mypy(site: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--no-incremental", "script.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--follow-imports=silent",
+        "--no-incremental",
+        "script.py",
+    ]
     environment = {**os.environ, "MYPYPATH": str(site)}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=site, timeout=300, env=environment)
-    assert {int(n) for n in re.findall(r"^script.py:(\d+): error", done.stdout, re.MULTILINE)} == WRONG, done.stdout
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=site, timeout=300, env=environment
+    )
+    assert {
+        int(n) for n in re.findall(r"^script.py:(\d+): error", done.stdout, re.MULTILINE)
+    } == WRONG, done.stdout
 
 
 def test_literal_types_name_all_there_are() -> None:
@@ -101,10 +124,16 @@ def test_signatures_are_those_of_the_function_and_the_program() -> None:
         return x * n
 
     f = cvm.compile(scale)
-    assert inspect.signature(f) == inspect.signature(scale) and f.__doc__ == "Multiply." and f.__name__ == "scale"
+    assert (
+        inspect.signature(f) == inspect.signature(scale)
+        and f.__doc__ == "Multiply."
+        and f.__name__ == "scale"
+    )
     g = cvm.compile("func @main(%x: tensor<3xi32>, %1: tensor<i32>) { return %x }")
     assert str(inspect.signature(g)) == "(x0: 'tensor<3xi32>', x1: 'tensor<i32>', /, *, out=None)"
     h = cvm.compile("func @main(%x: tensor<3xi32>) { return %x }")
     shown = pydoc.plain(pydoc.render_doc(h)).partition("\n")[2]
-    assert "@main(tensor<3xi32>) on cpu" in shown and "_" not in shown  # a class has private attributes
+    assert (
+        "@main(tensor<3xi32>) on cpu" in shown and "_" not in shown
+    )  # a class has private attributes
     assert str(inspect.signature(h)) == "(x: 'tensor<3xi32>', *, out=None)"

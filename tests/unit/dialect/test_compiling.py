@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+
 import pytest
 from cvm.dialect.ir.compilation_context import gc_paused
+
 import cvm
 
 PROGRAM = """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
+
 import numpy as np
 import pytest
+
 import cvm
 
 TYPES = {"complex<f64>": np.dtype(np.complex128), "complex<f32>": np.dtype(np.complex64)}
@@ -23,7 +25,21 @@ def evaluated(target: str, name: str, element: str, *operands: Any) -> Any:
 def parts(dtype: np.dtype) -> list[float]:
     limits = np.finfo(dtype)
     large, least = float(limits.max), float(limits.smallest_subnormal)
-    one_sided = [0.0, 0.5, 1.0, 1 + 1e-7, 2.0, 30.0, 800.0, 1e10, 1e-10, large / 4, 1.01 * large**0.5, np.inf, large]
+    one_sided = [
+        0.0,
+        0.5,
+        1.0,
+        1 + 1e-7,
+        2.0,
+        30.0,
+        800.0,
+        1e10,
+        1e-10,
+        large / 4,
+        1.01 * large**0.5,
+        np.inf,
+        large,
+    ]
     one_sided += [least, float(limits.tiny), large**0.65]
     return [*one_sided, *(-v for v in one_sided), np.nan]
 
@@ -40,7 +56,11 @@ def numbers(dtype: np.dtype, *axes: list[float]) -> list[Any]:
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     unsigned = f"u{a.itemsize}"
     nan = np.isnan(a) & np.isnan(b)
-    return bool(np.all(nan | (np.ascontiguousarray(a).view(unsigned) == np.ascontiguousarray(b).view(unsigned))))
+    return bool(
+        np.all(
+            nan | (np.ascontiguousarray(a).view(unsigned) == np.ascontiguousarray(b).view(unsigned))
+        )
+    )
 
 
 @pytest.mark.sample(19)
@@ -60,9 +80,13 @@ def test_of_all_parts(name: str, element: str) -> None:
         known = np.isfinite(a)
         scale = np.where(np.isfinite(size), size, np.abs(b))[known]
         limits = np.finfo(a.dtype)
-        assert np.all(np.abs(a[known] - b[known]) <= 32 * limits.eps * scale + 4 * limits.smallest_subnormal)
+        assert np.all(
+            np.abs(a[known] - b[known]) <= 32 * limits.eps * scale + 4 * limits.smallest_subnormal
+        )
         exact = known & np.isfinite(z) & (a == 0) & (b == 0)
-        if name != "expm1":  # whose real part is 0 in the reference where it is less than it can tell
+        if (
+            name != "expm1"
+        ):  # whose real part is 0 in the reference where it is less than it can tell
             np.testing.assert_array_equal(np.signbit(a[exact]), np.signbit(b[exact]))
 
 
@@ -70,7 +94,17 @@ def test_of_all_parts(name: str, element: str) -> None:
 def test_log1p_near_0_and_around_minus_1(element: str) -> None:
     dtype = TYPES[element]
     z = np.array(
-        [1e-12 + 3e-13j, -1e-20 + 1e-30j, -0.02 + 0.199j, -1 + 1e-9j, -1 - 0j, 0.3 - 0.2j, 1e30j, 5 + 5j], dtype
+        [
+            1e-12 + 3e-13j,
+            -1e-20 + 1e-30j,
+            -0.02 + 0.199j,
+            -1 + 1e-9j,
+            -1 - 0j,
+            0.3 - 0.2j,
+            1e30j,
+            5 + 5j,
+        ],
+        dtype,
     )
     squares = [
         float((1 + Fraction(x)) ** 2 + Fraction(y) ** 2 - 1)
@@ -80,14 +114,26 @@ def test_log1p_near_0_and_around_minus_1(element: str) -> None:
         real: Any = 0.5 * np.log1p(squares)
     real[3] = np.log(np.imag(z)[3])
     found = evaluated("cpu", "log1p", element, z)
-    np.testing.assert_allclose(found.real, real.astype(found.real.dtype), rtol=1e-6 if dtype.itemsize == 8 else 1e-14)
+    np.testing.assert_allclose(
+        found.real, real.astype(found.real.dtype), rtol=1e-6 if dtype.itemsize == 8 else 1e-14
+    )
 
 
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("name, arity", [("true_div", 2), ("inv", 1)])
 def test_quotients_are_those_of_the_reference(name: str, arity: int, element: str) -> None:
     dtype = TYPES[element]
-    edges = [0.0, -0.0, 1.0, -3.0, 2.5, np.inf, -np.inf, np.nan, *(float(f(dtype)) for f in (largest, least))]
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -3.0,
+        2.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+        *(float(f(dtype)) for f in (largest, least)),
+    ]
     random = np.random.default_rng(0)
     some = random.normal(size=(2 * arity, 3000)) * 10.0 ** random.integers(-3, 3, (2 * arity, 3000))
     operands = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.cast_arrays import converted
@@ -21,8 +22,25 @@ def edges(element: ElementType) -> np.ndarray:
     """Values at and around every limit of every type, as far as this type has them."""
     if element.kind == "bool":
         return np.array([False, True])
-    whole = {s * (2**n + d) for n in (0, 7, 8, 11, 15, 16, 24, 31, 32, 53, 63, 64) for d in (-1, 0, 1) for s in (1, -1)}
-    whole |= {0, 65504, 65519, 65520, 65535, 2049, 2051, 16777219, 9007199254740995, 2**63 + 1025, 2**40 + 2**15}
+    whole = {
+        s * (2**n + d)
+        for n in (0, 7, 8, 11, 15, 16, 24, 31, 32, 53, 63, 64)
+        for d in (-1, 0, 1)
+        for s in (1, -1)
+    }
+    whole |= {
+        0,
+        65504,
+        65519,
+        65520,
+        65535,
+        2049,
+        2051,
+        16777219,
+        9007199254740995,
+        2**63 + 1025,
+        2**40 + 2**15,
+    }
     if element.is_integer:
         low, high = element.limits
         return np.array(sorted(v for v in whole if low <= v <= high), element.dtype)
@@ -43,7 +61,16 @@ def edges(element: ElementType) -> np.ndarray:
         1 + 2**-11,
         1 + 2**-11 + 2**-40,
     ]
-    special = [math.nan, math.inf, -math.inf, -0.0, 3.4028235677973366e38, 3.4028235677973362e38, 1e300, -1e300]
+    special = [
+        math.nan,
+        math.inf,
+        -math.inf,
+        -0.0,
+        3.4028235677973366e38,
+        3.4028235677973362e38,
+        1e300,
+        -1e300,
+    ]
     with np.errstate(over="ignore"):
         return np.array([*map(float, sorted(whole)), *odd, *special]).astype(element.dtype)
 
@@ -56,7 +83,9 @@ def exactly(value: Any, element: ElementType) -> Any:
         return nearest(value, element)
     if isinstance(value, float):
         low, high = element.limits
-        return 0 if math.isnan(value) else low if value < low else high if value > high else int(value)
+        return (
+            0 if math.isnan(value) else low if value < low else high if value > high else int(value)
+        )
     low, high = element.limits
     return (value - low) % (high - low + 1) + low
 
@@ -65,7 +94,9 @@ def nearest(value: Any, element: ElementType) -> float:
     """The float nearest to a number, ties to even."""
     if isinstance(value, float) and (not math.isfinite(value) or value == 0):
         return value
-    digits, least = {"f16": (11, -24), "bf16": (8, -133), "f32": (24, -149), "f64": (53, -1074)}[element.name]
+    digits, least = {"f16": (11, -24), "bf16": (8, -133), "f32": (24, -149), "f64": (53, -1074)}[
+        element.name
+    ]
     number = Fraction(value)
     if number == 0:
         return 0.0
@@ -91,7 +122,9 @@ def test_conversions(source: ElementType) -> None:
         wanted = np.array([exactly(v, target) for v in x.tolist()], target.dtype)
         for what, got in (("numpy", converted(x, target)), ("native", native)):
             same = (
-                (got == wanted) & (np.signbit(got) == np.signbit(wanted)) if target.kind == "float" else got == wanted
+                (got == wanted) & (np.signbit(got) == np.signbit(wanted))
+                if target.kind == "float"
+                else got == wanted
             )
             same |= (got != got) & (wanted != wanted)
             wrong = [(v, g, w) for v, g, w, s in zip(x, got, wanted, same, strict=True) if not s]

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+
 import cvm
 
 inf, nan = np.inf, np.nan
-OTHERS = "func @main(%x: tensor<2x?N x f64>) { %y = theano.product_of_others %x {axis = [1]} return %y }"
+OTHERS = (
+    "func @main(%x: tensor<2x?N x f64>) { %y = theano.product_of_others %x {axis = [1]} return %y }"
+)
 DERIVATIVE = """
 func @f(%x: tensor<?Nx ELEMENT>) { %y = theano.elemwise %x {scalar_op = "NAME"} return %y }
 func @main(%x: tensor<?Nx ELEMENT>, %g: tensor<?Nx ELEMENT>) {
@@ -50,9 +53,13 @@ def test_product_of_others_along_several_axes(axis):
 def test_bessel_functions_of_subnormal_numbers(name, element, target):
     text = DERIVATIVE.replace("NAME", name).replace("ELEMENT", element)
     dtype = np.dtype(element.replace("f32", "f4").replace("f64", "f8"))
-    x = np.finfo(dtype).smallest_subnormal * np.array([0, 1, 2, 3, -4, 10**5, 2.0**50]).astype(dtype)
+    x = np.finfo(dtype).smallest_subnormal * np.array([0, 1, 2, 3, -4, 10**5, 2.0**50]).astype(
+        dtype
+    )
     np.testing.assert_array_equal(cvm.compile(text, entry="f", target=target)(x), x / 2)
-    np.testing.assert_array_equal(cvm.compile(text, target=target)(x, np.ones_like(x)), np.full_like(x, 0.5))
+    np.testing.assert_array_equal(
+        cvm.compile(text, target=target)(x, np.ones_like(x)), np.full_like(x, 0.5)
+    )
 
 
 LIMITS = {  # of special functions, at the ends of their domains and at poles

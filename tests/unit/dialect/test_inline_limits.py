@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.program.inline_limits import DEEPEST
+
 import cvm
 
 X = np.array([1, -2], np.int32)
@@ -15,7 +16,9 @@ def chain(calls: int, times: int = 1) -> str:
     text = ""
     for n in range(calls):
         names = [f"%y{k}" for k in range(times)]
-        body = "".join(f"  {y} = call @f{n + 1}({x})\n" for x, y in zip(["%x", *names], names, strict=False))
+        body = "".join(
+            f"  {y} = call @f{n + 1}({x})\n" for x, y in zip(["%x", *names], names, strict=False)
+        )
         text += f"func @f{n}(%x: tensor<2xi32>) {{\n{body}  return {names[-1]}\n}}\n"
     return text + f"func @f{calls}(%x: tensor<2xi32>) {{\n  %y = cvm.negative %x\n  return %y\n}}\n"
 
@@ -28,7 +31,9 @@ def test_the_deepest_calls(target: str) -> None:
 
 @pytest.mark.parametrize("calls", [DEEPEST + 1, 3 * DEEPEST])
 def test_calls_that_are_too_deep(calls: int) -> None:
-    with pytest.raises(cvm.VerifyError, match=rf"calls are at most {DEEPEST} deep, but this one is {DEEPEST + 1}") as e:
+    with pytest.raises(
+        cvm.VerifyError, match=rf"calls are at most {DEEPEST} deep, but this one is {DEEPEST + 1}"
+    ) as e:
         cvm.parse(chain(calls))
     (diagnostic,) = e.value.diagnostics
     assert (diagnostic.code, diagnostic.line) == ("call.depth", 4 * (calls - DEEPEST - 1) + 2)
@@ -53,7 +58,8 @@ def test_memory_that_does_not_suffice(target: str, size: str) -> None:
     f = cvm.compile(text, target=target)
     a = np.zeros((200000, 1), np.int32)
     with pytest.raises(
-        cvm.CallError, match=r"\d{13} bytes are needed for results and workspace, or state, but the limit memory is"
+        cvm.CallError,
+        match=r"\d{13} bytes are needed for results and workspace, or state, but the limit memory is",
     ):
         f(a, a.T)
     with cvm.limits(memory=1 << 60):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import array
 import ctypes
+
 import numpy as np
 import pytest
+
 import cvm
 
 
 def test_buffers_are_arrays() -> None:
     f = cvm.compile(lambda x: x + x)
-    for given in (array.array("i", [3, 4]), bytearray(b"\3\4"), (ctypes.c_float * 2)(3, 4), memoryview(b"\3\4")):
+    for given in (
+        array.array("i", [3, 4]),
+        bytearray(b"\3\4"),
+        (ctypes.c_float * 2)(3, 4),
+        memoryview(b"\3\4"),
+    ):
         assert f(given).tolist() == [6, 8]
 
 

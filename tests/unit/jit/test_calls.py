@@ -3,12 +3,16 @@
 import re
 import sys
 import threading
+
 import numpy as np
 import pytest
 from cvm.jit.calls import fastcall
+
 import cvm
 
-pytestmark = pytest.mark.skipif(not fastcall.usable(), reason="this Python's objects lie in memory in another way")
+pytestmark = pytest.mark.skipif(
+    not fastcall.usable(), reason="this Python's objects lie in memory in another way"
+)
 
 ADD = """
 func @main(%a: tensor<4x3xi32>, %b: tensor<4x3xi32>) -> tensor<4x3xi32> {
@@ -175,7 +179,9 @@ def test_what_is_no_program_is_said(program):
     with pytest.raises(cvm.ParseError, match="expected a program's text, got"):
         cvm.parse(program)
     if program is not None:
-        with pytest.raises(cvm.Error, match="expected a module, a program's text or path, or a Python function"):
+        with pytest.raises(
+            cvm.Error, match="expected a module, a program's text or path, or a Python function"
+        ):
             cvm.compile(program)
     with pytest.raises(cvm.ParseError, match="expected the path of a program, got"):
         cvm.load(program)
@@ -189,21 +195,28 @@ def test_a_program_without_text_has_no_functions():
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_outs_do_not_overlap_each_other(target):
     f = cvm.compile(
-        "func @main(%x: tensor<5xi32>) {\n  %y = cvm.relu %x\n  %z = cvm.negative %x\n  return %y, %z\n}", target=target
+        "func @main(%x: tensor<5xi32>) {\n  %y = cvm.relu %x\n  %z = cvm.negative %x\n  return %y, %z\n}",
+        target=target,
     )
     x, memory = np.arange(-2, 3, dtype=np.int32), np.zeros(10, np.int32)
     for _ in range(2):  # the second call may go another way
         f(x, out=(memory[::2], memory[1::2]))
         np.testing.assert_array_equal(memory[::2], [0, 0, 0, 1, 2])
         np.testing.assert_array_equal(memory[1::2], [2, 1, 0, -1, -2])
-        for out in ((memory[:5], memory[:5]), (memory[:5], memory[4:9]), (memory[:5], memory[4::-1])):
+        for out in (
+            (memory[:5], memory[:5]),
+            (memory[:5], memory[4:9]),
+            (memory[:5], memory[4::-1]),
+        ):
             with pytest.raises(cvm.CallError, match="got ones for %y and %z that share memory"):
                 f(x, out=out)
 
 
 @pytest.mark.parametrize("given", [None, object(), {}])
 def test_what_is_no_array_is_named(given):
-    with pytest.raises(cvm.CallError, match=f"argument %a: expected tensor<4x3xi32>, got {type(given).__name__}"):
+    with pytest.raises(
+        cvm.CallError, match=f"argument %a: expected tensor<4x3xi32>, got {type(given).__name__}"
+    ):
         cvm.compile(ADD)(given, A)
 
 
@@ -238,7 +251,11 @@ def test_threads_share_a_function():
     f = cvm.compile(NEEDS_MEMORY)
     rng = np.random.default_rng(0)
     samples = [
-        (rng.integers(-9, 9, (64, 64), dtype=np.int32), rng.integers(-9, 9, (64, 64), dtype=np.int32)) for _ in range(4)
+        (
+            rng.integers(-9, 9, (64, 64), dtype=np.int32),
+            rng.integers(-9, 9, (64, 64), dtype=np.int32),
+        )
+        for _ in range(4)
     ]
     wants = [f(*s) for s in samples]
     wrong = []
@@ -284,7 +301,9 @@ def test_a_function_that_is_gone_is_freed():
 def test_shapes_of_every_rank(shape):
     dims = tuple(int(d) for d in shape.split("x") if d)
     written = f"tensor<{shape}{'x' if shape else ''}i32>"
-    f = cvm.compile(f"func @main(%a: {written}) -> {written} {{\n  %y = cvm.abs %a\n  return %y\n}}\n")
+    f = cvm.compile(
+        f"func @main(%a: {written}) -> {written} {{\n  %y = cvm.abs %a\n  return %y\n}}\n"
+    )
     x = np.full(dims, -3, np.int32)
     assert np.array_equal(f(x), -x)
     assert f(x).shape == dims
@@ -315,7 +334,9 @@ def test_sizes_are_still_compared(slow_calls):
     a, b, c = np.ones((3, 4), np.int32), np.ones(4, np.int32), np.ones(3, np.int32)
     assert f(a, b).shape == (4, 3)
     assert f(a, b).shape == (4, 3)
-    with pytest.raises(cvm.CallError, match=r"expected tensor<\?M x i32> with \?M = 4, as in %a, got tensor<3xi32>"):
+    with pytest.raises(
+        cvm.CallError, match=r"expected tensor<\?M x i32> with \?M = 4, as in %a, got tensor<3xi32>"
+    ):
         f(a, c)
     with pytest.raises(cvm.CallError, match="out: expected a writable array"):
         f(a, b, out=np.empty((3, 4), np.int32))
@@ -518,7 +539,9 @@ def test_sizes_after_many_shapes_are_direct(slow_traced):
 
 
 def test_many_sizes_are_all_remembered(slow_calls):
-    f = cvm.compile("func @main(%a: tensor<?N x ?M x i32> {range = [0, 9]}) { %y = cvm.negative %a return %y }")
+    f = cvm.compile(
+        "func @main(%a: tensor<?N x ?M x i32> {range = [0, 9]}) { %y = cvm.negative %a return %y }"
+    )
     sizes = [(n, m) for n in range(0, 40) for m in range(1, 20)]
     for _ in range(2):
         for n, m in sizes:
@@ -527,7 +550,10 @@ def test_many_sizes_are_all_remembered(slow_calls):
     for place in ((0, 0), (38, 17), (39, 18)):
         a = np.zeros((40, 19), np.int32)
         a[place] = 10
-        with pytest.raises(cvm.CallError, match=rf"expected values from 0 to 9, got 10 at \[{place[0]}, {place[1]}\]"):
+        with pytest.raises(
+            cvm.CallError,
+            match=rf"expected values from 0 to 9, got 10 at \[{place[0]}, {place[1]}\]",
+        ):
             f(a)
 
 
@@ -547,14 +573,18 @@ def test_arrays_that_were_pickled_are_taken_directly(add, slow_calls):
 def test_memory_that_does_not_suffice_is_said(results):
     lines = "\n".join(f"%y{n} = dali.add %a, %b" for n in range(results))
     names = ", ".join(f"%y{n}" for n in range(results))
-    f = cvm.compile(f"func @main(%a: tensor<?N x 1 x i64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}")
+    f = cvm.compile(
+        f"func @main(%a: tensor<?N x 1 x i64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}"
+    )
     b = np.ones(1 << 19, np.int64)
     for _ in range(2):
         with pytest.raises(cvm.CallError, match="memory does not suffice"):
             f(np.ones((1 << 20, 1), np.int64), b)
     y = f(np.ones((2, 1), np.int64), b)
     assert (y if results == 1 else y[1]).shape == (2, 1 << 19)
-    g = cvm.compile(f"func @main(%a: tensor<1048576x1xi64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}")
+    g = cvm.compile(
+        f"func @main(%a: tensor<1048576x1xi64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}"
+    )
     for _ in range(2):
         with pytest.raises(cvm.CallError, match="memory does not suffice"):
             g(np.ones((1 << 20, 1), np.int64), b)
@@ -571,10 +601,14 @@ class Raising:
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_arguments_that_raise_are_named(target):
     f = cvm.compile(ADD, target=target)
-    with pytest.raises(cvm.CallError, match=r"argument %b: expected tensor<4x3xi32>, got Raising \(not today\)"):
+    with pytest.raises(
+        cvm.CallError, match=r"argument %b: expected tensor<4x3xi32>, got Raising \(not today\)"
+    ):
         f(A, Raising())
     g = cvm.compile(lambda x, more: x + more[0])
-    with pytest.raises(cvm.CallError, match=r"argument more\[0\]: expected arrays, .*, got Raising \(not today\)"):
+    with pytest.raises(
+        cvm.CallError, match=r"argument more\[0\]: expected arrays, .*, got Raising \(not today\)"
+    ):
         g(A, [Raising()])
 
 
@@ -602,10 +636,16 @@ def test_masked_arrays_are_taken_only_with_all_their_elements(target):
     np.testing.assert_array_equal(f(whole, A), f(A, A))
     for call, told in (
         (lambda: f(A, some), f"argument %b: expected tensor<4x3xi32>, got {what}"),
-        (lambda: f(A, A, out=some.copy()), f"out: expected a writable array tensor<4x3xi32>, got {what}"),
+        (
+            lambda: f(A, A, out=some.copy()),
+            f"out: expected a writable array tensor<4x3xi32>, got {what}",
+        ),
         (lambda: cvm.compile(lambda x: x + 1)(some), f"expected an array of values, got {what}"),
         (lambda: cvm.compile(lambda x: x + some)(A), f"expected an array of values, got {what}"),
-        (lambda: cvm.compile(lambda x: np.maximum(some, x))(A), f"expected an array of values, got {what}"),
+        (
+            lambda: cvm.compile(lambda x: np.maximum(some, x))(A),
+            f"expected an array of values, got {what}",
+        ),
     ):
         with pytest.raises(cvm.Error, match=re.escape(told)):
             call()

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.process_setting import ScopedSetting
 from cvm.jit.functions import codegen_units
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering import pipeline
+
 import cvm
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.cvm"
@@ -106,7 +108,9 @@ def test_requirements_and_ranges_stand_in_other_parts(tune: Callable[..., None])
 
 
 def test_large_arguments_are_looked_at_by_all_threads() -> None:
-    made = compiled("func @main(%x: tensor<200000xi32> {range = [0, 9]}) {\n  %y = cvm.negative %x\n  return %y\n}\n")
+    made = compiled(
+        "func @main(%x: tensor<200000xi32> {range = [0, 9]}) {\n  %y = cvm.negative %x\n  return %y\n}\n"
+    )
     x = np.full(200000, 7, np.int32)
     assert (made(x) == -7).all() and (made(x) == -7).all()
     x[123456] = 10
@@ -159,8 +163,12 @@ def failing(after: int, what: BaseException) -> Callable[..., bytes]:
 
 
 @pytest.mark.parametrize("after", [0, 2])
-def test_what_the_other_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    monkeypatch.setattr(codegen_units, "fresh_object_code", failing(after, RuntimeError("LLVM IR parsing error")))
+def test_what_the_other_thread_raises_is_raised(
+    monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    monkeypatch.setattr(
+        codegen_units, "fresh_object_code", failing(after, RuntimeError("LLVM IR parsing error"))
+    )
     with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
         compiled()
 
@@ -172,7 +180,9 @@ def test_memory_that_does_not_suffice_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("what", [ValueError("a pass failed"), KeyboardInterrupt()], ids=repr)
-def test_a_pass_that_fails_ends_the_other_thread(monkeypatch: pytest.MonkeyPatch, what: BaseException) -> None:
+def test_a_pass_that_fails_ends_the_other_thread(
+    monkeypatch: pytest.MonkeyPatch, what: BaseException
+) -> None:
     passes, seen = pipeline.CPU_SCHEDULE, []
 
     def fail(kernel: object, _: object) -> object:

@@ -3,8 +3,10 @@
 import os
 import shutil
 from pathlib import Path
+
 import pytest
 from cvm.jit.cache.compiler_digest import ROOMS, STORED, compiler_digest, digest_of_files
+
 import cvm
 
 digest = compiler_digest.__wrapped__

@@ -5,9 +5,45 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Dim, Size
-from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
-from cvm.dialect.notation.expressions import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
+from cvm.dialect.ir.types import (
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    UI8,
+    UI16,
+    UI32,
+    UI64,
+    ElementType,
+)
+from cvm.dialect.notation.expressions import (
+    Bitcast,
+    Expr,
+    Index,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    cast,
+    constant,
+    select,
+)
+from cvm.dialect.notation.loops import (
+    Alloc,
+    Assert,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    accumulator,
+    assign,
+    update,
+)
 from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.jit.cuda.emit import emit
 from cvm.jit.cuda.scalar_functions import ROWS
@@ -53,7 +89,11 @@ def test_scalar_functions(function: str) -> None:
     formulas = []
     for element in REAL:
         words = function.startswith("quaddot") and element is not I32
-        if element.kind in SCALARS[function].kinds and (function, element.kind) in ROWS and not words:
+        if (
+            element.kind in SCALARS[function].kinds
+            and (function, element.kind) in ROWS
+            and not words
+        ):
             given = operands(function, element)
             formulas.append((apply(function, *(t[i] for t, _ in given)), given))
     pointwise(formulas, i)
@@ -69,7 +109,16 @@ def test_conversions(target: ElementType) -> None:
 def test_bits() -> None:
     i = Index("i", COUNT)
     formulas = []
-    for a, b in ((F16, I16), (F16, UI16), (F32, I32), (F32, UI32), (F64, I64), (F64, UI64), (I8, UI8), (I32, UI32)):
+    for a, b in (
+        (F16, I16),
+        (F16, UI16),
+        (F32, I32),
+        (F32, UI32),
+        (F64, I64),
+        (F64, UI64),
+        (I8, UI8),
+        (I32, UI32),
+    ):
         for source, target in ((a, b), (b, a)):
             array = values(source, COUNT)
             if source.is_integer and target.kind == "float":
@@ -91,7 +140,9 @@ def test_fma_is_rounded_once() -> None:
         x, z, y = tensor("x", element, 4), tensor("z", element, 4), tensor("y", element, 4)
         k = kernel((For(i, (Store(y, (i,), apply("fma", x[i], x[i], z[i])),)),), x, z, y)
         exact = [Fraction(float(p)) ** 2 + Fraction(float(q)) for p, q in zip(a, c, strict=True)]
-        np.testing.assert_array_equal(simulated(k, a, c)[0], np.array([float(e) for e in exact]).astype(element.dtype))
+        np.testing.assert_array_equal(
+            simulated(k, a, c)[0], np.array([float(e) for e in exact]).astype(element.dtype)
+        )
 
 
 def test_products_that_feed_sums_are_not_fused() -> None:
@@ -111,7 +162,9 @@ def test_wide_expressions_wrap_where_they_should() -> None:
         x, y = operands("add", e)
         a, b = x[0][i], y[0][i]
         value = ((a * b + a) << constant(3, e)) - ~b
-        formulas.append((select(value > a, value / constant(7, e), (-value) >> constant(2, e)), [x, y]))
+        formulas.append(
+            (select(value > a, value / constant(7, e), (-value) >> constant(2, e)), [x, y])
+        )
         formulas.append((cast(value * value, I64), [x, y]))
         formulas.append((cast(cast(value - a, UI8), F32), [x, y]))
         formulas.append((cast(apply("max", value, b), UI64), [x, y]))
@@ -122,7 +175,12 @@ def test_what_is_written_is_read_again() -> None:
     i = Index("i", 4)
     y, z = tensor("y", I32, 5), tensor("z", I32, 4)
     before, read = Var("before", I32), y[i]
-    body = (Let(before, read), Store(y, (i + 1,), read + 1), Store(y, (i,), read * 2), Store(z, (i,), read + before))
+    body = (
+        Let(before, read),
+        Store(y, (i + 1,), read + 1),
+        Store(y, (i,), read * 2),
+        Store(z, (i,), read + before),
+    )
     agree(kernel((Store(y, (as_index(0),), constant(7, I32)), For(i, body)), y, z, results=2))
 
 
@@ -131,10 +189,17 @@ def test_a_branch_and_its_accumulator() -> None:
     x, y, acc = tensor("x", I32, 6), tensor("y", I32, 6), accumulator("acc", I32)
     seen = acc[()] + 1
     body = (
-        If(x[i] > 0, (Store(acc, (), seen),), (Store(acc, (), seen * 2), Store(acc, (), acc[()] + seen))),
+        If(
+            x[i] > 0,
+            (Store(acc, (), seen),),
+            (Store(acc, (), seen * 2), Store(acc, (), acc[()] + seen)),
+        ),
         Store(y, (i,), seen),
     )
-    agree(kernel((Alloc(acc), assign(acc, 1), For(i, body)), x, y), np.array([1, -1, 2, 0, -5, 3], np.int32))
+    agree(
+        kernel((Alloc(acc), assign(acc, 1), For(i, body)), x, y),
+        np.array([1, -1, 2, 0, -5, 3], np.int32),
+    )
 
 
 @pytest.mark.parametrize("space", ["register", "stack"])

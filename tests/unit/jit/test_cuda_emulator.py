@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from cvm.jit.cuda import nvrtc
@@ -96,7 +97,9 @@ def test_each_thread_has_its_own_size_and_reads_no_more() -> None:
     guard = "setp.lt.u32 %p1, %r1, 63;\n  selp.b32 %r7, 16, 0, %p1;"
     run(guard, COPY.replace("16;", "16, %r7;"), "cp.async.wait_all;", OWN, a=a[:252], b=b)
     np.testing.assert_array_equal(b, np.where(np.arange(256) < 252, a, 0))
-    with pytest.raises(Fault, match=r"^work, line \d+ of its PTX, cp\.async\.cg.*: a read outside of its array"):
+    with pytest.raises(
+        Fault, match=r"^work, line \d+ of its PTX, cp\.async\.cg.*: a read outside of its array"
+    ):
         run(COPY, "cp.async.wait_all;", OWN, a=a[:252], b=b)
 
 
@@ -104,11 +107,15 @@ SECOND = "add.s32 %r9, %r4, 1024;\n  cp.async.cg.shared.global [%r9], [%rd4], 16
 
 
 @pytest.mark.parametrize("read", [READ, OWN])
-@pytest.mark.parametrize("wait", ["", COMMIT, "cp.async.wait_group 0;", COMMIT + "cp.async.wait_group 1;"])
+@pytest.mark.parametrize(
+    "wait", ["", COMMIT, "cp.async.wait_group 0;", COMMIT + "cp.async.wait_group 1;"]
+)
 def test_a_copy_that_was_not_waited_for_is_found(wait: str, read: str) -> None:
     """No wait, one that comes before the commit, and one that leaves a group under way."""
     a, b = arrays()
-    with pytest.raises(Fault, match=r"ld\.shared.*: an access to shared memory that cp\.async writes, before"):
+    with pytest.raises(
+        Fault, match=r"ld\.shared.*: an access to shared memory that cp\.async writes, before"
+    ):
         run(COPY, wait, BARRIER, read, a=a, b=b)
 
 
@@ -118,24 +125,39 @@ def test_groups_end_in_the_order_of_their_commits() -> None:
     run(*lines, "cp.async.wait_group 1;", BARRIER, READ, a=a, b=b)
     np.testing.assert_array_equal(b, np.roll(a, -4))
     with pytest.raises(Fault, match=r"before cp\.async\.wait_group"):
-        run(*lines, "cp.async.wait_group 1;", BARRIER, READ.replace("[%r6]", "[%r6+1024]"), a=a, b=b)
+        run(
+            *lines, "cp.async.wait_group 1;", BARRIER, READ.replace("[%r6]", "[%r6+1024]"), a=a, b=b
+        )
     with pytest.raises(Fault, match=r"before cp\.async\.wait_group"):
         run(*lines, "cp.async.wait_group 2;", BARRIER, READ, a=a, b=b)
-    run(*lines, COMMIT, COMMIT, "cp.async.wait_group 2;", BARRIER, READ.replace("[%r6]", "[%r6+1024]"), a=a, b=b)
+    run(
+        *lines,
+        COMMIT,
+        COMMIT,
+        "cp.async.wait_group 2;",
+        BARRIER,
+        READ.replace("[%r6]", "[%r6+1024]"),
+        a=a,
+        b=b,
+    )
     np.testing.assert_array_equal(b, np.roll(a, -4))
 
 
 def test_another_threads_copy_needs_a_barrier_after_the_wait() -> None:
     a, b = arrays()
     for lines in ([COPY, COMMIT, WAIT], [COPY, COMMIT, BARRIER, WAIT]):
-        with pytest.raises(Fault, match="reads shared memory that another wrote since the last barrier"):
+        with pytest.raises(
+            Fault, match="reads shared memory that another wrote since the last barrier"
+        ):
             run(*lines, READ, a=a, b=b)
 
 
 def test_a_copy_over_bytes_that_others_still_read_is_found() -> None:
     a, b = arrays()
     lines = [COPY, COMMIT, WAIT, BARRIER, READ]
-    with pytest.raises(Fault, match="writes shared memory that another read since the last barrier"):
+    with pytest.raises(
+        Fault, match="writes shared memory that another read since the last barrier"
+    ):
         run(*lines, COPY, a=a, b=b)
     run(*lines, BARRIER, COPY, a=a, b=b)
 
@@ -181,13 +203,18 @@ DIVERGENT = "setp.lt.u32 %p1, %r1, 32;\n  @%p1 bra $L__BB0_1;\n  {0}\n$L__BB0_1:
     "lines",
     [
         DIVERGENT.format(BARRIER, ""),  # half of the threads come
-        DIVERGENT.format(f"{BARRIER}\n  bra $L__BB0_2;", f"{BARRIER}\n$L__BB0_2:"),  # each half to its own
+        DIVERGENT.format(
+            f"{BARRIER}\n  bra $L__BB0_2;", f"{BARRIER}\n$L__BB0_2:"
+        ),  # each half to its own
         DIVERGENT.format("ret;", BARRIER),  # the others have left
     ],
 )
 def test_a_barrier_in_a_divergent_branch_is_found(lines: str) -> None:
     a, b = arrays()
-    with pytest.raises(Fault, match=r"work, line \d+ of its PTX, bar\.sync 0: 32 of 64 threads of a block come to a"):
+    with pytest.raises(
+        Fault,
+        match=r"work, line \d+ of its PTX, bar\.sync 0: 32 of 64 threads of a block come to a",
+    ):
         run(lines, a=a, b=b)
 
 
@@ -220,7 +247,9 @@ def test_matrices_are_loaded_by_a_warp(count: int, trans: str) -> None:
     registers = ", ".join(f"%r{10 + n}" for n in range(count))
     load = f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{registers}}}, [%r4];"
     stores = [f"st.global.u32 [%rd5+{4 * n}], %r{10 + n};" for n in range(count)]
-    memory = run(COPY, "cp.async.wait_all;", BARRIER, load, *stores, a=a, b=b, threads=32, head=ROWS)
+    memory = run(
+        COPY, "cp.async.wait_all;", BARRIER, load, *stores, a=a, b=b, threads=32, head=ROWS
+    )
     matrices = a.view(np.uint16).reshape(4, 8, 8)[:count]
     if trans:
         matrices = matrices.transpose(0, 2, 1)
@@ -246,7 +275,9 @@ def test_conflicts_of_rows_in_one_bank_are_counted() -> None:
     """Rows of 128 bytes begin in one bank; the eight of a matrix are then read one after the other."""
     a, b = arrays(128)
     load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r5];"
-    memory = run("shl.b32 %r5, %r3, 7;\n  add.s32 %r5, %r5, %r2;", load, a=a, b=b, threads=32, head=ROWS)
+    memory = run(
+        "shl.b32 %r5, %r3, 7;\n  add.s32 %r5, %r5, %r2;", load, a=a, b=b, threads=32, head=ROWS
+    )
     assert (memory.statistics["shared answers"], memory.statistics["bank conflicts"]) == (4, 28)
 
 
@@ -276,11 +307,23 @@ def test_what_a_kernel_asks_is_counted() -> None:
         found = [counts[f"{what} {k}"] for k in ("bytes", "requests", "sectors", "least")]
         assert found == [256, 2, 8, 8]
     assert (counts["shared answers"], counts["bank conflicts"]) == (4, 0)
-    issued = {name.removeprefix("issued."): n for name, n in counts.items() if name.startswith("issued.")}
-    once = ("mul.wide.u32", "mul.lo.s32", "and.b32", "add.s32", "ld.global.u32", "st.shared.u32", "bar.sync")
+    issued = {
+        name.removeprefix("issued."): n for name, n in counts.items() if name.startswith("issued.")
+    }
+    once = (
+        "mul.wide.u32",
+        "mul.lo.s32",
+        "and.b32",
+        "add.s32",
+        "ld.global.u32",
+        "st.shared.u32",
+        "bar.sync",
+    )
     once += ("ld.shared.u32", "add.rn.f32", "st.global.u32", "ret")
     named = {
-        name: n for name, n in issued.items() if name.split(".")[0] in ("add", "ld", "st", "bar", "mul", "and", "ret")
+        name: n
+        for name, n in issued.items()
+        if name.split(".")[0] in ("add", "ld", "st", "bar", "mul", "and", "ret")
     }
     assert {name: named[name] for name in once} == dict.fromkeys(once, 2), "of two warps"
     assert named["add.s64"] == 4
@@ -305,7 +348,9 @@ def test_some_blocks_of_a_grid_are_counted() -> None:
         given = [memory.give(x) for x in (b, b)]
         launch(parse(text)["work"], 100, 512, given, memory, some)
         memory.take(given[1], b)
-        np.testing.assert_array_equal(b, np.where(np.isin(np.arange(100), some), np.arange(100), 200))
+        np.testing.assert_array_equal(
+            b, np.where(np.isin(np.arange(100), some), np.arange(100), 200)
+        )
         assert memory.statistics["issued.ret"] == 16 * len(some)
 
 
@@ -360,7 +405,9 @@ def product(source: str) -> None:
     launch(parse(nvrtc.compile_source(source).decode())["work"], 1, 32, given, memory)
     memory.take(given[2], c)
     np.testing.assert_array_equal(c, a.astype(np.int32) @ b.T.astype(np.int32))
-    copied = 4 * (4 + 2)  # of every 128 bytes, which are four rows, the last lies over the banks of the first
+    copied = 4 * (
+        4 + 2
+    )  # of every 128 bytes, which are four rows, the last lies over the banks of the first
     assert memory.statistics["bank conflicts"] == copied, (
         "none of ldmatrix, whose eight rows of 16 bytes fill the banks"
     )
@@ -391,12 +438,16 @@ def test_mistakes_in_a_pipeline_are_found(old: str, new: str, fault: str) -> Non
 
 
 def test_directed_rounding_is_to_the_next_number_on_its_side() -> None:
-    x = np.concatenate([RANDOM.normal(size=99), RANDOM.normal(size=99) * 1e6, [1.5, -1.5, 2.0**-160, -(2.0**-160)]])
+    x = np.concatenate(
+        [RANDOM.normal(size=99), RANDOM.normal(size=99) * 1e6, [1.5, -1.5, 2.0**-160, -(2.0**-160)]]
+    )
     down, up = (narrowed(x, np.dtype(np.float32), r) for r in ("rm", "rp"))
     assert (down <= x).all() and (x <= up).all()
     exact = x == x.astype(np.float32)
     np.testing.assert_array_equal(up, np.where(exact, down, np.nextafter(down, np.float32(np.inf))))
-    np.testing.assert_array_equal(narrowed(x, np.dtype(np.float32), "rz"), np.where(x < 0, up, down))
+    np.testing.assert_array_equal(
+        narrowed(x, np.dtype(np.float32), "rz"), np.where(x < 0, up, down)
+    )
 
 
 # Races in global memory
@@ -425,7 +476,10 @@ extern "C" __global__ void work(const int* __restrict__ a, int* parts, unsigned*
 
 def last_block(source: str, blocks: int = 64) -> None:
     """Each block doubles a number, and the one that comes last adds them."""
-    a, rest = RANDOM.integers(-1000, 1000, blocks, np.int32), [np.zeros(n, np.int32) for n in (blocks, 1, 1)]
+    a, rest = (
+        RANDOM.integers(-1000, 1000, blocks, np.int32),
+        [np.zeros(n, np.int32) for n in (blocks, 1, 1)],
+    )
     memory = Memory()
     given = [memory.give(x) for x in (a, *rest)]
     for _ in range(2):  # launches, whose accesses are ordered
@@ -468,7 +522,9 @@ def test_races_between_blocks_are_found(old: str, new: str, fault: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("value", "fault"), [("a[0]", None), ("a[0] + blockIdx.x / 63", "write|wrote")])
+@pytest.mark.parametrize(
+    ("value", "fault"), [("a[0]", None), ("a[0] + blockIdx.x / 63", "write|wrote")]
+)
 def test_stores_of_one_value_do_not_race(value: str, fault: str | None) -> None:
     """The last tile moves back over results of the one before, and computes them again."""
     source = f'extern "C" __global__ void work(const int* __restrict__ a, int* y) {{ y[threadIdx.x] = {value}; }}'

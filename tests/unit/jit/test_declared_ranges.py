@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from available_targets import EVERY
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
 from cvm.jit.calls import arguments, fastcall
+
 import cvm
 
 NUMBERS = [e for e in ELEMENT_TYPES.values() if e.kind in ("int", "uint", "float")]
@@ -36,14 +38,20 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Count the calls of the general entry, to which the direct one hands calls that it does not serve."""
     looked: list[str] = []
     beyond = arguments.beyond_range
-    monkeypatch.setattr(arguments, "beyond_range", lambda a, v: looked.append(v.name) or beyond(a, v))
+    monkeypatch.setattr(
+        arguments, "beyond_range", lambda a, v: looked.append(v.name) or beyond(a, v)
+    )
     return looked
 
 
-@pytest.mark.skipif(not fastcall.usable(), reason="objects do not lie in memory as the direct entry expects")
+@pytest.mark.skipif(
+    not fastcall.usable(), reason="objects do not lie in memory as the direct entry expects"
+)
 @pytest.mark.parametrize("element", NUMBERS, ids=str)
 @pytest.mark.parametrize("count", [1, 2, 7, 32, 33, 100])
-def test_the_direct_entry_looks_at_every_element(element: ElementType, count: int, explained: list[str]) -> None:
+def test_the_direct_entry_looks_at_every_element(
+    element: ElementType, count: int, explained: list[str]
+) -> None:
     low, high = (1, 100) if element.kind == "uint" else (-100, 100)
     bounds = (float(low), float(high)) if element.kind == "float" else (low, high)
     f = cvm.compile(program(element, f"{count}x", *bounds))
@@ -53,16 +61,24 @@ def test_the_direct_entry_looks_at_every_element(element: ElementType, count: in
     assert not explained, "nothing was wrong"
     x = np.full(count, high, element.dtype)
     for place in {0, count // 2, count - 1}:
-        wrong = [low - 1, high + 1, *([np.nan, np.inf] if element.kind == "float" else element.limits)]
+        wrong = [
+            low - 1,
+            high + 1,
+            *([np.nan, np.inf] if element.kind == "float" else element.limits),
+        ]
         for value in wrong:
             x[place] = value
-            with pytest.raises(cvm.CallError, match=rf"argument %x: expected values from .* at \[{place}\]"):
+            with pytest.raises(
+                cvm.CallError, match=rf"argument %x: expected values from .* at \[{place}\]"
+            ):
                 f(x)
         x[place] = high
     assert len(explained) == len({0, count // 2, count - 1}) * 4
 
 
-@pytest.mark.parametrize("bounds", [(-129, 127), (-128, 128), (200, 300), (-300, -200), (-1000, 10**12)])
+@pytest.mark.parametrize(
+    "bounds", [(-129, 127), (-128, 128), (200, 300), (-300, -200), (-1000, 10**12)]
+)
 def test_a_range_beyond_the_type_is_a_mistake(bounds: tuple[int, int]) -> None:
     with pytest.raises(cvm.VerifyError) as e:
         cvm.compile(program(ELEMENT_TYPES["i8"], "4x", *bounds))
@@ -85,7 +101,9 @@ def test_ranges_at_the_limits_of_the_type(bounds: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("shape", ["100003x", "?Nx"])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_large_arrays_are_looked_at_by_all_threads(shape: str, threads: int, explained: list[str]) -> None:
+def test_large_arrays_are_looked_at_by_all_threads(
+    shape: str, threads: int, explained: list[str]
+) -> None:
     f = cvm.compile(program(ELEMENT_TYPES["i16"], shape, -5, 5))
     before = cvm.get_num_threads()
     try:

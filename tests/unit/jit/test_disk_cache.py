@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import stat
+
 import numpy as np
 import pytest
 from cvm.dialect.spec.op import OPERATORS
 from cvm.jit.cache import disk_cache, keys
 from cvm.jit.options import DEFAULT
 from cvm.lowering import pipeline
+
 import cvm
 
 PROGRAM = """
@@ -58,7 +60,8 @@ def test_a_compiled_function_is_kept_and_used(folder):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b"", lambda d: b"x" * 10]
+    "damage",
+    [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b"", lambda d: b"x" * 10],
 )
 def test_a_damaged_entry_is_ignored_and_replaced(folder, damage):
     x = np.array([-1, 2, -3, 4, -5], np.int32)
@@ -203,7 +206,10 @@ def _compile_many(n):
 
 
 def test_processes_share_it(folder):
-    workers = [multiprocessing.get_context("spawn").Process(target=_compile_many, args=(3,)) for _ in range(3)]
+    workers = [
+        multiprocessing.get_context("spawn").Process(target=_compile_many, args=(3,))
+        for _ in range(3)
+    ]
     for w in workers:
         w.start()
     for w in workers:

@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.jit.targets import TARGETS
 from emulated_kernels import needs_nvrtc
+
 import cvm
 
 ELEMENTWISE = """
@@ -106,8 +108,16 @@ CONTAINS = {
     "elementwise": {"ld.global.nc.v4": 2, "st.global.v4": 1},
     "chain": {"ld.global.nc.v4": 2, "st.global.v4": 1},
     "image": {"st.global.v4": 1},
-    "dense 8 bits": {"mma.sync.aligned.m16n8k32": 96, "cp.async.cg.shared.global": 12, "ldmatrix.sync.aligned.m8n8.x4": 36},
-    "conv": {"mma.sync.aligned.m16n8k32": 32, "cp.async.cg.shared.global": 8, "ldmatrix.sync.aligned.m8n8.x4": 24},
+    "dense 8 bits": {
+        "mma.sync.aligned.m16n8k32": 96,
+        "cp.async.cg.shared.global": 12,
+        "ldmatrix.sync.aligned.m8n8.x4": 36,
+    },
+    "conv": {
+        "mma.sync.aligned.m16n8k32": 32,
+        "cp.async.cg.shared.global": 8,
+        "ldmatrix.sync.aligned.m8n8.x4": 24,
+    },
     "floats": {"fma.rn.f32": 1024, "ld.shared.v4.f32": 32},
     "attention": {"fma.rn.f32": 1024, "ld.shared.v4.f32": 96, "shfl.sync.bfly": 12, "bar.sync": 10},
 }
@@ -118,27 +128,37 @@ CONTAINS = {
 def test_instructions(name: str) -> None:
     text = cvm.compile(PROGRAMS[name], target="reference").lower("ptx")
     assert "ld.local" not in text and "st.local" not in text
-    found = {instruction: len(re.findall(re.escape(instruction), text)) for instruction in CONTAINS[name]}
+    found = {
+        instruction: len(re.findall(re.escape(instruction), text)) for instruction in CONTAINS[name]
+    }
     assert all(found[i] >= least for i, least in CONTAINS[name].items()), found
 
 
 @pytest.mark.sample(4)
-@pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc, which says what is spilled, is not installed")
+@pytest.mark.skipif(
+    not shutil.which("nvcc"), reason="nvcc, which says what is spilled, is not installed"
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_is_spilled(name: str, tmp_path: Path) -> None:
     source = tmp_path / "kernels.cu"
     source.write_text(cvm.compile(PROGRAMS[name], target="reference").lower("cuda"))
     command = ["nvcc", "--fmad=false", "-std=c++17", "-cubin", "-arch", "sm_90", "-Xptxas=-v"]
     done = subprocess.run(
-        [*command, "-o", str(tmp_path / "kernels.cubin"), str(source)], capture_output=True, text=True
+        [*command, "-o", str(tmp_path / "kernels.cubin"), str(source)],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
-    spilled = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
+    spilled = re.findall(
+        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr
+    )
     assert spilled and all(bytes == ("0", "0", "0") for bytes in spilled), done.stderr
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(bool(TARGETS["cuda"].missing()), reason=TARGETS["cuda"].missing() or "there is a GPU")
+@pytest.mark.skipif(
+    bool(TARGETS["cuda"].missing()), reason=TARGETS["cuda"].missing() or "there is a GPU"
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_on_a_gpu(name: str) -> None:
     """The same programs, large, have the bits of a CPU; also when their launches are recorded."""
@@ -147,7 +167,9 @@ def test_on_a_gpu(name: str) -> None:
     given = []
     for a in f.function.arguments:
         shape, dtype = a.known_type.array_shape, a.known_type.element.dtype
-        small = random.integers(-128, 128, shape) if dtype.kind == "i" else random.normal(size=shape)
+        small = (
+            random.integers(-128, 128, shape) if dtype.kind == "i" else random.normal(size=shape)
+        )
         given.append(small.astype(dtype))
     wanted = g(*given)
     for _ in range(3):

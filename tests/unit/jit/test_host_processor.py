@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import platform
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.jit.host_processor import cache_sizes, host_features
 from cvm.lowering.processor import LEVELS, NAMED, Processor, named, processor
+
 import cvm
 
 PROGRAM = """func @main(%x: tensor<1x16x12x12xi32> {range = [0, 127]}) {
@@ -18,7 +20,12 @@ PROGRAM = """func @main(%x: tensor<1x16x12x12xi32> {range = [0, 127]}) {
 }
 """
 X = np.arange(16 * 144, dtype=np.int32).reshape(1, 16, 12, 12) % 128
-INSTRUCTIONS = {"x86-64": "\tpmaddwd", "x86-64-v2": "\tpmaddubsw", "x86-64-v3": "\tvpmaddubsw", "znver4": "\tvpdpbusd"}
+INSTRUCTIONS = {
+    "x86-64": "\tpmaddwd",
+    "x86-64-v2": "\tpmaddubsw",
+    "x86-64-v3": "\tvpmaddubsw",
+    "znver4": "\tvpdpbusd",
+}
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
@@ -32,8 +39,12 @@ def test_results_do_not_depend_on_the_processor(name: str) -> None:
     wanted = np.full((1, 32, 1, 1), 5) * X.sum(1, keepdims=True)
     found = named(name)
     other = found is not None and found.triple.partition("-")[0] not in ("", platform.machine())
-    if other or (found is not None and not {*LEVELS[found.cpu], *found.features} <= host_features()):
-        with pytest.raises(cvm.TargetError, match="this machine is of" if other else "this machine lacks"):
+    if other or (
+        found is not None and not {*LEVELS[found.cpu], *found.features} <= host_features()
+    ):
+        with pytest.raises(
+            cvm.TargetError, match="this machine is of" if other else "this machine lacks"
+        ):
             cvm.compile(PROGRAM, cpu=name)
         return
     f = cvm.compile(PROGRAM, cpu=name)
@@ -51,10 +62,19 @@ def test_unknown_processors_are_diagnosed(cpu: str) -> None:
 
 
 def test_cache_sizes_are_those_of_the_system_within_limits(tmp_path: Path) -> None:
-    caches = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "Unified", "260M")]
+    caches = [
+        ("1", "Data", "48K"),
+        ("1", "Instruction", "32K"),
+        ("2", "Unified", "2M"),
+        ("3", "Unified", "260M"),
+    ]
     for n, values in enumerate([*caches, ("2", "Unified", "odd")]):
         (tmp_path / f"index{n}").mkdir()
         for name, value in zip(("level", "type", "size"), values, strict=True):
             (tmp_path / f"index{n}" / name).write_text(f"{value}\n")
-    assert cache_sizes(tmp_path) == {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20, "l3_bytes": 32 << 20}
+    assert cache_sizes(tmp_path) == {
+        "l1_bytes": 48 << 10,
+        "l2_bytes": 2 << 20,
+        "l3_bytes": 32 << 20,
+    }
     assert cache_sizes(tmp_path / "none") == {}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from cvm.dialect.ir.types import I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+
 import cvm
 
 INTEGERS = (I8, I16, I32, I64, UI8, UI16, UI32, UI64)
@@ -35,7 +36,9 @@ def exact(base: int, exponent: int, element: ElementType) -> int:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
 @pytest.mark.parametrize(
-    "operator", ["dali.pow %x, %y", 'theano.elemwise %x, %y {scalar_op = "pow"}'], ids=["dali", "theano"]
+    "operator",
+    ["dali.pow %x, %y", 'theano.elemwise %x, %y {scalar_op = "pow"}'],
+    ids=["dali", "theano"],
 )
 def test_any_exponent(operator: str, element: ElementType, target: str) -> None:
     x, y = given(element, 203)
@@ -55,14 +58,19 @@ def test_known_exponents(element: ElementType, target: str) -> None:
     x, _ = given(element, 67)
     lines = [f"%z{n} = dali.pow %x, {e} : {element}" for n, e in enumerate(exponents)]
     results = ", ".join(f"%z{n}" for n in range(len(exponents)))
-    f = cvm.compile(f"func @main(%x: tensor<67x{element}>) {{ {' '.join(lines)} return {results} }}", target=target)
+    f = cvm.compile(
+        f"func @main(%x: tensor<67x{element}>) {{ {' '.join(lines)} return {results} }}",
+        target=target,
+    )
     for e, found in zip(exponents, f(x), strict=True):
         assert found.tolist() == [exact(a, e, element) for a in x.tolist()], e
 
 
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_known_exponents_are_few_products(element: ElementType) -> None:
-    f = cvm.compile(f"func @main(%x: tensor<64x{element}>) {{ %z = dali.pow %x, 12 : {element} return %z }}")
+    f = cvm.compile(
+        f"func @main(%x: tensor<64x{element}>) {{ %z = dali.pow %x, 12 : {element} return %z }}"
+    )
     assert f.lower("llvm").count(" mul ") == 4
     assert "ipow" not in f.lower("llvm")
 
@@ -72,7 +80,9 @@ def test_other_exponents_are_a_loop_over_bits() -> None:
     lengths = set()
     for element in (I8, I64):
         type = f"tensor<32x{element}>"
-        f = cvm.compile(f"func @main(%x: {type}, %y: {type}) -> {type} {{ %z = dali.pow %x, %y return %z }}")
+        f = cvm.compile(
+            f"func @main(%x: {type}, %y: {type}) -> {type} {{ %z = dali.pow %x, %y return %z }}"
+        )
         text = f.lower("llvm")
         assert "@ipow.v" in text
         lengths.add(len(text.splitlines()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size, larger, smaller
@@ -20,7 +21,18 @@ from cvm.dialect.notation.expressions import (
     constant,
     select,
 )
-from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
+from cvm.dialect.notation.loops import (
+    Alloc,
+    Assert,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    accumulator,
+    assign,
+    update,
+)
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.jit.llvm.emit import emit_plans
@@ -28,6 +40,7 @@ from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
 from emission_operands import REAL, matrix_sum, values
 from loop_interpreter import execute
 from native_kernels import MachineCode, compiled, kernel, tensor
+
 import cvm
 
 LANES = [1, 2, 8, 16]
@@ -38,7 +51,9 @@ def loop(index: Index, body: tuple, lanes: int) -> For:
 
 
 def agree(k: Kernel, *operands: np.ndarray, features: Collection[str] | None = None) -> None:
-    for found, wanted in zip(compiled(k, *operands, features=features), execute(k, *operands), strict=True):
+    for found, wanted in zip(
+        compiled(k, *operands, features=features), execute(k, *operands), strict=True
+    ):
         np.testing.assert_array_equal(found, wanted, strict=True)
 
 
@@ -64,12 +79,16 @@ FUNCTIONS = [
     (f, e)
     for f in sorted(EXACT - {"fma", "select", "rarely"})
     for e in REAL
-    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and (f not in VECTOR_ROWS or e is I32)
+    if (f, e.kind) in INSTRUCTIONS
+    and e.kind in SCALARS[f].kinds
+    and (f not in VECTOR_ROWS or e is I32)
 ]
 
 
 @pytest.mark.sample(90)
-@pytest.mark.parametrize(("function", "element"), FUNCTIONS, ids=lambda p: str(getattr(p, "name", p)))
+@pytest.mark.parametrize(
+    ("function", "element"), FUNCTIONS, ids=lambda p: str(getattr(p, "name", p))
+)
 def test_scalar_functions(function: str, element: ElementType) -> None:
     row = SCALARS[function]
     arrays = [values(element, 32, seed) for seed in range(row.arity)]
@@ -90,7 +109,13 @@ def test_parts_of_words(function: str, features: tuple[str, ...] | None) -> None
     given = [random.choice(bytes_, 4096).view(np.int32) for _ in range(2)]
     given[1][:16] = [-0x7F7F7F80, 0x7F7F7F7F] * 8  # the least and the largest signed bytes
     given[0][:16] = [-1, -1, 0x7F7F7F7F, 0x7F7F7F7F] * 4
-    pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8, 16), features=features)
+    pointwise(
+        lambda a, b: apply(function, a, b),
+        [I32, I32],
+        *given,
+        lanes=(1, 4, 8, 16),
+        features=features,
+    )
 
 
 @pytest.mark.parametrize("element", [I8, UI8, I16])
@@ -101,7 +126,10 @@ def test_words_of_elements_side_by_side(element: ElementType, step: int, order: 
     i = Index("i", 16)
     x, y = tensor("x", element, 16 + many, 16 * many + 8), tensor("y", I32, 16)
     places = [i * many + (n * 2 if order == "apart" else n) for n in range(many)]
-    read = [cast(x[i * step + n * (order == "apart" and n > 1), place], I32) for n, place in enumerate(places)]
+    read = [
+        cast(x[i * step + n * (order == "apart" and n > 1), place], I32)
+        for n, place in enumerate(places)
+    ]
     read = read[::-1] if order == "turned" else read
     parts = [e if n == many - 1 else e & (1 << element.bits) - 1 for n, e in enumerate(read)]
     word = parts[0]
@@ -162,15 +190,25 @@ def test_a_constant_and_a_scalar_in_every_lane(element: ElementType, lanes: int)
     x, y = tensor("x", element, 3), tensor("y", element, 3, 16)
     one = constant(1, element)
     value = select(j.eq(3), one, x[i])
-    agree(kernel((For(i, (loop(j, (Store(y, (i, j), value),), lanes),)),), x, y), values(element, 3))
+    agree(
+        kernel((For(i, (loop(j, (Store(y, (i, j), value),), lanes),)),), x, y), values(element, 3)
+    )
 
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_lanes_that_are_not_neighbours(lanes: int) -> None:
     i, j = Index("i", 16), Index("j", 2)
-    x, t, y, z = tensor("x", I32, 64), tensor("t", I32, 16), tensor("y", I32, 16, 2), tensor("z", I32, 16)
+    x, t, y, z = (
+        tensor("x", I32, 64),
+        tensor("t", I32, 16),
+        tensor("y", I32, 16, 2),
+        tensor("z", I32, 16),
+    )
     gathered = x[cast(t[i] & 63, I64)]
-    body = (Store(z, (as_index(15) - i,), gathered), For(j, (Store(y, (i, j), x[i * 3 + j] + cast(i, I32)),)))
+    body = (
+        Store(z, (as_index(15) - i,), gathered),
+        For(j, (Store(y, (i, j), x[i * 3 + j] + cast(i, I32)),)),
+    )
     k = kernel((loop(i, body, lanes),), x, t, y, z, results=2)
     agree(k, values(I32, 64), values(I32, 16, 3))
 
@@ -181,7 +219,9 @@ def test_lanes_a_few_elements_apart(stride: int, element: ElementType) -> None:
     i = Index("i", 16)
     x = tensor("x", element, 16 * stride - stride + 2)
     ys = [tensor(f"y{n}", element, 16) for n in LANES]
-    body = tuple(loop(i, (Store(y, (i,), x[i * stride + 1]),), n) for y, n in zip(ys, LANES, strict=True))
+    body = tuple(
+        loop(i, (Store(y, (i,), x[i * stride + 1]),), n) for y, n in zip(ys, LANES, strict=True)
+    )
     agree(kernel(body, x, *ys, results=len(ys)), values(element, 16 * stride - stride + 2))
 
 
@@ -212,7 +252,17 @@ def test_a_buffer_of_lanes(element: ElementType) -> None:
         Alloc(tile),
         Alloc(acc),
         For(lane, (Store(tile, (lane,), x[0, lane]),), kind="vector", width=8),
-        For(i, (For(lane, (Store(tile, (lane,), apply(reduction, tile[lane], x[i, lane])),), kind="vector", width=8),)),
+        For(
+            i,
+            (
+                For(
+                    lane,
+                    (Store(tile, (lane,), apply(reduction, tile[lane], x[i, lane])),),
+                    kind="vector",
+                    width=8,
+                ),
+            ),
+        ),
         Store(acc, (), tile[0]),
         For(n, (update(reduction, acc, tile[n]),), kind="unrolled"),
         Store(y, (as_index(0),), acc[()]),
@@ -225,7 +275,12 @@ def test_what_is_written_is_read_again() -> None:
     y, z = tensor("y", I32, 5), tensor("z", I32, 4)
     before = Var("before", I32)
     read = y[i]
-    body = (Let(before, read), Store(y, (i + 1,), read + 1), Store(y, (i,), read * 2), Store(z, (i,), read + before))
+    body = (
+        Let(before, read),
+        Store(y, (i + 1,), read + 1),
+        Store(y, (i,), read * 2),
+        Store(z, (i,), read + before),
+    )
     first = Store(y, (as_index(0),), constant(7, I32))
     agree(kernel((first, For(i, body)), y, z, results=2))
 
@@ -236,10 +291,17 @@ def test_a_branch_forgets_what_its_sides_wrote() -> None:
     acc = accumulator("acc", I32)
     seen = acc[()] + 1
     body = (
-        If(x[i] > 0, (Store(acc, (), seen),), (Store(acc, (), seen * 2), Store(acc, (), acc[()] + seen))),
+        If(
+            x[i] > 0,
+            (Store(acc, (), seen),),
+            (Store(acc, (), seen * 2), Store(acc, (), acc[()] + seen)),
+        ),
         Store(y, (i,), seen),
     )
-    agree(kernel((Alloc(acc), assign(acc, 1), For(i, body)), x, y), np.array([1, -1, 2, 0, -5, 3], np.int32))
+    agree(
+        kernel((Alloc(acc), assign(acc, 1), For(i, body)), x, y),
+        np.array([1, -1, 2, 0, -5, 3], np.int32),
+    )
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (0, 4), (4, 0), (1, 1), (0, 0)])
@@ -252,7 +314,16 @@ def test_sizes_known_and_unknown_and_scratch_memory(shape: tuple[int, int]) -> N
 @pytest.mark.parametrize("size", [0, 1, 6])
 def test_sizes_computed_from_sizes(size: int) -> None:
     n, one = Size.named("N"), Size.named("M")
-    parts = [(n * 2 - 5) // 3, (n * 2 - 5) // -2, n // (one - 1), n // one, n * n, n % 4, larger(n, 3), smaller(n, 3)]
+    parts = [
+        (n * 2 - 5) // 3,
+        (n * 2 - 5) // -2,
+        n // (one - 1),
+        n // one,
+        n * n,
+        n % 4,
+        larger(n, 3),
+        smaller(n, 3),
+    ]
     x, m, y = tensor("x", I8, n), tensor("m", I8, one), tensor("y", I64, len(parts))
     stores = tuple(Store(y, (as_index(k),), as_index(p)) for k, p in enumerate(parts))
     agree(kernel(stores, x, m, y), np.zeros(size, np.int8), np.zeros(1, np.int8))
@@ -273,7 +344,9 @@ def test_index_arithmetic_by_sizes(size: int) -> None:
     """A quotient is found before the loops that do not change it, which need not have any turns where the divisor is 0."""
     n, i = Size.named("N"), Index("i", 4)
     j, x, m, y = Index("j", n), tensor("x", I32, 4), tensor("m", I8, n), tensor("y", I32, 4, n)
-    made = kernel((For(i, (For(j, (Store(y, (i, j), x[i // as_index(n)] + x[i % as_index(n)]),)),)),), x, m, y)
+    made = kernel(
+        (For(i, (For(j, (Store(y, (i, j), x[i // as_index(n)] + x[i % as_index(n)]),)),)),), x, m, y
+    )
     agree(made, np.arange(4, dtype=np.int32), np.zeros(size, np.int8))
     text = str(emit_plans(Plan("k", made.inputs, made.outputs, {}, (made,))).module)
     outer, inner = (text.index("= phi ", place) for place in (0, text.index(" udiv ")))
@@ -323,14 +396,30 @@ def test_kernels_that_are_alike_have_one_function() -> None:
     assert functions < calls
 
 
-@pytest.mark.parametrize(("values", "functions"), [((1.5, 1.5), 1), ((0.0, -0.0), 2), ((np.nan, -np.nan), 2)])
-def test_kernels_of_other_constants_have_other_functions(values: tuple[float, float], functions: int) -> None:
+@pytest.mark.parametrize(
+    ("values", "functions"), [((1.5, 1.5), 1), ((0.0, -0.0), 2), ((np.nan, -np.nan), 2)]
+)
+def test_kernels_of_other_constants_have_other_functions(
+    values: tuple[float, float], functions: int
+) -> None:
     """The second kernel's arrays are those of the first by other names; it is given its own."""
     kernels: list[Kernel] = []
     for prefix, value in zip("ab", values, strict=True):
-        i, x, y = Index(f"{prefix}.i", 8), tensor(f"{prefix}.x", F32, 8), tensor(f"{prefix}.y", F32, 8)
-        kernels.append(Kernel(prefix, (x, y), (For(i, (Store(y, (i,), x[i] + Const(value, F32)),)),)))
-    plan = Plan("p", tuple(k.inputs[0] for k in kernels), tuple(k.outputs[0] for k in kernels), {}, tuple(kernels))
+        i, x, y = (
+            Index(f"{prefix}.i", 8),
+            tensor(f"{prefix}.x", F32, 8),
+            tensor(f"{prefix}.y", F32, 8),
+        )
+        kernels.append(
+            Kernel(prefix, (x, y), (For(i, (Store(y, (i,), x[i] + Const(value, F32)),)),))
+        )
+    plan = Plan(
+        "p",
+        tuple(k.inputs[0] for k in kernels),
+        tuple(k.outputs[0] for k in kernels),
+        {},
+        tuple(kernels),
+    )
     module = str(emit_plans(plan).module)
     assert module.count("define internal void @kernel_") == functions
     calls = [line.partition("(")[2] for line in module.splitlines() if "call void @kernel_" in line]
@@ -342,7 +431,19 @@ def test_unrolled_loops_have_constant_bounds() -> None:
     y = tensor("y", I64, 4)
     agree(kernel((For(i, (Store(y, (i,), i * i),), kind="unrolled"),), y))
     with pytest.raises(AssertionError, match="constant bounds"):
-        compiled(kernel((For(i, (Store(y, (i,), i),), stop=apply("min", i, Const(3, I64)), kind="unrolled"),), y))
+        compiled(
+            kernel(
+                (
+                    For(
+                        i,
+                        (Store(y, (i,), i),),
+                        stop=apply("min", i, Const(3, I64)),
+                        kind="unrolled",
+                    ),
+                ),
+                y,
+            )
+        )
 
 
 @pytest.mark.parametrize("turns, hint", [(3, "!1"), (30, "!3")])
@@ -351,10 +452,15 @@ def test_reductions_of_few_turns_are_not_unrolled(turns: int, hint: str) -> None
     x, y = tensor("x", I32, turns, 10), tensor("y", I32, turns, 8)
     acc = accumulator("acc", I32)
     reduction = For(
-        k, (For(n, (update("add", acc, x[k, j + n]),), kind="unrolled"),), start=apply("max", as_index(0), 1 - p)
+        k,
+        (For(n, (update("add", acc, x[k, j + n]),), kind="unrolled"),),
+        start=apply("max", as_index(0), 1 - p),
     )
     lanes = For(
-        j, (Alloc(acc), assign(acc, Const(0, I32)), reduction, Store(y, (p, j), acc[()])), kind="vector", width=8
+        j,
+        (Alloc(acc), assign(acc, Const(0, I32)), reduction, Store(y, (p, j), acc[()])),
+        kind="vector",
+        width=8,
     )
     code = MachineCode(kernel((For(p, (lanes,)),), x, y))
     assert str(code.text.module).count("!llvm.loop !3") == (hint == "!3")
@@ -388,7 +494,9 @@ def test_streaming_stores(element: ElementType, offset: int) -> None:
 
 def test_what_is_rare_is_said_to_be() -> None:
     """LLVM keeps values in registers for the usual way if it is told which way that is."""
-    text = cvm.compile("func @main(%x: tensor<64xf32>) -> tensor<64xf32> { %y = dali.sin %x return %y }").lower("llvm")
+    text = cvm.compile(
+        "func @main(%x: tensor<64xf32>) -> tensor<64xf32> { %y = dali.sin %x return %y }"
+    ).lower("llvm")
     weights = [line.rpartition("!prof ")[2] for line in text.splitlines() if "!prof" in line]
     nodes = [line for line in text.splitlines() if weights and line.startswith(f"{weights[0]} = ")]
     assert len(nodes) == 1 and '"branch_weights", i32 1,' in nodes[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F64, I64
@@ -89,8 +90,13 @@ def test_functions_of_one_table_and_of_several() -> None:
     i, n = Index("i", 64), tensor("n", I64, 64)
     ys = [tensor(f"y{k}", F64, 64) for k, _ in enumerate(NAMES)]
     stores = tuple(Store(y, (i,), apply(name, n[i])) for y, name in zip(ys, NAMES, strict=True))
-    for run, loop in ((compiled, For(i, stores, kind="vector", width=8)), (simulated, For(i, stores))):
-        for found, name in zip(run(kernel((loop,), n, *ys, results=len(ys)), at), NAMES, strict=True):
+    for run, loop in (
+        (compiled, For(i, stores, kind="vector", width=8)),
+        (simulated, For(i, stores)),
+    ):
+        for found, name in zip(
+            run(kernel((loop,), n, *ys, results=len(ys)), at), NAMES, strict=True
+        ):
             np.testing.assert_array_equal(found, SCALARS[name].numpy(at))
 
 
@@ -99,6 +105,9 @@ def test_tables_of_ptx_are_numbers_of_any_width() -> None:
     .global .align 8 .b8 bytes[4] = {1, 2, 255, 0};
     .global .align 8 .u32 words[3] = {-1, 0x10};
     .visible .entry k() { ret; }"""
-    assert parse(text)["k"].tables == {"bytes": b"\x01\x02\xff\x00", "words": b"\xff\xff\xff\xff\x10" + bytes(7)}
+    assert parse(text)["k"].tables == {
+        "bytes": b"\x01\x02\xff\x00",
+        "words": b"\xff\xff\xff\xff\x10" + bytes(7),
+    }
     with pytest.raises(Unsupported, match="global memory"):
         parse(".global .align 4 .u32 count;" + text)

@@ -47,7 +47,9 @@ def test_operations_on_phis_are_left_to_what_others_compile():
     def numbered() -> str:
         module, passes = llvm.parse_assembly(PHIS), llvm.create_new_module_pass_manager()
         passes.add_new_gvn_pass()
-        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3)))
+        passes.run(
+            module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
+        )
         return str(module)
 
     machine = llvm_context.target_machine()
@@ -57,7 +59,9 @@ def test_operations_on_phis_are_left_to_what_others_compile():
         tools.optimised(LOOP)
         assert numbered() == before
         with llvm_context.options_set():
-            assert ("%y = add i32 %x, 40" in numbered()) == (llvm.llvm_version_info[0] <= llvm_context.LAST_LLVM)
+            assert ("%y = add i32 %x, 40" in numbered()) == (
+                llvm.llvm_version_info[0] <= llvm_context.LAST_LLVM
+            )
     assert numbered() == before
 
 

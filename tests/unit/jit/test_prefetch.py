@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
+
 import cvm
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
 @pytest.mark.parametrize("columns", [8, 17, 64, 301])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_rows_by_index(count: int, columns: int, threads: int, compile_for: Callable[..., None]) -> None:
+def test_rows_by_index(
+    count: int, columns: int, threads: int, compile_for: Callable[..., None]
+) -> None:
     compile_for(l2_bytes=2)
     text = f"""func @main(%x: tensor<90x{columns}xi32>, %w: tensor<{count}xi32>) {{
   %y = cvm.take %x, %w {{axis = 0}}
@@ -32,7 +36,5 @@ def test_rows_by_index(count: int, columns: int, threads: int, compile_for: Call
 
 
 def test_rows_of_small_arrays_are_not_asked_for() -> None:
-    text = (
-        "func @main(%x: tensor<90x64xi32>, %w: tensor<50xi32>) {\n  %y = cvm.take %x, %w {axis = 0}\n  return %y\n}\n"
-    )
+    text = "func @main(%x: tensor<90x64xi32>, %w: tensor<50xi32>) {\n  %y = cvm.take %x, %w {axis = 0}\n  return %y\n}\n"
     assert "prefetch" not in cvm.compile(text).lower("llvm")

@@ -1,6 +1,7 @@
 """The subset of Python that the runtime's own machine code is written in."""
 
 import ctypes
+
 import numpy as np
 import pytest
 from cvm.jit.llvm.native_code import Library, Source
@@ -40,7 +41,10 @@ def endless(n: i32) -> i32:
 
 @pytest.fixture(scope="module")
 def library():
-    exports = {"total": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), "endless": (ctypes.c_int32,)}
+    exports = {
+        "total": (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+        "endless": (ctypes.c_int32,),
+    }
     return Library(Source(FUNCTIONS), exports, ("calls",))
 
 
@@ -68,7 +72,11 @@ def test_a_loop_that_only_a_return_leaves(library):
 
 def test_no_block_is_out_of_reach():
     text = ir_text(FUNCTIONS)
-    labels = [line.strip()[:-1] for line in text.splitlines() if line.endswith(":") and "entry" not in line]
+    labels = [
+        line.strip()[:-1]
+        for line in text.splitlines()
+        if line.endswith(":") and "entry" not in line
+    ]
     assert len(labels) > 10 and all(f"label %{label}" in text for label in labels)
     assert "unreachable" not in text and text.count("define internal") == 1
 

@@ -14,7 +14,10 @@ from cvm.lowering.math.primitives import Pieces
 from loop_interpreter import execute
 from native_kernels import MachineCode, kernel, tensor
 
-ENTRIES = {F32: (1.5, -2.0, 0.0, 4.25, -0.0, np.inf, 7.0, 2.0**-149), F64: (0.1, -0.0, 1e300, 5e-324)}
+ENTRIES = {
+    F32: (1.5, -2.0, 0.0, 4.25, -0.0, np.inf, 7.0, 2.0**-149),
+    F64: (0.1, -0.0, 1e300, 5e-324),
+}
 BOTH = pytest.mark.parametrize("element", [F32, F64], ids=str)
 
 
@@ -24,7 +27,9 @@ def looked_up(element: ElementType, lanes: int, entries: tuple[float, ...]) -> K
     place, y = tensor("place", I32, 64), tensor("y", element, 64)
     value = Pieces.of_place(place[i], len(entries)).at(entries, element)
     loop = (
-        For(i, (Store(y, (i,), value),), kind="vector", width=lanes) if lanes > 1 else For(i, (Store(y, (i,), value),))
+        For(i, (Store(y, (i,), value),), kind="vector", width=lanes)
+        if lanes > 1
+        else For(i, (Store(y, (i,), value),))
     )
     return kernel((loop,), place, y)
 
@@ -46,7 +51,9 @@ def test_without_the_instruction_it_is_plain_ir(element: ElementType) -> None:
     code = MachineCode(looked_up(element, 16, ENTRIES[element]))
     assert f"@{select_to_table.NAME}." in str(code.text.module)
     plain = complete(code.text.module, ())
-    assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in complete(code.text.module, {"avx2"})
+    assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in complete(
+        code.text.module, {"avx2"}
+    )
     assert "llvm.x86.avx512.permvar.sf.512" in complete(code.text.module, {"avx2", "avx512f"})
     place = np.arange(64, dtype=np.int32)
     (wanted,) = code(place)
@@ -69,6 +76,8 @@ def test_what_is_no_table_of_a_register() -> None:
     one, two = constant(1.0, F32), constant(2.0, F32)
     four = [pair(conditions[n], one, two) for n in (0, 0, 0, 3)]
     halves = [pair(conditions[1], *four[:2]), pair(conditions[1], *four[2:])]
-    assert select_to_table.table_of(pair(conditions[2], *halves)) is None  # one quarter is chosen by another condition
+    assert (
+        select_to_table.table_of(pair(conditions[2], *halves)) is None
+    )  # one quarter is chosen by another condition
     assert select_to_table.table_of(pair(conditions[2], halves[0], x[i])) is None  # no constant
     assert select_to_table.table_of(halves[0]) is None  # half of a register

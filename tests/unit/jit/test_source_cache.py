@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.constant_files import MAX_DIGEST_BYTES
@@ -20,6 +21,7 @@ from cvm.dialect.program.find_deferred_checks import find_deferred_checks
 from cvm.dialect.program.verify import instantiate
 from cvm.jit.cache import disk_cache, keys
 from cvm.jit.options import DEFAULT
+
 import cvm
 
 FILES = sorted((Path(__file__).parents[2] / "filetests").rglob("*.cvm"))
@@ -129,7 +131,9 @@ def test_levels_of_optimization_are_kept_apart(folder: Path) -> None:
             assert again.options.optimize == level and again._made.images == first._made.images
             assert np.array_equal(again(X, W), EXPECTED)
     again = pickle.loads(pickle.dumps(made[0]))
-    assert again.options.optimize == 0 and again.lower("llvm") == made[0].lower("llvm") != made[2].lower("llvm")
+    assert again.options.optimize == 0 and again.lower("llvm") == made[0].lower("llvm") != made[
+        2
+    ].lower("llvm")
 
 
 def test_functions_of_a_text_are_kept_apart(folder: Path) -> None:
@@ -217,7 +221,9 @@ def test_left_open_is_what_verification_leaves(path: Path) -> None:
                 tuple(d.evaluate(known) if isinstance(d, Size) else d for d in t.array_shape)
                 for t in function.argument_types
             ]
-            given = [as_given(t, shape) for t, shape in zip(function.argument_types, shapes, strict=True)]
+            given = [
+                as_given(t, shape) for t, shape in zip(function.argument_types, shapes, strict=True)
+            ]
             types = instantiate(module, function, given)
             wanted = [types.get(r) or r.known_type for r in function.results]
             assert found.result_types(given) == wanted, (function.name, known)
@@ -242,7 +248,9 @@ def test_files_are_held_against_what_was_read(folder: Path, tmp_path: Path) -> N
     assert np.array_equal(cvm.compile(path)(X), wanted)
     about = os.stat(path.parent / "w.npz")
     weights(tmp_path / "a", 3)
-    os.utime(path.parent / "w.npz", ns=(about.st_atime_ns, about.st_mtime_ns))  # by its content, not its time
+    os.utime(
+        path.parent / "w.npz", ns=(about.st_atime_ns, about.st_mtime_ns)
+    )  # by its content, not its time
     assert is_read(path)
     assert np.array_equal(cvm.compile(path)(X), X @ np.full((3, 2), 3))
     assert not is_read(path)
@@ -275,12 +283,16 @@ def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path) -> None
     path = weights(tmp_path / "a", 2)
     archive = path.with_name("w.npz")
     data = archive.read_bytes()
-    end = data.rindex(b"PK\x05\x06")  # the last record, of which four bytes say where the list begins
+    end = data.rindex(
+        b"PK\x05\x06"
+    )  # the last record, of which four bytes say where the list begins
     begin = int.from_bytes(data[end + 16 : end + 20], "little")
     with archive.open("wb") as file:
         file.write(data[:begin])
         file.seek(MAX_DIGEST_BYTES)
-        file.write(data[begin : end + 16] + MAX_DIGEST_BYTES.to_bytes(4, "little") + data[end + 20 :])
+        file.write(
+            data[begin : end + 16] + MAX_DIGEST_BYTES.to_bytes(4, "little") + data[end + 20 :]
+        )
     for _ in range(2):
         assert np.array_equal(cvm.compile(path)(X), X @ np.full((3, 2), 2))
     assert is_read(path)
@@ -296,7 +308,9 @@ def entry(folder: Path) -> Path:
     return folder / name
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b""])
+@pytest.mark.parametrize(
+    "damage", [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b""]
+)
 def test_a_damaged_entry_is_replaced(folder: Path, damage) -> None:
     cvm.compile(PROGRAM)
     whole = entry(folder).read_bytes()
@@ -355,9 +369,20 @@ def test_processes_share_it(folder: Path, tmp_path: Path) -> None:
 def test_little_is_loaded(folder: Path) -> None:
     """A process that starts warm has neither a parser nor what lowers programs, and no operators."""
     code = f"import sys, cvm, numpy; f = cvm.compile({PROGRAM!r}, 'other'); f(numpy.ones(2, 'f4')); print(*sys.modules)"
-    again = [subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3]) for _ in range(2)]
-    heavy = {"cvm.parser", "cvm.dialect.spec.op", "cvm.dialect.program.verify", "cvm.jit.llvm.emit", "lark"}
+    again = [
+        subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
+        for _ in range(2)
+    ]
+    heavy = {
+        "cvm.parser",
+        "cvm.dialect.spec.op",
+        "cvm.dialect.program.verify",
+        "cvm.jit.llvm.emit",
+        "lark",
+    }
     loaded = again[1].decode().split()
     assert heavy.isdisjoint(loaded)
-    assert [m for m in loaded if m.startswith("cvm.lowering.")] == ["cvm.lowering.processor"]  # data that keys hold
+    assert [m for m in loaded if m.startswith("cvm.lowering.")] == [
+        "cvm.lowering.processor"
+    ]  # data that keys hold
     assert disk_cache.folder() == folder

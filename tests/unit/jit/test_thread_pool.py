@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I64
@@ -15,9 +16,12 @@ from cvm.dialect.notation.loops import For, Store
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.runtime import thread_pool
 from cvm.lowering.loops.parallelize import adjoining
+
 import cvm
 
-pytestmark = pytest.mark.skipif(thread_pool.FUTEX is None, reason="loops run in parallel on Linux only")
+pytestmark = pytest.mark.skipif(
+    thread_pool.FUTEX is None, reason="loops run in parallel on Linux only"
+)
 
 PROGRAM = """
 func @main(%x: tensor<96x1000xi32>, %w: tensor<80x1000xi32>) -> tensor<96x80xi32> {
@@ -65,12 +69,16 @@ def test_results_do_not_depend_on_the_number_of_threads(count):
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize(("size", "large"), [(50_000, 1 << 24), (50_000, 1), (131_072, 1), (100_003, 1)])
+@pytest.mark.parametrize(
+    ("size", "large"), [(50_000, 1 << 24), (50_000, 1), (131_072, 1), (100_003, 1)]
+)
 def test_blocks_that_adjoin_are_one_loop(count, size, large, compile_for):
     """A thread's task is one loop, only whose ends may share cache lines with others."""
     compile_for(l3_bytes=2 * large)
     t = f"tensor<{size}xi32>"
-    f = cvm.compile(f"func @main(%x: {t}, %y: {t}) -> {t} {{\n%z = cvm.elemwise_add %x, %y\nreturn %z\n}}")
+    f = cvm.compile(
+        f"func @main(%x: {t}, %y: {t}) -> {t} {{\n%z = cvm.elemwise_add %x, %y\nreturn %z\n}}"
+    )
     assert "parallel {" in f.lower("schedule")
     kernel = f.lower("llvm").partition("@kernel_0(")[2].partition("\n}")[0]
     assert (" = phi i64 [ %begin," not in kernel) == (size % 16 == 0)  # no loop over blocks
@@ -182,7 +190,9 @@ def test_the_environment_says_how_many(value, shown):
     code = "import cvm\ntry: print(cvm.get_num_threads())\nexcept cvm.Error as e: print(e)"
     folder = str(Path(__file__).parents[3])
     environment = {**os.environ, "CVM_NUM_THREADS": value, "PYTHONPATH": folder}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert shown in run.stdout, run.stderr
 
 
@@ -192,7 +202,9 @@ def test_numbers_of_threads_that_the_environment_may_say(monkeypatch):
         assert thread_pool._default() == int(value)
     for value in ("0", "257", "1000", "x", "-1", "1.0", " 2", "²"):
         monkeypatch.setenv("CVM_NUM_THREADS", value)
-        with pytest.raises(cvm.Error, match=f"CVM_NUM_THREADS is a number from 1 to 256, got {value!r}"):
+        with pytest.raises(
+            cvm.Error, match=f"CVM_NUM_THREADS is a number from 1 to 256, got {value!r}"
+        ):
             thread_pool._default()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from available_targets import HERE
+
 import cvm
 
 CASES = {  # the arguments' shape and element, the operation
@@ -26,7 +27,9 @@ def operand(type: str) -> np.ndarray:
     random, sizes = np.random.default_rng(0), tuple(map(int, shape))
     match element:
         case "f32" | "f64":
-            return random.uniform(0.99, 1.01, sizes).astype({"f32": np.float32, "f64": np.float64}[element])
+            return random.uniform(0.99, 1.01, sizes).astype(
+                {"f32": np.float32, "f64": np.float64}[element]
+            )
         case "i1":
             return np.ones(sizes, bool)
         case "ui8":
@@ -51,13 +54,17 @@ def test_blocks(name: str) -> None:
     results += [cvm.compile(text, target=t)(x) for t in HERE if t not in ("cpu", "reference")]
     assert len({r.tobytes() for r in results}) == 1  # also on a GPU: the order is one
     wanted = cvm.compile(text, target="reference")(x)
-    np.testing.assert_allclose(results[0], wanted, rtol=1e-5 if "f32" in type else 1e-10 if "f64" in type else 0)
+    np.testing.assert_allclose(
+        results[0], wanted, rtol=1e-5 if "f32" in type else 1e-10 if "f64" in type else 0
+    )
 
 
 def test_a_nan_anywhere_is_the_maximum() -> None:
     x = np.zeros((512, 1024), np.float32)
     x[300, 7] = np.nan
-    assert np.isnan(cvm.compile("func @main(%x: tensor<512x1024xf32>) { %y = theano.max %x\n return %y }")(x))
+    assert np.isnan(
+        cvm.compile("func @main(%x: tensor<512x1024xf32>) { %y = theano.max %x\n return %y }")(x)
+    )
 
 
 def test_what_follows_a_long_reduction() -> None:
@@ -69,18 +76,27 @@ def test_what_follows_a_long_reduction() -> None:
     }"""
     x = np.arange(1024 * 512, dtype=np.int32).reshape(1024, 512)
     z = np.array([5], np.int32)
-    np.testing.assert_array_equal(cvm.compile(text)(x, z), cvm.compile(text, target="reference")(x, z))
+    np.testing.assert_array_equal(
+        cvm.compile(text)(x, z), cvm.compile(text, target="reference")(x, z)
+    )
 
 
 def test_short_reductions_and_reductions_into_many_elements_stay() -> None:
-    for type, operation in (("100x100xi32", "theano.sum %x"), ("512x1024xf32", "theano.sum %x {axis = [1]}")):
+    for type, operation in (
+        ("100x100xi32", "theano.sum %x"),
+        ("512x1024xf32", "theano.sum %x {axis = [1]}"),
+    ):
         f = cvm.compile(f"func @main(%x: tensor<{type}>) {{\n  %y = {operation}\n  return %y\n}}")
         assert ".parts(" not in f.lower("schedule")
 
 
 @pytest.mark.parametrize("operation, lanes", [("theano.sum", 16), ("theano.max", 64)])
-def test_reductions_of_floats_whose_order_does_not_matter_have_more_lanes(operation: str, lanes: int) -> None:
-    f = cvm.compile(f"func @main(%x: tensor<512x1024xf32>) {{\n  %y = {operation} %x\n  return %y\n}}")
+def test_reductions_of_floats_whose_order_does_not_matter_have_more_lanes(
+    operation: str, lanes: int
+) -> None:
+    f = cvm.compile(
+        f"func @main(%x: tensor<512x1024xf32>) {{\n  %y = {operation} %x\n  return %y\n}}"
+    )
     parts, joined = f.lower("schedule").split("\nkernel ")
     assert f"%sums: tensor<{lanes}x" in parts
     assert ("%sums: tensor<64xf32>" in joined) == (lanes == 64)
@@ -88,6 +104,8 @@ def test_reductions_of_floats_whose_order_does_not_matter_have_more_lanes(operat
 
 @pytest.mark.parametrize("shape, ordered", [("4096x1024", 1), ("?x1024", 1), ("256x1024", 0)])
 def test_large_arrays_are_read_in_the_order_in_which_they_lie(shape: str, ordered: int) -> None:
-    f = cvm.compile(f"func @main(%x: tensor<{shape}xf32>) {{\n  %y = theano.max %x {{axis = [1]}}\n  return %y\n}}")
+    f = cvm.compile(
+        f"func @main(%x: tensor<{shape}xf32>) {{\n  %y = theano.max %x {{axis = [1]}}\n  return %y\n}}"
+    )
     assert f.lower("llvm").count('fence syncscope("singlethread")') == ordered
     assert "fence" not in f.lower("asm")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from cvm.dialect.ir.types import F32, I64
-from cvm.dialect.notation.expressions import Check, Expr, Index, as_index, cast, constant, total, when
+from cvm.dialect.notation.expressions import (
+    Check,
+    Expr,
+    Index,
+    as_index,
+    cast,
+    constant,
+    total,
+    when,
+)
 from cvm.dialect.notation.loops import Assert, If, Statement, accumulator
 from cvm.lowering.loops.build_loops import _Lowering
 from native_kernels import tensor

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from legal_and_equal import legal
+
 import cvm
 
 SOFTMAX = """  %m = theano.max %x {axis = [1]}
@@ -51,7 +53,9 @@ def test_softmax(columns: int, element: str, tune: Callable[..., None]) -> None:
             np.testing.assert_array_equal(f(x), g(x))
     finally:
         cvm.set_num_threads(before)
-    np.testing.assert_allclose(f(x), cvm.compile(text, target="reference")(x), rtol=3e-6 if element == "f32" else 1e-14)
+    np.testing.assert_allclose(
+        f(x), cvm.compile(text, target="reference")(x), rtol=3e-6 if element == "f32" else 1e-14
+    )
 
 
 @pytest.mark.parametrize("element", ["f32", "f64"])
@@ -63,7 +67,9 @@ def test_rows_of_unknown_length(element: str, compile_for: Callable[..., None]) 
     most = (1 << 9) // (4 if element == "f32" else 8)
     for shape in ((20, 1), (20, 7), (3, most), (3, most + 1), (20, 1003), (0, 5), (1, 40)):
         x = RANDOM.normal(size=shape).astype(element.replace("f", "float"))
-        np.testing.assert_array_equal(f(x), cvm.compile(program(SOFTMAX, *shape, element=element))(x))
+        np.testing.assert_array_equal(
+            f(x), cvm.compile(program(SOFTMAX, *shape, element=element))(x)
+        )
 
 
 def test_the_order_of_a_sum_stays() -> None:
@@ -76,7 +82,9 @@ def test_the_order_of_a_sum_stays() -> None:
 def test_what_is_not_kept(compile_for: Callable[..., None]) -> None:
     """A single subtraction, differing values, and long rows are not cached."""
     compile_for(l1_bytes=32 << 10)
-    other = SOFTMAX.replace("  %y = dali.div %e, %t\n", "  %o = dali.exp %x\n  %y = dali.div %o, %t\n")
+    other = SOFTMAX.replace(
+        "  %y = dali.div %e, %t\n", "  %o = dali.exp %x\n  %y = dali.div %o, %t\n"
+    )
     less = SOFTMAX.replace("dali.exp %d", "dali.mul %d, %d")
     assert compiled(program(other, 20, 100))[1] == 0
     assert compiled(program(less, 20, 100))[1] == 0
@@ -84,7 +92,9 @@ def test_what_is_not_kept(compile_for: Callable[..., None]) -> None:
     x = RANDOM.normal(size=(20, 100)).astype(np.float32)
     for body in (other, less):
         text = program(body, 20, 100)
-        np.testing.assert_allclose(cvm.compile(text)(x), cvm.compile(text, target="reference")(x), rtol=1e-5)
+        np.testing.assert_allclose(
+            cvm.compile(text)(x), cvm.compile(text, target="reference")(x), rtol=1e-5
+        )
 
 
 def test_integers_of_two_loops() -> None:

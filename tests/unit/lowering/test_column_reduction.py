@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from legal_and_equal import legal
+
 import cvm
 
 SHAPES = [(16, 16), (19, 17), (64, 1000), (33, 2049), (16, 5000), (100, 16), (1043, 20)]
@@ -65,7 +67,9 @@ def test_few_columns_of_unknown_number_go_by_shorter_vectors(columns: int, eleme
     np.testing.assert_array_equal(f(x), total.astype(np.int64 if element == "i32" else np.float32))  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("shape", [(3, 40, 100), (1, 17, 3000), (0, 17, 20), (3, 0, 20), (3, 20, 0)])
+@pytest.mark.parametrize(
+    "shape", [(3, 40, 100), (1, 17, 3000), (0, 17, 20), (3, 0, 20), (3, 20, 0)]
+)
 def test_middle_axis(shape: tuple[int, int, int]) -> None:
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.int32)
     unknown = reduced("sum", "i32", "?", "?", "?", axis=1)
@@ -105,7 +109,9 @@ def test_what_is_read_again_stays_in_registers() -> None:
 
 def test_rows_of_large_arrays_are_asked_for_early(compile_for: Callable[..., None]) -> None:
     """Eight rows at once are read where the next eight begin 1024 elements further on; of a stencil, the next is among them."""
-    text = "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
+    text = (
+        "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
+    )
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     assert "prefetch" not in far.lower("llvm")
     compile_for(l3_bytes=2, column_pitch_bytes=1)

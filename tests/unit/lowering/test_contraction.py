@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import contraction_programs as contractions
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from cvm.lowering.contraction import strategies
 from cvm.lowering.loops.build_loops import build_nest
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
+
 import cvm
 
 RANGES = {
@@ -27,13 +29,29 @@ PROGRAMS = {
     "dense": ("cvm.dense %a, %b", (7, 34), (16, 34)),
     "dense, odd sizes": ("cvm.dense %a, %b", (13, 33), (11, 33)),
     "3x3": ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 4, 5, 16), (6, 4, 3, 3)),
-    "3x3, blocks that overlap": ("cvm.conv2d %a, %b {padding = [1, 2]}", (2, 3, 4, 17), (13, 3, 3, 3)),
-    "strided": ("cvm.conv2d %a, %b {padding = [2, 3], stride = [2, 2]}", (1, 3, 9, 26), (5, 3, 5, 7)),
+    "3x3, blocks that overlap": (
+        "cvm.conv2d %a, %b {padding = [1, 2]}",
+        (2, 3, 4, 17),
+        (13, 3, 3, 3),
+    ),
+    "strided": (
+        "cvm.conv2d %a, %b {padding = [2, 3], stride = [2, 2]}",
+        (1, 3, 9, 26),
+        (5, 3, 5, 7),
+    ),
     "far strides": ("cvm.conv2d %a, %b {stride = [1, 6]}", (1, 3, 3, 60), (4, 3, 2, 3)),
-    "dilated": ("cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}", (1, 2, 4, 12), (4, 2, 3, 3)),
+    "dilated": (
+        "cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}",
+        (1, 2, 4, 12),
+        (4, 2, 3, 3),
+    ),
     "1x1": ("cvm.conv2d %a, %b", (1, 10, 3, 3), (8, 10, 1, 1)),
     "groups": ("cvm.conv2d %a, %b {padding = [2, 2], groups = 3}", (2, 6, 5, 17), (15, 2, 5, 5)),
-    "groups, strided": ("cvm.conv2d %a, %b {stride = [2, 2], groups = 2}", (1, 10, 7, 33), (8, 5, 3, 3)),
+    "groups, strided": (
+        "cvm.conv2d %a, %b {stride = [2, 2], groups = 2}",
+        (1, 10, 7, 33),
+        (8, 5, 3, 3),
+    ),
     "7x7 pixels": ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 5, 7, 7), (8, 5, 3, 3)),
 }
 
@@ -50,10 +68,14 @@ def text(operation: str, a: tuple[int, ...], b: tuple[int, ...], more: str = "")
 
 def both(program: str, *arrays: np.ndarray) -> None:
     found = cvm.compile(program)(*arrays)
-    np.testing.assert_array_equal(found, cvm.compile(program, target="reference")(*arrays), strict=True)
+    np.testing.assert_array_equal(
+        found, cvm.compile(program, target="reference")(*arrays), strict=True
+    )
 
 
-@pytest.mark.parametrize("name", ["dense", "dense, odd sizes", "3x3, blocks that overlap", "groups"])
+@pytest.mark.parametrize(
+    "name", ["dense", "dense, odd sizes", "3x3, blocks that overlap", "groups"]
+)
 def test_sums_wait_for_what_is_long(name: str, tune: Callable[..., None]) -> None:
     operation, a, b = PROGRAMS[name]
     program = text(operation, a, b, "  %h = dali.mul %y, 3\n  %z = dali.add %h, 1\n")
@@ -147,12 +169,22 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
     [
         ("cvm.dense %a, %b", (300, 34), (24, 34), True),
         ("cvm.conv2d %a, %b", (2, 10, 3, 3), (250, 10, 1, 1), True),
-        ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 4, 5, 16), (6, 4, 3, 3), False),  # panels are filled one by one
+        (
+            "cvm.conv2d %a, %b {padding = [1, 1]}",
+            (1, 4, 5, 16),
+            (6, 4, 3, 3),
+            False,
+        ),  # panels are filled one by one
     ],
 )
 @pytest.mark.parametrize("known", [False, True])
 def test_threads_share_the_rows_of_few_panels(
-    operation: str, a: tuple[int, ...], b: tuple[int, ...], shares: bool, known: bool, compile_for: Callable[..., None]
+    operation: str,
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    shares: bool,
+    known: bool,
+    compile_for: Callable[..., None],
 ) -> None:
     compile_for(packing_products=0, wake_operations=0)
     random = np.random.default_rng(0)
@@ -163,7 +195,9 @@ def test_threads_share_the_rows_of_few_panels(
         if known:
             program = program.replace(f", %b: tensor<{'x'.join(map(str, b))}xi32>", "")
             program = program.replace(
-                "{\n", f"{{\n  %b = const dense<{w.tolist()}> : tensor<{'x'.join(map(str, b))}xi32>\n", 1
+                "{\n",
+                f"{{\n  %b = const dense<{w.tolist()}> : tensor<{'x'.join(map(str, b))}xi32>\n",
+                1,
             )
         assert ("let %share" in cvm.compile(program).lower("schedule")) == shares
         legal(program)
@@ -179,7 +213,9 @@ def test_threads_share_the_rows_of_few_panels(
 def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
     operation, a, b = PROGRAMS[name]
     random = np.random.default_rng(0)
-    w, x = (random.integers(*RANGES[r], s).astype(np.int32) for r, s in ((factors, b), ("8 bits", a)))
+    w, x = (
+        random.integers(*RANGES[r], s).astype(np.int32) for r, s in ((factors, b), ("8 bits", a))
+    )
     constant = f"tensor<{'x'.join(map(str, b))}xi32>"
     program = f"""func @main(%a: tensor<{"x".join(map(str, a))}xi32>) {{
   %b = const dense<{w.tolist()}> : {constant}
@@ -197,7 +233,9 @@ def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
 
 @pytest.mark.sample(25)
 @pytest.mark.parametrize("element", [F32, F64])
-@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 1300)])
+@pytest.mark.parametrize(
+    "sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 1300)]
+)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("vectors", [(16, 32), (32, 16), (64, 32)])
 def test_floats_are_summed_in_the_order_of_the_terms(
@@ -215,7 +253,9 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     x, y = tensor("a", element, rows, terms), tensor("y", element, rows, columns)
     w = tensor("b", element, *((columns, terms) if turned else (terms, columns)))
     i, j, k = indices("i j k", (rows, columns, terms))
-    plain = build_nest(Formula(y, (i, j), total(k, x[i, k] * (w[j, k] if turned else w[k, j]))), "k")
+    plain = build_nest(
+        Formula(y, (i, j), total(k, x[i, k] * (w[j, k] if turned else w[k, j]))), "k"
+    )
     made = strategies.lower_by_strategy(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
@@ -236,7 +276,8 @@ def test_floats_are_summed_in_the_order_of_the_terms(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "height", "width"), [((64, 32, 1024), 4, 24), ((512, 32, 512), 6, 16), ((6, 64, 96), 6, 16)]
+    ("sizes", "height", "width"),
+    [((64, 32, 1024), 4, 24), ((512, 32, 512), 6, 16), ((6, 64, 96), 6, 16)],
 )
 def test_panels_of_floats_are_as_wide_as_takes_the_least_time(
     sizes: tuple[int, int, int], height: int, width: int
@@ -245,6 +286,8 @@ def test_panels_of_floats_are_as_wide_as_takes_the_least_time(
     x, w = tensor("a", F32, rows, terms), tensor("b", F32, terms, columns)
     y = tensor("y", F32, rows, columns)
     i, j, k = indices("i j k", (rows, columns, terms))
-    made = strategies.lower_by_strategy(build_nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k"))
+    made = strategies.lower_by_strategy(
+        build_nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k")
+    )
     assert made is not None
     assert f"alloc register %sums: tensor<{height}x{width}xf32>" in kernels_text(made.kernels)

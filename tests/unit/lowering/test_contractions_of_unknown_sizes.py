@@ -6,11 +6,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.expressions import Expr, Index
 from legal_and_equal import legal
+
 import cvm
 
 FOUR = "?x?x?x?"
@@ -18,15 +20,40 @@ PROGRAMS = {
     "dense": (
         "cvm.dense %a, %b",
         ("?x?", "?x?"),
-        [((m, k), (n, k)) for m, k, n in ((6, 8, 8), (13, 33, 21), (64, 70, 48), (5, 40, 9), (7, 7, 7), (1, 64, 64))],
+        [
+            ((m, k), (n, k))
+            for m, k, n in (
+                (6, 8, 8),
+                (13, 33, 21),
+                (64, 70, 48),
+                (5, 40, 9),
+                (7, 7, 7),
+                (1, 64, 64),
+            )
+        ],
     ),
-    "dense of a known layer": ("cvm.dense %a, %b", ("?x34", "19x34"), [((n, 34), (19, 34)) for n in (6, 5, 1, 23)]),
-    "nothing at all": ("cvm.dense %a, %b", ("?x?", "?x?"), [((0, 9), (9, 9)), ((9, 9), (0, 9)), ((9, 0), (9, 0))]),
-    "1x1": ("cvm.conv2d %a, %b", ("?x?x?x?", "?x?x1x1"), [((2, c, 5, 4), (13, c, 1, 1)) for c in (9, 16, 3)]),
+    "dense of a known layer": (
+        "cvm.dense %a, %b",
+        ("?x34", "19x34"),
+        [((n, 34), (19, 34)) for n in (6, 5, 1, 23)],
+    ),
+    "nothing at all": (
+        "cvm.dense %a, %b",
+        ("?x?", "?x?"),
+        [((0, 9), (9, 9)), ((9, 9), (0, 9)), ((9, 0), (9, 0))],
+    ),
+    "1x1": (
+        "cvm.conv2d %a, %b",
+        ("?x?x?x?", "?x?x1x1"),
+        [((2, c, 5, 4), (13, c, 1, 1)) for c in (9, 16, 3)],
+    ),
     "3x3": (
         "cvm.conv2d %a, %b {padding = [1, 1]}",
         (FOUR, FOUR),
-        [((2, c, 9, w), (o, c, 3, 3)) for c, w, o in ((4, 17, 6), (3, 8, 13), (5, 7, 9), (2, 16, 5))],
+        [
+            ((2, c, 9, w), (o, c, 3, 3))
+            for c, w, o in ((4, 17, 6), (3, 8, 13), (5, 7, 9), (2, 16, 5))
+        ],
     ),
     "3x3 of a known layer": (
         "cvm.conv2d %a, %b {padding = [1, 1]}",
@@ -41,14 +68,21 @@ PROGRAMS = {
     "groups": (
         "cvm.conv2d %a, %b {padding = [1, 1], groups = 3}",
         (FOUR, FOUR),
-        [((2, 3 * c, 9, w), (o, c, 3, 3)) for c, w, o in ((4, 17, 18), (3, 8, 21), (1, 9, 3), (2, 16, 6))],
+        [
+            ((2, 3 * c, 9, w), (o, c, 3, 3))
+            for c, w, o in ((4, 17, 18), (3, 8, 21), (1, 9, 3), (2, 16, 6))
+        ],
     ),
     "groups of known channels": (
         "cvm.conv2d %a, %b {padding = [1, 1], groups = 2}",
         ("?x6x?x?", "?x3x3x3"),
         [((2, 6, 9, w), (o, 3, 3, 3)) for w, o in ((17, 12), (7, 2), (8, 10))],
     ),
-    "far strides": ("cvm.conv2d %a, %b {stride = [1, 6]}", (FOUR, FOUR), [((1, 3, 3, 60), (7, 3, 2, 3))]),
+    "far strides": (
+        "cvm.conv2d %a, %b {stride = [1, 6]}",
+        (FOUR, FOUR),
+        [((1, 3, 3, 60), (7, 3, 2, 3))],
+    ),
     "dilated": (
         "cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}",
         (FOUR, FOUR),
@@ -89,7 +123,12 @@ def test_what_is_large_goes_by_tiles(compile_for: Callable[..., None]) -> None:
     compile_for()
     program = "func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {\n  %y = cvm.dense %a, %b\n  return %y\n}\n"
     condition = "?0 >= 6 & ?2 >= 8 & ?1 >= 8 & [mul(mul(?0, ?2), ?1)] >= 32768"
-    tiles, small = cvm.compile(program).lower("schedule").split("kernel @main.0.large.tiles(")[1].split("kernel @")
+    tiles, small = (
+        cvm.compile(program)
+        .lower("schedule")
+        .split("kernel @main.0.large.tiles(")[1]
+        .split("kernel @")
+    )
     assert f"if {condition} {{" in tiles and f"if ~({condition}) {{" in small
 
 
@@ -114,14 +153,18 @@ def test_reductions_that_are_multiples(times: int) -> None:
     random = np.random.default_rng(0)
     for m, n, k in ((13, 21, 3), (6, 8, 8), (1, 40, 5), (9, 9, 0)):
         for most in RANGES.values():
-            a, b = (random.integers(-most, most, s).astype(np.int32) for s in ((m, k), (n, times * k)))
+            a, b = (
+                random.integers(-most, most, s).astype(np.int32) for s in ((m, k), (n, times * k))
+            )
             np.testing.assert_array_equal(function(a, b), reference(a, b), strict=True)
 
 
 @pytest.mark.parametrize("x, w", [((40, 8, 3, 1), (40, 8, 3, 1)), ((40, 16, 1, 1), (24, 16, 3, 3))])
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("most", [127, 2**31])
-def test_single_places_beside_padding(x: tuple[int, ...], w: tuple[int, ...], known: bool, most: int) -> None:
+def test_single_places_beside_padding(
+    x: tuple[int, ...], w: tuple[int, ...], known: bool, most: int
+) -> None:
     """A guard without an index of the result protects the guarded read beyond its ends."""
     sizes = ["x".join(map(str, s if known else ("?", "?", *s[2:]))) for s in (x, w)]
     how = "padding = [1, 0], dilation = [2, 1]" if w[3] == 1 else "padding = [1, 1]"
@@ -133,7 +176,9 @@ def test_single_places_beside_padding(x: tuple[int, ...], w: tuple[int, ...], kn
     values = [random.integers(-most, most, s).astype(np.int32) for s in (x, w)]
     expected = cvm.compile(module, target="reference")(*values)
     for target in ("cpu", "cuda-sim"):
-        np.testing.assert_array_equal(cvm.compile(module, target=target)(*values), expected, strict=True)
+        np.testing.assert_array_equal(
+            cvm.compile(module, target=target)(*values), expected, strict=True
+        )
 
 
 def test_groups_of_an_unknown_size_on_a_gpu() -> None:
@@ -156,7 +201,17 @@ def matmul(element: str, a: str, b: str) -> str:
 
 @pytest.mark.parametrize("element", ["f32", "f64", "i32"])
 @pytest.mark.parametrize(
-    "sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (4, 40, 24), (5, 40, 24), (9, 7, 24), (9, 40, 7), (7, 20000, 9)]
+    "sizes",
+    [
+        (6, 9, 16),
+        (13, 33, 21),
+        (9, 800, 24),
+        (4, 40, 24),
+        (5, 40, 24),
+        (9, 7, 24),
+        (9, 40, 7),
+        (7, 20000, 9),
+    ],
 )
 def test_known_or_not_the_result_is_the_same(element: str, sizes: tuple[int, int, int]) -> None:
     rows, terms, columns = sizes
@@ -176,7 +231,9 @@ def test_known_or_not_the_result_is_the_same(element: str, sizes: tuple[int, int
     finally:
         cvm.set_num_threads(before)
     exact = x.astype(np.longdouble) @ w.astype(np.longdouble)
-    bound = 0 if element == "i32" else terms * np.finfo(dtype).eps * (np.abs(x) @ np.abs(w))  # of any summation
+    bound = (
+        0 if element == "i32" else terms * np.finfo(dtype).eps * (np.abs(x) @ np.abs(w))
+    )  # of any summation
     assert (np.abs(found - exact) <= bound).all()
 
 
@@ -185,6 +242,9 @@ def test_a_size_computes_with_sizes_only(operation: Callable[[Any, Any], Any]) -
     """Other operands of a size's operators define the operation themselves, or fail."""
     size = Size.named("N")
     assert isinstance(operation(size, 2), Size) and isinstance(operation(2, size), Size)
-    assert all(isinstance(operation(*both), Expr) for both in ((size, Index("i", 4)), (Index("i", 4), size)))
+    assert all(
+        isinstance(operation(*both), Expr)
+        for both in ((size, Index("i", 4)), (Index("i", 4), size))
+    )
     with pytest.raises(TypeError, match="unsupported operand"):
         operation(size, 1.5)

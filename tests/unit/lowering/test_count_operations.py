@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I64
@@ -14,6 +15,7 @@ from cvm.jit.functions.reference_function import evaluate
 from cvm.lowering.analysis.count_operations import kernel_cost
 from cvm.parser.kernels import read_kernels
 from loop_interpreter import Machine
+
 import cvm
 
 CONVOLUTION = """func @main(%x: tensor<1x3x8x8xi32> {range = [0, 127]}, %w: tensor<4x3x3x3xi32> {range = [-127, 127]}) {
@@ -42,14 +44,19 @@ def test_operations_by_hand() -> None:
     dense, add, relu = cvm.compile(LAYER).cost("operation").parts
     assert dense.functions == {"fma": 5 * 6 * 7, "add": 5 * 6} and dense.operations == 5 * 6 * 15
     assert (dense.bytes_read, dense.bytes_written) == (4 * (5 * 7 + 6 * 7 + 6), 4 * 5 * 6)
-    assert add.functions == {"add": 30} and (add.bytes_read, add.bytes_written) == (4 * (30 + 6), 120)
+    assert add.functions == {"add": 30} and (add.bytes_read, add.bytes_written) == (
+        4 * (30 + 6),
+        120,
+    )
     assert relu.functions == {"le": 30, "select": 30} and relu.intensity == 60 / 240
     assert [p.name for p in (dense, relu)] == ["%h = cvm.dense %x, %w, %b", "%y = cvm.relu %s"]
 
 
 def test_guards_of_padding_are_counted() -> None:
     (sums, _) = cvm.compile(CONVOLUTION).cost("operation").parts
-    inside = (4 * 3 - 1) ** 2  # of 4 windows of 3 rows one reaches beyond the first row, and so of columns
+    inside = (
+        4 * 3 - 1
+    ) ** 2  # of 4 windows of 3 rows one reaches beyond the first row, and so of columns
     assert sums.functions == {"mul": 4 * 3 * inside, "add": 4 * 3 * inside} and sums.is_exact
 
 
@@ -57,17 +64,25 @@ def test_only_accessed_bytes_are_counted() -> None:
     f = cvm.compile(
         "func @main(%x: tensor<100xf32>) {\n %y = cvm.slice %x {begin = [0], end = [100], strides = [4]}\n return %y\n}"
     )
-    assert [(c.bytes_read, c.bytes_written, c.operations) for c in f.cost("operation").parts] == [(100, 100, 0)]
+    assert [(c.bytes_read, c.bytes_written, c.operations) for c in f.cost("operation").parts] == [
+        (100, 100, 0)
+    ]
 
 
 def test_sizes_of_a_call() -> None:
     f = cvm.compile("func @main(%x: tensor<?N x ?M x f32>) {\n %y = cvm.relu %x\n return %y\n}")
     found = f.cost(N=8, M=4)
-    assert (found.operations, found.bytes_read, found.memory) == (64, 128, 256) and f.cost().operations == 2
+    assert (found.operations, found.bytes_read, found.memory) == (
+        64,
+        128,
+        256,
+    ) and f.cost().operations == 2
     large = f.cost(N=10_001, M=1_003)
     assert (
         large.is_exact
-        and large.functions["le"] >= 10_001 * 1_003 == f.cost("operation", N=10_001, M=1_003).functions["le"]
+        and large.functions["le"]
+        >= 10_001 * 1_003
+        == f.cost("operation", N=10_001, M=1_003).functions["le"]
     )
     with pytest.raises(cvm.CallError, match=r"no argument has a size \?K"):
         f.cost(K=1)
@@ -167,7 +182,10 @@ class Counted(np.ndarray):
 
 def test_counts_are_those_of_the_reference() -> None:
     module = cvm.parse(LAYER)
-    arguments = [np.ones(t.array_shape, np.float32).view(Counted) for t in module.functions["main"].argument_types]
+    arguments = [
+        np.ones(t.array_shape, np.float32).view(Counted)
+        for t in module.functions["main"].argument_types
+    ]
     Counted.found.clear()
     dense = replace(module.functions["main"], operations=module.functions["main"].operations[:1])
     evaluate(module, replace(dense, results=dense.operations[0].results), arguments)

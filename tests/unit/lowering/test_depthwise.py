@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
 from cvm.lowering.processor import AVX2_PRODUCTS, named, processor
 from depthwise_programs import SHAPES, text
 from legal_and_equal import agreed, legal
+
 import cvm
 
 RANGES = {  # of the image and the weights, and how they are multiplied
@@ -37,7 +39,11 @@ def test_every_path(name: str, ranges: str) -> None:
     mixed.flat[:2] = ends
     for weights in (np.full(kernel, ends[0]), np.full(kernel, ends[1]), mixed):
         program = text(name, low, high, weights)
-        images = (np.full(image, low), np.full(image, high), random.choice(np.array((low, high)), image))
+        images = (
+            np.full(image, low),
+            np.full(image, high),
+            random.choice(np.array((low, high)), image),
+        )
         lowered = agreed(program, *((x.astype(np.int32),) for x in images))
         if weights is mixed:
             assert (".windows(" in lowered) == bool(function)
@@ -45,7 +51,14 @@ def test_every_path(name: str, ranges: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, rows", [("3x3", 5), ("overlapping vectors", 3), ("two rows", 3), ("strided", 7), ("dilated as it moves", 3)]
+    "name, rows",
+    [
+        ("3x3", 5),
+        ("overlapping vectors", 3),
+        ("two rows", 3),
+        ("strided", 7),
+        ("dilated as it moves", 3),
+    ],
 )
 def test_words_are_good_for_as_many_rows_as_they_hold_windows(name: str, rows: int) -> None:
     program = text(name, 0, 127, np.ones(SHAPES[name][1], int))
@@ -65,7 +78,9 @@ CHANNELS_LAST = {  # height, width and channels, those of the window, stride and
 @pytest.mark.parametrize("name", CHANNELS_LAST)
 @pytest.mark.parametrize("zero, least", [(-13, -13), (3, -128)])
 @pytest.mark.parametrize("plain", [True, False])
-def test_channels_last(name: str, zero: int, least: int, plain: bool, compile_for: Callable[..., None]) -> None:
+def test_channels_last(
+    name: str, zero: int, least: int, plain: bool, compile_for: Callable[..., None]
+) -> None:
     """Lines that are left over, vectors and panels that overlap, and all signs."""
     compile_for(dot_products=AVX2_PRODUCTS if plain else host_processor().dot_products)
     image, kernel, stride, dilation = CHANNELS_LAST[name]

@@ -6,9 +6,24 @@ import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Tuning
+
 import cvm
 
-STARTS = [0.0, -0.0, 5.0, -2000.0, 0.25, 0.3, 1e-45, 2.0**24 - 1500, -(2.0**24), 2.0**24, 1e30, np.inf, np.nan]
+STARTS = [
+    0.0,
+    -0.0,
+    5.0,
+    -2000.0,
+    0.25,
+    0.3,
+    1e-45,
+    2.0**24 - 1500,
+    -(2.0**24),
+    2.0**24,
+    1e30,
+    np.inf,
+    np.nan,
+]
 STEPS = [1.0, -1.0, 0.75, -3.0, 96.0, 0.1, 2.0**-140, 2.0**100, 2.0**120, 0.0]
 
 TICKS_AT_ONCE = Tuning().ticks_at_once
@@ -33,7 +48,9 @@ def test_every_start_and_step(step: float) -> None:
         native.write("n", start)
         native.step(2 * TICKS_AT_ONCE + 300)
         expected = np.asarray(counted(start, np.float32(step), 2 * TICKS_AT_ONCE + 300))
-        np.testing.assert_array_equal(native.read("n").view("u4"), expected.view("u4"), err_msg=f"from {start}")
+        np.testing.assert_array_equal(
+            native.read("n").view("u4"), expected.view("u4"), err_msg=f"from {start}"
+        )
 
 
 def counted(number: np.float32, step: np.float32, ticks: int) -> np.float32:

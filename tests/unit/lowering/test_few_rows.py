@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from legal_and_equal import legal
+
 import cvm
 
 PROCESSORS = {
@@ -29,14 +31,24 @@ def text(rows: int, columns: int, terms: int, w: np.ndarray, element: str) -> st
 @pytest.mark.sample(16)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("element", ["f32", "f64"])
-@pytest.mark.parametrize("rows, columns, terms", [(1, 16, 64), (1, 150, 40), (2, 129, 33), (3, 31, 64), (5, 77, 20)])
+@pytest.mark.parametrize(
+    "rows, columns, terms", [(1, 16, 64), (1, 150, 40), (2, 129, 33), (3, 31, 64), (5, 77, 20)]
+)
 def test_order_of_terms(
-    rows: int, columns: int, terms: int, element: str, processor: str, compile_for: Callable[..., None]
+    rows: int,
+    columns: int,
+    terms: int,
+    element: str,
+    processor: str,
+    compile_for: Callable[..., None],
 ) -> None:
     compile_for(**PROCESSORS[processor])
     random = np.random.default_rng(rows)
     dtype = {"f32": np.float32, "f64": np.float64}[element]
-    x, w, b = (random.standard_normal(s).astype(dtype) for s in ((rows, terms), (columns, terms), (columns,)))
+    x, w, b = (
+        random.standard_normal(s).astype(dtype)
+        for s in ((rows, terms), (columns, terms), (columns,))
+    )
     x[0, 3] = -np.inf
     program = text(rows, columns, terms, w, element)
     legal(program)
@@ -58,21 +70,34 @@ def test_too_many_rows_or_too_little_work(rows: int, columns: int, terms: int) -
 @pytest.mark.parametrize("rows", [0, 1, 5, 7])
 def test_rows_known_only_by_a_call(rows: int) -> None:
     random = np.random.default_rng(rows)
-    x, w, b = (random.standard_normal(s).astype(np.float32) for s in ((rows, 70), (133, 70), (133,)))
+    x, w, b = (
+        random.standard_normal(s).astype(np.float32) for s in ((rows, 70), (133, 70), (133,))
+    )
     opened = text(1, 133, 70, w, "f32").replace("tensor<1x", "tensor<?x")
     legal(opened)
     compiled = cvm.compile(opened)
     assert "small.tiles" in compiled.lower("schedule")
-    np.testing.assert_array_equal(compiled(x, b), cvm.compile(opened, optimize=0)(x, b), strict=True)
+    np.testing.assert_array_equal(
+        compiled(x, b), cvm.compile(opened, optimize=0)(x, b), strict=True
+    )
 
 
 @pytest.mark.sample(22)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("rows, columns, terms", [(1, 48, 64), (1, 150, 43), (2, 129, 33), (3, 37, 130), (5, 77, 1021), (12, 67, 450)])
+@pytest.mark.parametrize(
+    "rows, columns, terms",
+    [(1, 48, 64), (1, 150, 43), (2, 129, 33), (3, 37, 130), (5, 77, 1021), (12, 67, 450)],
+)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_given_weights(
-    rows: int, columns: int, terms: int, transposed: bool, dtype: str, processor: str, compile_for: Callable[..., None]
+    rows: int,
+    columns: int,
+    terms: int,
+    transposed: bool,
+    dtype: str,
+    processor: str,
+    compile_for: Callable[..., None],
 ) -> None:
     compile_for(**PROCESSORS[processor])
     random = np.random.default_rng(rows)

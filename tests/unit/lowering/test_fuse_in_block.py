@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Alloc, shared_bytes, statements
@@ -14,6 +15,7 @@ from cvm.lowering.pipeline import lower_for_gpu
 from cvm.lowering.processor import Gpu
 from emulated_kernels import needs_nvrtc
 from product_chains import Program, attention, masked, normalized, perceptron, scores_too
+
 import cvm
 
 pytestmark = needs_nvrtc
@@ -55,7 +57,9 @@ def test_one_kernel_with_the_bits_of_a_cpu(name: str, dtype: str) -> None:
     program, shapes = CASES[name]
     arrays = random(*shapes, dtype=dtype)
     plan = kernels_of(program, *arrays)
-    large = dtype == "f8" and name == "more keys, wider values"  # 64 rows of 200 numbers of 8 bytes: 100 KB
+    large = (
+        dtype == "f8" and name == "more keys, wider values"
+    )  # 64 rows of 200 numbers of 8 bytes: 100 KB
     assert (len(plan.kernels) == 1, plan.workspace == 0) == (not large, not large)
     for kernel in plan.kernels:
         check_kernel(kernel)
@@ -80,7 +84,9 @@ def test_infinities_and_nan_stay_in_their_rows() -> None:
         (perceptron, ((128, 16), (16, 17), (17, 2)), "the last product is too narrow for tiles"),
     ],
 )
-def test_chains_that_stay_as_they_are(program: Program, shapes: tuple[tuple[int, ...], ...], why: str) -> None:
+def test_chains_that_stay_as_they_are(
+    program: Program, shapes: tuple[tuple[int, ...], ...], why: str
+) -> None:
     arrays = random(*shapes)
     assert len(kernels_of(program, *arrays).kernels) > 1, why
     if program is perceptron:
@@ -99,7 +105,11 @@ def test_phases_share_the_memory_that_is_asked_for(compile_for: Callable[..., No
     arrays = random(*((1, 1, 128, 64),) * 3)
     (kernel,) = kernels_of(attention, *arrays).kernels
     taken = shared_bytes(kernel.body)
-    alone = [s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and s.tensor.space == "shared"]
+    alone = [
+        s.tensor
+        for s in statements(kernel.body)
+        if isinstance(s, Alloc) and s.tensor.space == "shared"
+    ]
     assert 48 << 10 < taken <= Gpu().dynamic_bytes
     assert taken < sum(t.bytes for t in alone)  # the tiles of both products lie in one place
     assert sum(t.shape == (64, 144) for t in alone) == 1  # the weights lie where the scores were
@@ -118,7 +128,9 @@ def test_nothing_square_is_in_global_memory() -> None:
     compiled.simulate(arrays, [np.empty_like(found)], memory)
     result = found.nbytes // 32  # sectors
     assert memory.statistics["store sectors"] == result
-    assert memory.statistics["load sectors"] <= (1 + 2 + 2) * result  # keys and values once for each of two tiles
+    assert (
+        memory.statistics["load sectors"] <= (1 + 2 + 2) * result
+    )  # keys and values once for each of two tiles
     assert memory.statistics["bank conflicts"] < 0.1 * memory.statistics["shared answers"]
     (launch,) = compiled.source.launches
     assert launch.shared > 48 << 10 and "extern __shared__" in compiled.source.text

@@ -14,6 +14,7 @@ from cvm.lowering.pipeline import lower_step, to_formulas
 from cvm.lowering.step_plan import StateSlot
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from loop_interpreter import execute
+
 import cvm
 
 
@@ -111,7 +112,10 @@ def places(text: str) -> tuple[list[StateSlot], tuple[int, ...], int]:
 
 def test_numbers_lie_side_by_side_and_in_place() -> None:
     lines = [f'%s{n} = cog.field "s{n}" : !cog.field<[], f32>' for n in range(50)]
-    lines += [f"%t{n} = cog.add %s{n}, %s{n - 1 if n else 49}\ncog.feedback %s{n}, %t{n}" for n in range(50)]
+    lines += [
+        f"%t{n} = cog.add %s{n}, %s{n - 1 if n else 49}\ncog.feedback %s{n}, %t{n}"
+        for n in range(50)
+    ]
     found, turns, count = places("\n".join(["graph @main {", *lines, "}"]))
     assert found == [StateSlot(0, n % 7 * 8 + n // 7) for n in range(50)]  # seven rows of eight
     assert turns == ()

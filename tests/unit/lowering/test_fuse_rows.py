@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from legal_and_equal import legal
+
 import cvm
 
 SOFTMAX = """  %m = theano.max %x {axis = [AXIS]}
@@ -28,10 +30,14 @@ def program(body: str, *shape: int | str, results: str = "%y", element: str = "f
     return f"func @main(%x: tensor<{' x '.join(map(str, shape))} x {element}>) {{\n{body}  return {results}\n}}\n"
 
 
-@pytest.mark.parametrize("shape", [(16, 64), (33, 100), (20, 1), (40, 17), (3, 5, 77), (2, 4, 8, 40)])
+@pytest.mark.parametrize(
+    "shape", [(16, 64), (33, 100), (20, 1), (40, 17), (3, 5, 77), (2, 4, 8, 40)]
+)
 @pytest.mark.parametrize("known", [True, False])
 def test_softmax(shape: tuple[int, ...], known: bool) -> None:
-    body = SOFTMAX.replace("AXIS", str(len(shape) - 1)).replace("ROW", ", ".join(map(str, range(len(shape) - 1))))
+    body = SOFTMAX.replace("AXIS", str(len(shape) - 1)).replace(
+        "ROW", ", ".join(map(str, range(len(shape) - 1)))
+    )
     text = program(body, *(shape if known else "?" * len(shape)))
     joined = not known or np.prod(shape[:-1]) >= 16
     assert len(legal(text)) == (1 if joined else 3)
@@ -67,7 +73,9 @@ def test_integers(columns: int, threads: int) -> None:
     before = cvm.get_num_threads()
     try:
         cvm.set_num_threads(threads)
-        np.testing.assert_array_equal(cvm.compile(text)(x), d + (d * d).sum(1, keepdims=True, dtype=np.int32))
+        np.testing.assert_array_equal(
+            cvm.compile(text)(x), d + (d * d).sum(1, keepdims=True, dtype=np.int32)
+        )
     finally:
         cvm.set_num_threads(before)
 
@@ -125,21 +133,27 @@ def test_a_reduction_with_rare_branches_goes_by_lanes(columns: int) -> None:
     body = "  %e = dali.exp %x\n  %y = theano.sum %e {axis = [1]}\n"
     text = program(body, 20, columns)
     legal(text)
-    assert "any(" in cvm.compile(text).lower("loops") and "sums" in cvm.compile(text).lower("schedule")
+    assert "any(" in cvm.compile(text).lower("loops") and "sums" in cvm.compile(text).lower(
+        "schedule"
+    )
     x = (np.random.default_rng(0).standard_normal((20, columns)) * 60).astype(np.float32)
     found = cvm.compile(text)(x)
     np.testing.assert_allclose(found, cvm.compile(text, target="reference")(x), rtol=3e-6)
     np.testing.assert_array_equal(found, cvm.compile(text, target="cuda-sim")(x))
 
 
-def test_the_next_row_is_asked_for_while_one_is_read_again(compile_for: Callable[..., None]) -> None:
+def test_the_next_row_is_asked_for_while_one_is_read_again(
+    compile_for: Callable[..., None],
+) -> None:
     body = """  %m = theano.max %x {axis = [1]}
   %n = theano.dimshuffle %m {new_order = [0, "x"]}
   %y = dali.sub %x, %n
 """
 
     def asked(f: Any) -> int:
-        found = (line for line in f.lower("llvm").splitlines() if "call void @llvm.prefetch" in line)
+        found = (
+            line for line in f.lower("llvm").splitlines() if "call void @llvm.prefetch" in line
+        )
         return sum(", i32 0, i32" in line for line in found)  # to be read
 
     compile_for(l3_bytes=2)

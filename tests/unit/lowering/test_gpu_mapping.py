@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I32
@@ -19,6 +20,7 @@ from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Gpu
 from emulated_kernels import needs_nvrtc, plan_of, run
 from native_kernels import kernel, tensor
+
 import cvm
 
 pytestmark = needs_nvrtc
@@ -36,7 +38,9 @@ def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
     for k in f.plan.kernels:
         check_kernel(k)
     memory = Memory(count_transactions=True)
-    (output,) = outputs = [np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))]
+    (output,) = outputs = [
+        np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))
+    ]
     f.simulate(list(arrays), outputs, memory)
     np.testing.assert_array_equal(output, cvm.compile(text)(*arrays), strict=True)
     return f, memory
@@ -69,13 +73,17 @@ def test_elementwise_kernels_are_coalesced(size: str, element: str) -> None:
     shape = (64, 96) if size != "7x1000" else (7, 1000)
     x = RANDOM.integers(0, 9, shape).astype(WIDTHS[element])
     given = f"%x: tensor<{size}x{element}>, %y: tensor<{size}x{element}>"
-    _, memory = counted(program(given, '%z = theano.elemwise %x, %y {scalar_op = "add"}', "%z"), x, x)
+    _, memory = counted(
+        program(given, '%z = theano.elemwise %x, %y {scalar_op = "add"}', "%z"), x, x
+    )
     assert excess(memory) == (1, 1)
 
 
 def test_rows_that_are_broadcast_are_coalesced() -> None:
     x, w = RANDOM.normal(size=(100, 96)).astype("f4"), RANDOM.normal(size=96).astype("f4")
-    _, memory = counted(program("%x: tensor<100x96xf32>, %w: tensor<96xf32>", "%y = dali.mul %x, %w"), x, w)
+    _, memory = counted(
+        program("%x: tensor<100x96xf32>, %w: tensor<96xf32>", "%y = dali.mul %x, %w"), x, w
+    )
     assert excess(memory) == (1, 1)
 
 
@@ -91,7 +99,11 @@ def test_maxima_of_rows(element: str, columns: int) -> None:
     assert excess(memory)[0] < 2 and f.plan.kernels[0].body[0].kind == "block"
 
 
-FOLDS = [("?x?", "[0, 1]", (600, 701), 1.01), ("?x3x?", "[0, 2]", (300, 3, 900), 1.3), ("?x?x5", "[0, 1]", (301, 900, 5), 9)]
+FOLDS = [
+    ("?x?", "[0, 1]", (600, 701), 1.01),
+    ("?x3x?", "[0, 2]", (300, 3, 900), 1.3),
+    ("?x?x5", "[0, 1]", (301, 900, 5), 9),
+]
 
 
 @pytest.mark.parametrize("element", ["f32", "i32"])
@@ -101,11 +113,17 @@ def test_folds_over_axes_of_unknown_size(
 ) -> None:
     """A long fold is split over the grid, a short one is not; there may be no terms at all."""
     text = program(f"%x: tensor<{given}x{element}>", f"%y = theano.sum %x {{axis = {axes}}}")
-    for size in (shape, tuple(2 if n > 5 else n for n in shape), tuple(0 if n > 5 else n for n in shape)):
+    for size in (
+        shape,
+        tuple(2 if n > 5 else n for n in shape),
+        tuple(0 if n > 5 else n for n in shape),
+    ):
         x = RANDOM.normal(0, 99, size).astype(WIDTHS[element])
         f, memory = counted(text, x)
         assert excess(memory)[0] <= (most if size == shape else 9)
-        assert memory.statistics is not None and (memory.statistics["store requests"] > 9) == (size == shape)
+        assert memory.statistics is not None and (memory.statistics["store requests"] > 9) == (
+            size == shape
+        )
     assert ".parts" in kernels_text(f.plan.kernels)
 
 
@@ -119,7 +137,9 @@ def test_packs_go_on_from_row_to_row(size: str, element: str) -> None:
     )
     given = f"%x: tensor<{size}x{element}>, %w: tensor<{size.split('x')[-1]}xf32>"
     f, memory = counted(program(given, "%y = dali.mul %x, %w"), x, w.astype("f4"))
-    assert f"*(const Pack<{'float' if element == 'f32' else 'unsigned char'}, 4>*)" in f.lower("cuda")
+    assert f"*(const Pack<{'float' if element == 'f32' else 'unsigned char'}, 4>*)" in f.lower(
+        "cuda"
+    )
     assert excess(memory)[1] < 1.2
 
 
@@ -128,7 +148,11 @@ def test_functions_with_rare_branches_are_by_packs(size: str) -> None:
     shape = (12, 16) if size == "12x16" else (999,) if size != "1000" else (1000,)
     x = (RANDOM.normal(size=shape) * 10.0 ** RANDOM.integers(-5, 5, shape)).astype("f4")
     f, memory = counted(
-        program(f"%x: tensor<{size}xf32>", "%a = dali.exp %x\n  %b = dali.sin %a\n  %y = dali.add %b, %x"), x
+        program(
+            f"%x: tensor<{size}xf32>",
+            "%a = dali.exp %x\n  %b = dali.sin %a\n  %y = dali.add %b, %x",
+        ),
+        x,
     )
     assert "Pack<float, 4>" in f.lower("cuda") and excess(memory) == (1, 1)
 
@@ -146,7 +170,9 @@ def test_functions_with_rare_branches_are_by_packs(size: str) -> None:
     ],
 )
 @pytest.mark.parametrize("element", WIDTHS)
-def test_transposes_are_coalesced(sizes: str, shape: tuple[int, ...], order: str, element: str) -> None:
+def test_transposes_are_coalesced(
+    sizes: str, shape: tuple[int, ...], order: str, element: str
+) -> None:
     """No sector is accessed twice, and no bank has to give two words at once."""
     x = (np.arange(np.prod(shape)) % 2000).reshape(shape).astype(WIDTHS[element])
     line = f"%y = theano.dimshuffle %x {{new_order = {order}}}"
@@ -160,17 +186,26 @@ def test_transposes_are_coalesced(sizes: str, shape: tuple[int, ...], order: str
 @pytest.mark.parametrize("element", ["ui8", "f32"])
 def test_transposes_with_what_follows(element: str) -> None:
     """Several arrays that are read across, others that are not, and another type that is stored."""
-    x, z, w = (RANDOM.integers(0, 99, s).astype(WIDTHS[element]) for s in ((64, 128), (64, 128), (128, 64)))
-    lines = [f"%{r} = theano.dimshuffle %{a} {{new_order = [1, 0]}}" for r, a in (("a", "x"), ("b", "z"))]
+    x, z, w = (
+        RANDOM.integers(0, 99, s).astype(WIDTHS[element]) for s in ((64, 128), (64, 128), (128, 64))
+    )
+    lines = [
+        f"%{r} = theano.dimshuffle %{a} {{new_order = [1, 0]}}" for r, a in (("a", "x"), ("b", "z"))
+    ]
     given = f"%x: tensor<64x128x{element}>, %z: tensor<64x128x{element}>"
     for more, last, operand in (
         (", %w: tensor<128x64xf32>", "dali.mul %c, %w", (w.astype("f4"),)),
         ("", "dali.mul %c, 0.5", ()),
     ):
         f, memory = counted(
-            program(given + more, "\n  ".join([*lines, "%c = dali.sub %a, %b", f"%y = {last}"])), x, z, *operand
+            program(given + more, "\n  ".join([*lines, "%c = dali.sub %a, %b", f"%y = {last}"])),
+            x,
+            z,
+            *operand,
         )
-        assert "__shared__" in f.lower("cuda") and excess(memory) == (1, 1) and conflicts(memory) == 0
+        assert (
+            "__shared__" in f.lower("cuda") and excess(memory) == (1, 1) and conflicts(memory) == 0
+        )
 
 
 def test_transposes_of_parts_of_rows() -> None:
@@ -198,13 +233,21 @@ def test_transposes_of_odd_sizes(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.sample(7)
-@pytest.mark.parametrize("shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)])
+@pytest.mark.parametrize(
+    "shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)]
+)
 @pytest.mark.parametrize("element", ["f32", "f64", "i32", "i64"])
 @pytest.mark.parametrize("known", [True, False])
-def test_reductions_of_rows_have_the_bits_of_a_cpu(shape: tuple[int, int], element: str, known: bool) -> None:
+def test_reductions_of_rows_have_the_bits_of_a_cpu(
+    shape: tuple[int, int], element: str, known: bool
+) -> None:
     x = (RANDOM.normal(size=shape) * 1000).astype(element.replace("i", "int").replace("f", "float"))
     size = f"{shape[0]}x{shape[1]}" if known else "?x?"
-    for line in ("%y = theano.sum %x {axis = [1]}", "%y = theano.sum %x", "%y = theano.max %x {axis = [1]}"):
+    for line in (
+        "%y = theano.sum %x {axis = [1]}",
+        "%y = theano.sum %x",
+        "%y = theano.max %x {axis = [1]}",
+    ):
         if shape[1] or "max" not in line:
             counted(program(f"%x: tensor<{size}x{element}>", line), x)
 
@@ -226,7 +269,9 @@ def test_exponentials_are_summed_by_warps(columns: int) -> None:
     assert text.count("__shfl_xor_sync") == 4 and text.count("__global__") == 1
 
 
-@pytest.mark.parametrize(("line", "threads"), [("", 65536), (" {axis = [1]}", 65536), (" {axis = [0]}", 4096)])
+@pytest.mark.parametrize(
+    ("line", "threads"), [("", 65536), (" {axis = [1]}", 65536), (" {axis = [0]}", 4096)]
+)
 def test_reductions_keep_memory_busy(line: str, threads: int) -> None:
     """Many threads, on all processors, each with many loads under way."""
     result = "4096xf32" if line else "f32"
@@ -246,7 +291,9 @@ def test_reductions_keep_memory_busy(line: str, threads: int) -> None:
 def transposition() -> tuple[Kernel, np.ndarray]:
     i, j = Index("i", 40), Index("j", 50)
     x, y = tensor("x", F32, 50, 40), tensor("y", F32, 40, 50)
-    return kernel((For(i, (For(j, (Store(y, (i, j), x[j, i]),)),)),), x, y), RANDOM.normal(size=(50, 40)).astype("f4")
+    return kernel((For(i, (For(j, (Store(y, (i, j), x[j, i]),)),)),), x, y), RANDOM.normal(
+        size=(50, 40)
+    ).astype("f4")
 
 
 def broken(k: Kernel, operand: np.ndarray, old: str, new: str) -> None:
@@ -254,11 +301,17 @@ def broken(k: Kernel, operand: np.ndarray, old: str, new: str) -> None:
     source = emit(plan)
     assert np.array_equal(run(plan, source, operand)[0], operand.T)
     assert old in source.text
-    run(plan, Source(source.text.replace(old, new, 1), source.launches, source.requirements), operand)
+    run(
+        plan,
+        Source(source.text.replace(old, new, 1), source.launches, source.requirements),
+        operand,
+    )
 
 
 def test_a_missing_barrier_is_found() -> None:
-    with pytest.raises(Fault, match="reads shared memory that another wrote since the last barrier"):
+    with pytest.raises(
+        Fault, match="reads shared memory that another wrote since the last barrier"
+    ):
         broken(*transposition(), "__syncthreads();", "")
 
 
@@ -297,16 +350,22 @@ def test_two_writers_of_one_place_are_found() -> None:
 def test_dense_layers_by_tiles(shape: tuple[int, int, int], bias: bool) -> None:
     m, n, k = shape
     arrays = [RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((m, k), (n, k), (n,))]
-    given = f"%x: tensor<{m}x{k}xi32>, %w: tensor<{n}x{k}xi32>" + (f", %b: tensor<{n}xi32>" if bias else "")
+    given = f"%x: tensor<{m}x{k}xi32>, %w: tensor<{n}x{k}xi32>" + (
+        f", %b: tensor<{n}xi32>" if bias else ""
+    )
     line = "%y = cvm.dense %x, %w" + (", %b" if bias else "") + "\n  %z = cvm.relu %y"
     f, memory = counted(program(given, line, "%z"), *arrays[: 2 + bias])
     assert "__shared__" in f.lower("cuda") and conflicts(memory) == 0
     assert excess(memory)[0] < 2.6  # rows of 8 numbers, which begin anywhere
 
 
-@pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
+@pytest.mark.parametrize(
+    "attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"]
+)
 def test_convolutions_by_tiles(attributes: str) -> None:
-    arrays = [RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((2, 5, 14, 13), (20, 5, 3, 3))]
+    arrays = [
+        RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((2, 5, 14, 13), (20, 5, 3, 3))
+    ]
     given = "%x: tensor<2x5x14x13xi32>, %w: tensor<20x5x3x3xi32>"
     f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), *arrays)
     assert "__shared__" in f.lower("cuda")
@@ -316,7 +375,12 @@ def test_convolutions_by_tiles(attributes: str) -> None:
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize(
     "attributes",
-    ["", "{padding = [1, 1]}", "{padding = [2, 1], stride = [2, 1]}", "{padding = [2, 2], dilation = [2, 2]}"],
+    [
+        "",
+        "{padding = [1, 1]}",
+        "{padding = [2, 1], stride = [2, 1]}",
+        "{padding = [2, 2], dilation = [2, 2]}",
+    ],
 )
 def test_convolutions_of_floats_by_tiles(element: str, attributes: str) -> None:
     """Nothing is added for what is padding: neither infinities and NaN of weights, nor to -0.0, are seen there."""
@@ -329,7 +393,9 @@ def test_convolutions_of_floats_by_tiles(element: str, attributes: str) -> None:
     f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), x, w)
     assert "__shared__" in f.lower("cuda") and "fma" in f.lower("cuda")
     y = f(x, w)
-    assert np.isfinite(y[:, 4]).any() == bool(attributes) and np.signbit(y[1, 7][y[1, 7] == 0]).any()
+    assert (
+        np.isfinite(y[:, 4]).any() == bool(attributes) and np.signbit(y[1, 7][y[1, 7] == 0]).any()
+    )
 
 
 @pytest.mark.sample(3)
@@ -357,7 +423,8 @@ def test_products_of_floats_by_tiles(element: str, second: str) -> None:
         ]
         order = '[0, "x", 1]', '["x", 0, 1]' if second == "jk" else '["x", 1, 0]'
         lines = [
-            f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)
+            f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}"
+            for r, x, o in zip("ab", "xw", order, strict=True)
         ]
         lines += [
             '%c = theano.elemwise %a, %b {scalar_op = "mul"}',
@@ -372,7 +439,10 @@ def test_products_of_floats_by_tiles(element: str, second: str) -> None:
 @pytest.mark.parametrize("element", ["ui8", "i16", "i64"])
 def test_products_of_any_integers_by_tiles(element: str) -> None:
     order = '[0, "x", 1]', '["x", 0, 1]'
-    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
+    lines = [
+        f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}"
+        for r, x, o in zip("ab", "xw", order, strict=True)
+    ]
     lines += ['%c = theano.elemwise %a, %b {scalar_op = "mul"}']
     lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
     x, w = (RANDOM.integers(0, 100, s).astype(WIDTHS[element]) for s in ((40, 48), (36, 48)))
@@ -408,12 +478,16 @@ def test_dense_layers_on_tensor_cores(shape: tuple[int, int, int], known: bool) 
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
+@pytest.mark.parametrize(
+    "attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"]
+)
 @pytest.mark.parametrize("channels", [16, 20])
 def test_convolutions_on_tensor_cores(attributes: str, channels: int) -> None:
     given = f"%x: tensor<2x{channels}x14x13xi32> {SMALL}, %w: tensor<24x{channels}x3x3xi32> {SMALL}"
     f, _ = counted(
-        program(given, f"%y = cvm.conv2d %x, %w {attributes}"), small(2, channels, 14, 13), small(24, channels, 3, 3)
+        program(given, f"%y = cvm.conv2d %x, %w {attributes}"),
+        small(2, channels, 14, 13),
+        small(24, channels, 3, 3),
     )
     assert on_tensor_cores(f)
 
@@ -422,12 +496,17 @@ BYTES = {"s8": (-128, 127), "u8": (0, 255), "both": (0, 127)}
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize(("a", "b"), [("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("both", "u8"), ("both", "both")])
+@pytest.mark.parametrize(
+    ("a", "b"), [("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("both", "u8"), ("both", "both")]
+)
 @pytest.mark.parametrize("known", [True, False])
 def test_unsigned_bytes_on_tensor_cores(a: str, b: str, known: bool) -> None:
     """Factors from their least to their greatest number, and at those."""
     (low, high), (least, most) = BYTES[a], BYTES[b]
-    x, w = RANDOM.integers(low, high + 1, (40, 100), np.int32), RANDOM.integers(least, most + 1, (33, 100), np.int32)
+    x, w = (
+        RANDOM.integers(low, high + 1, (40, 100), np.int32),
+        RANDOM.integers(least, most + 1, (33, 100), np.int32),
+    )
     x[0], x[1], w[0], w[1] = low, high, least, most
     given, line = f"%x: tensor<40x100xi32> {{range = [{low}, {high}]}}", "%y = cvm.dense %x, %w"
     if known:
@@ -442,20 +521,26 @@ def test_unsigned_bytes_on_tensor_cores(a: str, b: str, known: bool) -> None:
 def test_convolutions_of_what_is_not_negative_on_tensor_cores() -> None:
     given = f"%x: tensor<2x20x14x13xi32> {{range = [0, 255]}}, %w: tensor<24x20x3x3xi32> {SMALL}"
     x = RANDOM.integers(0, 256, (2, 20, 14, 13), np.int32)
-    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), x, small(24, 20, 3, 3))
+    f, _ = counted(
+        program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), x, small(24, 20, 3, 3)
+    )
     assert "m16n8k32.row.col.s32.s8.u8.s32" in f.lower("ptx")
 
 
 @pytest.mark.parametrize("elements", [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8"), ("ui8", "ui8")])
 def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
     order = '[0, "x", 1]', '["x", 0, 1]'
-    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
+    lines = [
+        f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}"
+        for r, x, o in zip("ab", "xw", order, strict=True)
+    ]
     lines += [f'%{r}.wide = theano.elemwise %{r} {{scalar_op = "cast", dtype = i32}}' for r in "ab"]
     lines += ['%c = theano.elemwise %a.wide, %b.wide {scalar_op = "mul"}']
     lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
     given = f"%x: tensor<40x48x{elements[0]}>, %w: tensor<36x48x{elements[1]}>"
     x, w = (
-        small(n, 48).astype(e.replace("ui8", "u1").replace("i8", "i1")) for n, e in zip((40, 36), elements, strict=True)
+        small(n, 48).astype(e.replace("ui8", "u1").replace("i8", "i1"))
+        for n, e in zip((40, 36), elements, strict=True)
     )
     f, _ = counted(program(given, "\n  ".join(lines)), x, w)
     assert on_tensor_cores(f) and len(f.plan.kernels) == 1
@@ -480,7 +565,9 @@ def test_windows_of_channels_by_tiles(name: str, compile_for: Callable[..., None
     if element != "i32":
         x[0, 0, 0, :2], w[-1] = (np.inf, -0.0), np.inf
     given = f"%x: tensor<2x{channels}x{height}x{width}x{element}>, %w: tensor<{channels}x1x{side}x{side}x{element}>"
-    options = f"padding = [{padding}, {padding}], stride = [{stride}, {stride}], groups = {channels}"
+    options = (
+        f"padding = [{padding}, {padding}], stride = [{stride}, {stride}], groups = {channels}"
+    )
     text, memories = program(given, f"%y = cvm.conv2d %x, %w {{{options}}}"), []
     for multiprocessors in (1, 1000):
         compile_for(gpu=Gpu(multiprocessors=multiprocessors))
@@ -488,7 +575,10 @@ def test_windows_of_channels_by_tiles(name: str, compile_for: Callable[..., None
         assert ("%window" in kernels_text(f.plan.kernels)) == (multiprocessors == 1)
         memories.append(memory.statistics)
     tiled, plain = memories
-    assert tiled["load sectors"] < plain["load sectors"] / 2 and tiled["load requests"] < plain["load requests"] / 2
+    assert (
+        tiled["load sectors"] < plain["load sectors"] / 2
+        and tiled["load requests"] < plain["load requests"] / 2
+    )
     assert stride > 1 or tiled["bank conflicts"] == 0
 
 
@@ -502,7 +592,9 @@ def test_windows_with_channels_last(zero: int, compile_for: Callable[..., None])
         "%none = const dense<0> : tensor<i32>",
         "%y = quant.depthwise_conv2d %x, %w, %zero, %none, %b",
     ]
-    f, memory = counted(program("%x: tensor<1x9x17x40xi8>, %b: tensor<40xi32>", "\n  ".join(lines)), x, bias)
+    f, memory = counted(
+        program("%x: tensor<1x9x17x40xi8>, %b: tensor<40xi32>", "\n  ".join(lines)), x, bias
+    )
     assert "%window" in kernels_text(f.plan.kernels) and conflicts(memory) == 0
 
 
@@ -537,7 +629,12 @@ TILES = [
 
 @pytest.mark.parametrize(("element", "sizes", "multiprocessors", "tile", "why"), TILES)
 def test_shapes_of_tiles(
-    element: str, sizes: Any, multiprocessors: int, tile: str, why: str, compile_for: Callable[..., None]
+    element: str,
+    sizes: Any,
+    multiprocessors: int,
+    tile: str,
+    why: str,
+    compile_for: Callable[..., None],
 ) -> None:
     """A thread's sums; neighbouring threads read neighbouring packs of shared memory and elements of arrays."""
     compile_for(gpu=Gpu(multiprocessors=multiprocessors))
@@ -587,7 +684,12 @@ def test_a_broken_product_is_found(declared: str, old: str, new: str, fault: str
     assert old in text
     wrong = text.replace(old, new, 1 if new == "" else -1)
     with pytest.raises(Fault, match=fault):
-        run(f.plan, Source(before + last + wrong, f.source.launches, ()), small(60, 33), small(64, 33))
+        run(
+            f.plan,
+            Source(before + last + wrong, f.source.launches, ()),
+            small(60, 33),
+            small(64, 33),
+        )
 
 
 @pytest.mark.parametrize("declared", [SMALL, ""])
@@ -614,7 +716,10 @@ def test_products_of_unknown_depth(element: str, count: int) -> None:
 def test_products_over_several_axes_of_unknown_size(element: str, counts: tuple[int, int]) -> None:
     declared, kind = (SMALL, "i32") if element == "i8" else ("", element)
     order = ("[0, 'x', 1, 2]", "['x', 2, 1, 0]")
-    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
+    lines = [
+        f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}"
+        for r, x, o in zip("ab", "xw", order, strict=True)
+    ]
     lines += ['%c = theano.elemwise %a, %b {scalar_op = "mul"}']
     lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2, 3]}']
     x, w = small(40, *counts), small(*counts[::-1], 36)
@@ -627,7 +732,10 @@ def test_products_over_several_axes_of_unknown_size(element: str, counts: tuple[
 
 
 def test_windows_of_unknown_size() -> None:
-    x, w = RANDOM.normal(size=(2, 3, 12, 13)).astype("f4"), RANDOM.normal(size=(17, 3, 4, 2)).astype("f4")
+    x, w = (
+        RANDOM.normal(size=(2, 3, 12, 13)).astype("f4"),
+        RANDOM.normal(size=(17, 3, 4, 2)).astype("f4"),
+    )
     given = "%x: tensor<2x?Cx12x13xf32>, %w: tensor<17x?Cx?Kx?Lxf32>"
     f, _ = counted(program(given, "%y = cvm.conv2d %x, %w"), x, w)
     assert "__shared__" in f.lower("cuda")
@@ -636,7 +744,11 @@ def test_windows_of_unknown_size() -> None:
 @pytest.mark.parametrize("declared", [SMALL, ""])
 def test_convolutions_of_unknown_channels(declared: str) -> None:
     given = f"%x: tensor<2x?Cx9x8xi32> {declared}, %w: tensor<16x?Cx3x3xi32> {declared}"
-    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(2, 20, 9, 8), small(16, 20, 3, 3))
+    f, _ = counted(
+        program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"),
+        small(2, 20, 9, 8),
+        small(16, 20, 3, 3),
+    )
     assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == bool(declared)
 
 
@@ -648,13 +760,19 @@ def test_weights_of_known_depth_for_what_has_unknown_depth() -> None:
 
 def test_convolutions_of_unknown_sizes() -> None:
     given = f"%x: tensor<?Nx16x?Hx?Wxi32> {SMALL}, %w: tensor<16x16x3x3xi32> {SMALL}"
-    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(3, 16, 9, 8), small(16, 16, 3, 3))
+    f, _ = counted(
+        program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"),
+        small(3, 16, 9, 8),
+        small(16, 16, 3, 3),
+    )
     assert on_tensor_cores(f)
 
 
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("element", ["i8", "ui8", "i16", "i32", "ui32", "i64"])
-@pytest.mark.parametrize("operands", ["add %x, %y", "sub %x, %y", "mul %x, %y", "neg %x", "xor %x, %y"])
+@pytest.mark.parametrize(
+    "operands", ["add %x, %y", "sub %x, %y", "mul %x, %y", "neg %x", "xor %x, %y"]
+)
 def test_negated_operations(element: str, operands: str) -> None:
     text = f"""func @main(%x: tensor<9x{element}>, %y: tensor<9x{element}>) {{
       %a = dali.{operands}
@@ -686,7 +804,9 @@ def test_bytes_that_are_computed_and_compared(operator: str, element: str, size:
     x, y = RANDOM.integers(0, 256, (2, size)).astype(np.uint8)
     arguments = [a.view(np.int8 if element == "i8" else np.uint8) for a in (x, y)]
     expected = cvm.compile(text)(*arguments, x > 99)
-    for one, other in zip(cvm.compile(text, target="cuda-sim")(*arguments, x > 99), expected, strict=True):
+    for one, other in zip(
+        cvm.compile(text, target="cuda-sim")(*arguments, x > 99), expected, strict=True
+    ):
         np.testing.assert_array_equal(one, other, strict=True)
 
 
@@ -694,13 +814,26 @@ def test_bytes_that_are_computed_and_compared(operator: str, element: str, size:
 @pytest.mark.parametrize("element", ["i8", "f16", "f32", "f64"])
 @pytest.mark.parametrize(
     ("shape", "begin", "end"),
-    [((2, 90), (1,), (2,)), ((5, 130), (1, 0), (4, 128)), ((3, 18), (0, 0), (3, 16)), ((2, 3, 22), (1, 0), (2, 2))],
+    [
+        ((2, 90), (1,), (2,)),
+        ((5, 130), (1, 0), (4, 128)),
+        ((3, 18), (0, 0), (3, 16)),
+        ((2, 3, 22), (1, 0), (2, 2)),
+    ],
 )
-def test_rows_that_begin_within_a_pack(shape: tuple[int, ...], begin: Any, end: Any, element: str) -> None:
+def test_rows_that_begin_within_a_pack(
+    shape: tuple[int, ...], begin: Any, end: Any, element: str
+) -> None:
     """A GPU finds fault with a pack that does not begin at a multiple of its bytes."""
     sizes = "x".join(map(str, shape))
-    text = program(f"%x: tensor<{sizes}x{element}>", f"%y = cvm.slice %x {{begin = {[*begin]}, end = {[*end]}}}")
-    x = (100 * RANDOM.random(shape)).astype(cvm.parse(text).functions["main"].arguments[0].known_type.element.dtype)
+    text = program(
+        f"%x: tensor<{sizes}x{element}>",
+        f"%y = cvm.slice %x {{begin = {[*begin]}, end = {[*end]}}}",
+    )
+    x = (100 * RANDOM.random(shape)).astype(
+        cvm.parse(text).functions["main"].arguments[0].known_type.element.dtype
+    )
     np.testing.assert_array_equal(
-        cvm.compile(text, target="cuda-sim")(x), x[tuple(slice(b, e) for b, e in zip(begin, end, strict=True))]
+        cvm.compile(text, target="cuda-sim")(x),
+        x[tuple(slice(b, e) for b, e in zip(begin, end, strict=True))],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 import cvm
 
 CHAIN = """
@@ -77,4 +78,6 @@ def test_read_only(target: str) -> None:
 
 def test_nothing_is_copied() -> None:
     assert "copy" not in cvm.compile(ALONE).lower("loops")
-    assert cvm.compile(ALONE).lower("loops").count("tensor<1003xf64>") == 2  # no third array for the result
+    assert (
+        cvm.compile(ALONE).lower("loops").count("tensor<1003xf64>") == 2
+    )  # no third array for the result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+
 import contraction_programs as contractions
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from cvm.lowering.processor import DOT_PRODUCTS, Processor, Tuning
 from depthwise_programs import SHAPES, text as windows
 from int8_programs import PROGRAMS
 from legal_and_equal import checked
+
 import cvm
 
 RANGES = {  # of the image
@@ -24,14 +26,26 @@ RANGES = {  # of the image
 }
 
 ROW_LANES = "int8_dot_product_row_lanes"
-TILES = [(32, 16, "columns"), (64, 32, "columns"), (16, 32, "columns"), (32, 32, "rows"), (64, 32, "rows")]
+TILES = [
+    (32, 16, "columns"),
+    (64, 32, "columns"),
+    (16, 32, "columns"),
+    (32, 32, "rows"),
+    (64, 32, "rows"),
+]
 
 
-@pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[1]} of {tile[0]} bytes, vectors of {tile[2]}")
+@pytest.fixture(
+    autouse=True,
+    params=TILES,
+    ids=lambda tile: f"{tile[1]} of {tile[0]} bytes, vectors of {tile[2]}",
+)
 def processor(request: pytest.FixtureRequest, compile_for: Callable[..., None]) -> Processor:
     """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
     width, registers, vectors = request.param
-    costs = contractions.preferred(ROW_LANES, ("winograd", *([ROW_LANES] if vectors == "columns" else [])))
+    costs = contractions.preferred(
+        ROW_LANES, ("winograd", *([ROW_LANES] if vectors == "columns" else []))
+    )
     found = Processor(
         dot_products=DOT_PRODUCTS,
         packing_products=0,
@@ -78,7 +92,11 @@ def test_constant_weights(name: str, ends: str, processor: Processor) -> None:
 def test_ranges_found_when_called(name: str, processor: Processor) -> None:
     _, image, kernel = PROGRAMS[name]
     w = weights(kernel)
-    found = [x for ends in ((0, 255), (0, 256), (-128, 127), (-129, 0), (-1, 128)) for x in images(image, *ends)]
+    found = [
+        x
+        for ends in ((0, 255), (0, 256), (-128, 127), (-129, 0), (-1, 128))
+        for x in images(image, *ends)
+    ]
     lowered = agreed(contractions.text(PROGRAMS[name], "", w), processor, *found)
     assert "quaddot_us" in lowered and ".other." in lowered
     both = [(x, n) for (x,) in found for n in (w, abs(w), w * 2)]
@@ -94,8 +112,12 @@ def test_the_weights_may_be_those_without_a_sign(processor: Processor) -> None:
 
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("ends", RANGES)
-@pytest.mark.parametrize("size, window, step, edge", [(7, 3, 1, 1), (8, 5, 2, 2), (9, 2, 1, 3), (14, 3, 2, 1)])
-def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edge: int, processor: Processor) -> None:
+@pytest.mark.parametrize(
+    "size, window, step, edge", [(7, 3, 1, 1), (8, 5, 2, 2), (9, 2, 1, 3), (14, 3, 2, 1)]
+)
+def test_zeros_beyond_the_edge(
+    ends: str, size: int, window: int, step: int, edge: int, processor: Processor
+) -> None:
     """Also where no part of a window is inside."""
     (low, high), w = RANGES[ends], weights((17, 8, window, window))
     given = f"%x: tensor<1x8x{size}x{size}xi32> {{range = [{low}, {high}]}}"
@@ -105,7 +127,9 @@ def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edg
         return %y
     }}"""
     lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
-    assert "quaddot_us" in lowered and ("%strip" in lowered) == ((ROW_LANES, 0) in processor.tuning.strategy_costs)
+    assert "quaddot_us" in lowered and ("%strip" in lowered) == (
+        (ROW_LANES, 0) in processor.tuning.strategy_costs
+    )
 
 
 @pytest.mark.parametrize("window", [1, 3])
@@ -127,7 +151,9 @@ def test_rows_that_leave_the_cache_are_prefetched(
 
 
 def test_larger_numbers_go_another_way(processor: Processor) -> None:
-    program = contractions.text(PROGRAMS["dense"], " {range = [-1, 128]}", weights(PROGRAMS["dense"][2]))
+    program = contractions.text(
+        PROGRAMS["dense"], " {range = [-1, 128]}", weights(PROGRAMS["dense"][2])
+    )
     assert "quaddot_us" not in agreed(program, processor, *images(PROGRAMS["dense"][1], -1, 128))
 
 
@@ -139,7 +165,9 @@ def test_windows_of_one_array_for_each_channel(name: str, processor: Processor) 
     assert "quaddot_us" in lowered
 
 
-@pytest.mark.parametrize("features", [set(), {"avxvnni"}, {"avx512vnni"}, {"avx512vnni", "avx512vl"}])
+@pytest.mark.parametrize(
+    "features", [set(), {"avxvnni"}, {"avx512vnni"}, {"avx512vnni", "avx512vl"}]
+)
 @pytest.mark.parametrize("lanes", [4, 8, 16, 2])
 def test_the_instruction_is_taken_where_it_is(lanes: int, features: set[str]) -> None:
     wide = ir_type("i32", lanes)

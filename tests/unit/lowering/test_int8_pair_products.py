@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import contraction_programs as contractions
 import numpy as np
 import pytest
@@ -30,7 +31,11 @@ def images(name: str, high: int, low: int = 0) -> list[tuple[np.ndarray]]:
     shape = PROGRAMS[name][1]
     random = np.random.default_rng(0)
     mixed = random.choice(np.array([low, high], np.int32), shape)
-    return [(np.full(shape, high, np.int32),), (mixed,), (random.integers(low, high, shape, np.int32, endpoint=True),)]
+    return [
+        (np.full(shape, high, np.int32),),
+        (mixed,),
+        (random.integers(low, high, shape, np.int32, endpoint=True),),
+    ]
 
 
 def weights(name: str, kind: str) -> list[np.ndarray]:
@@ -66,11 +71,15 @@ def test_words_go_together_as_far_as_their_numbers_allow(name: str) -> None:
     assert "bytepairs" not in lowered(-127, 127, 255)  # two products are beyond 16 bits
 
 
-@pytest.mark.parametrize("u, low, high", [(127, -128, 127), (255, -64, 64), (255, -128, 127), (128, -128, 127)])
+@pytest.mark.parametrize(
+    "u, low, high", [(127, -128, 127), (255, -64, 64), (255, -128, 127), (128, -128, 127)]
+)
 @pytest.mark.parametrize("name", ["dense", "strided", "groups"])
 def test_ends_of_the_ranges(name: str, u: int, low: int, high: int) -> None:
     shape = PROGRAMS[name][2]
-    program = text(name, f" {{range = [0, {u}]}}").replace("i32>) ", f"i32> {{range = [{low}, {high}]}}) ")
+    program = text(name, f" {{range = [0, {u}]}}").replace(
+        "i32>) ", f"i32> {{range = [{low}, {high}]}}) "
+    )
     ends = [np.full(shape, n, np.int32) for n in (low, high)]
     lowered = agreed(program, *((x, w) for (x,) in images(name, u) for w in ends))
     assert ("bytepairs" in lowered) == (2 * u * high <= 32767 and 2 * u * -low <= 32768)
@@ -89,17 +98,23 @@ def test_images_of_hardly_any_values(u: int) -> None:
 def test_ranges_found_when_called(name: str) -> None:
     (w,) = weights(name, "all")[-1:]
     found = [
-        images(name, high, low) for low, high in ((0, 127), (0, 128), (-1, 127), (-127, 0), (0, 40000), (-(2**31), 0))
+        images(name, high, low)
+        for low, high in ((0, 127), (0, 128), (-1, 127), (-127, 0), (0, 40000), (-(2**31), 0))
     ]
     lowered = agreed(text(name, "", w), *(x for given in found for x in given))
     assert "bytepairs" in lowered and ".other." in lowered
-    lowered = agreed(text(name, ""), *((x, n) for given in found for (x,) in given for n in (w, w - 1, -w, w * 300)))
+    lowered = agreed(
+        text(name, ""),
+        *((x, n) for given in found for (x,) in given for n in (w, w - 1, -w, w * 300)),
+    )
     assert "bytepairs" in lowered and ".other." in lowered
 
 
 def test_the_weights_may_be_those_without_a_sign() -> None:
     w = np.arange(13 * 16).reshape(13, 16, 1, 1) % 128
-    assert "bytepairs" in agreed(text("1x1", " {range = [-128, 127]}", w), *images("1x1", 127, -128))
+    assert "bytepairs" in agreed(
+        text("1x1", " {range = [-128, 127]}", w), *images("1x1", 127, -128)
+    )
 
 
 def test_deep_sums_go_in_parts(compile_for: Callable[..., None]) -> None:
@@ -113,5 +128,7 @@ def test_deep_sums_go_in_parts(compile_for: Callable[..., None]) -> None:
   return %y
 }}
 """
-    lowered = agreed(program, (np.full(shape, 127, np.int32),), (random.integers(0, 128, shape, np.int32),))
+    lowered = agreed(
+        program, (np.full(shape, 127, np.int32),), (random.integers(0, 128, shape, np.int32),)
+    )
     assert "bytepairs" in lowered and "held" in lowered

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
+
 import cvm
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.notation.expressions import Index, Tensor, constant
 from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
 from legal_and_equal import legal
+
 import cvm
 
 TYPES = {"i32": np.int32, "f32": np.float32, "f64": np.float64}
@@ -20,7 +22,8 @@ NAMES: dict[Any, str] = {t: name for name, t in (TYPES | NARROW).items()}
 def compiled(body: str, *arrays: np.ndarray) -> Any:
     """The function of these arrays, its kernels legal."""
     given = ", ".join(
-        f"%x{n}: tensor<{''.join(f'{d}x' for d in a.shape)}{NAMES[a.dtype.type]}>" for n, a in enumerate(arrays)
+        f"%x{n}: tensor<{''.join(f'{d}x' for d in a.shape)}{NAMES[a.dtype.type]}>"
+        for n, a in enumerate(arrays)
     )
     module = cvm.parse(f"func @main({given}) {{\n  {body}\n  return %y\n}}\n")
     legal(module)
@@ -39,7 +42,9 @@ def test_slices(element: str, n: int, step: int) -> None:
     x = numbers((5, n), element)
     wanted = x[:, ::step]
     begin, end = (0, n) if step > 0 else (n - 1, -n - 1)
-    f = compiled(f"%y = cvm.slice %x0 {{begin = [0, {begin}], end = [5, {end}], strides = [1, {step}]}}", x)
+    f = compiled(
+        f"%y = cvm.slice %x0 {{begin = [0, {begin}], end = [5, {end}], strides = [1, {step}]}}", x
+    )
     if wanted.shape[1] >= 64:
         assert "vector" in f.lower("schedule")
     np.testing.assert_array_equal(f(x), wanted)
@@ -120,16 +125,28 @@ def test_how_far_lanes_lie_apart() -> None:
     assert offsets(x, (constant(70, I64) - i,), eight) == [0, -1, -2, -3, -4, -5, -6, -7]
     assert offsets(x, (i // 2 + j,), eight) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert offsets(wide, (i % 2, i // 2), eight) == [0, 100, 1, 101, 2, 102, 3, 103]
-    assert offsets(x, ((i + 1) // 2,), eight) is None  # where a vector begins, 1 is not a multiple of 2
+    assert (
+        offsets(x, ((i + 1) // 2,), eight) is None
+    )  # where a vector begins, 1 is not a multiple of 2
     assert offsets(x, (i // 3,), eight) is None
     assert offsets(x, (i * j,), eight) is None
     assert period([x[i // 2], wide[i % 3, j]], i) == 6
     assert period([x[j // 2]], i) == 1
-    assert begins(constant(16, I64), constant(64, I64), 8) == 8 and begins(constant(0, I64), constant(8, I64), 8) == 0
+    assert (
+        begins(constant(16, I64), constant(64, I64), 8) == 8
+        and begins(constant(0, I64), constant(8, I64), 8) == 0
+    )
 
 
 def test_windows_hold_what_is_wanted_and_no_more() -> None:
-    for wanted in ([0, 2, 4, 6], [0, -1, -2, -3], [0, 0, 1, 1], [0, 5, 1, 6], [0, 4, 8, 12], [0, 9, 3, 12]):
+    for wanted in (
+        [0, 2, 4, 6],
+        [0, -1, -2, -3],
+        [0, 0, 1, 1],
+        [0, 5, 1, 6],
+        [0, 4, 8, 12],
+        [0, 9, 3, 12],
+    ):
         found = windows(wanted)
         assert found is not None
         length = min(len(wanted), max(wanted) - min(wanted) + 1)

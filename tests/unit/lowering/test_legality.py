@@ -6,7 +6,17 @@ import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import I1, I32, I64
 from cvm.dialect.notation.expressions import Index, Read, Var, apply, as_index, cast, constant
-from cvm.dialect.notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
+from cvm.dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Let,
+    Store,
+    accumulator,
+    assign,
+    update,
+)
 from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from native_kernels import kernel, tensor
 
@@ -32,12 +42,20 @@ ILLEGAL: dict[str, Block] = {
     "not known to be a multiple": (
         For(I, (COPY,), stop=apply("min", as_index(N), as_index(8)), kind="vector", width=8),
     ),
-    "a branch on what differs between lanes": (For(I, (If(X[I] > 0, (COPY,)),), kind="vector", width=8),),
+    "a branch on what differs between lanes": (
+        For(I, (If(X[I] > 0, (COPY,)),), kind="vector", width=8),
+    ),
     "bounds that differ between lanes": (For(I, (For(J, (), stop=I),), kind="vector", width=8),),
-    "a vector loop inside a vector loop": (For(I, (For(J, (COPY,), kind="vector", width=8),), kind="vector", width=8),),
+    "a vector loop inside a vector loop": (
+        For(I, (For(J, (COPY,), kind="vector", width=8),), kind="vector", width=8),
+    ),
     "%acc is carried": (Alloc(ACC), For(I, (update("add", ACC, X[I]),), kind="vector", width=8)),
-    "%y is carried": (For(J, (Store(Y, (J,), apply("add", Y[as_index(0)], X[J])),), kind="parallel"),),
-    "lanes write different values": (For(I, (Store(Y, (as_index(0),), X[I]),), kind="vector", width=8),),
+    "%y is carried": (
+        For(J, (Store(Y, (J,), apply("add", Y[as_index(0)], X[J])),), kind="parallel"),
+    ),
+    "lanes write different values": (
+        For(I, (Store(Y, (as_index(0),), X[I]),), kind="vector", width=8),
+    ),
     "an unrolled loop with unknown bounds": (For(K, (), kind="unrolled"),),
     "%v is named twice": (Let(v := Var("v", I64), as_index(1)), Let(v, as_index(2))),
 }

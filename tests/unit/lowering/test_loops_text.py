@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
@@ -20,13 +21,25 @@ from cvm.dialect.notation.expressions import (
     constant,
     select,
 )
-from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Prefetch, Store, accumulator, assign
+from cvm.dialect.notation.loops import (
+    Alloc,
+    Assert,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Store,
+    accumulator,
+    assign,
+)
 from cvm.dialect.notation.printer import kernel_text, kernels_text
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.parser.kernels import read_kernels
 from operator_checks import program
 from samples import SAMPLES
+
 import cvm
 
 
@@ -67,7 +80,12 @@ def every_statement() -> Kernel:
         Let(v, cast(x[i, j], I64) * -3 - (i - (j - 1)) + as_index(rows) - Misalignment(x, 16)),
         If((v < 0) & ~acc[()], (assign(acc, Const(True, I1)),), (Assert(v.ne(3), 'say "no"\n'),)),
         Store(tile, (j, as_index(1)), select(v > 5, constant(-0.1, F32), -tile[j, 0])),
-        For(k, (Store(tile, (k % 4, k // 4), constant(float("inf"), F32), True),), kind="vector", width=4),
+        For(
+            k,
+            (Store(tile, (k % 4, k // 4), constant(float("inf"), F32), True),),
+            kind="vector",
+            width=4,
+        ),
     )
     body = (
         Alloc(acc),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I32
@@ -10,6 +11,7 @@ from cvm.dialect.notation.expressions import Index
 from cvm.dialect.notation.loops import For, Store
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from native_kernels import compiled, kernel, tensor
+
 import cvm
 
 
@@ -28,7 +30,9 @@ def test_any_alignment(size: int, offset: int, compile_for: Callable[..., None])
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32"])
 @pytest.mark.parametrize("columns", [1027, 1103])
-def test_rows_that_begin_anywhere(element: str, columns: int, compile_for: Callable[..., None]) -> None:
+def test_rows_that_begin_anywhere(
+    element: str, columns: int, compile_for: Callable[..., None]
+) -> None:
     """A row is one loop, whatever vectors leave over, also where it begins beside other elements; nothing else is written."""
     compile_for(l3_bytes=2)
     rows = columns - 1
@@ -37,7 +41,11 @@ def test_rows_that_begin_anywhere(element: str, columns: int, compile_for: Calla
       return %y
     }}""")
     loops = [line for line in f.lower("schedule").splitlines() if "vector" in line]
-    assert len(loops) == 1 and f" in 1..{columns} vector" in loops[0] and "streaming" in f.lower("schedule")
+    assert (
+        len(loops) == 1
+        and f" in 1..{columns} vector" in loops[0]
+        and "streaming" in f.lower("schedule")
+    )
     dtype = {"i8": np.int8, "i16": np.int16, "i32": np.int32}[element]
     random = np.random.default_rng(0)
     x, z = (random.integers(-100, 100, (3, n)).astype(dtype) for n in (rows, 1))
@@ -64,7 +72,9 @@ def test_what_is_left_over_where_nothing_streams() -> None:
 @pytest.mark.parametrize("columns", [1003, 512, 130])
 @pytest.mark.parametrize("offset", [0, 4, 16, 36, 17])
 @pytest.mark.parametrize("large", [1, 1 << 24])
-def test_sizes_known_when_called(columns: int, offset: int, large: int, compile_for: Callable[..., None]) -> None:
+def test_sizes_known_when_called(
+    columns: int, offset: int, large: int, compile_for: Callable[..., None]
+) -> None:
     """Rows begin anywhere; two results stream beside each other; no element outside of the array is written."""
     compile_for(l3_bytes=2 * large)
     t = "tensor<?x?xf32>"
@@ -74,7 +84,10 @@ def test_sizes_known_when_called(columns: int, offset: int, large: int, compile_
     x = np.random.default_rng(0).random((5, columns), np.float32)
     held = [np.zeros(x.nbytes + 128, np.uint8) for _ in range(2)]
     starts = [(-h.ctypes.data) % 64 + n for h, n in zip(held, (offset, 32), strict=True)]
-    y, z = (h[s : s + x.nbytes].view(np.float32).reshape(x.shape) for h, s in zip(held, starts, strict=True))
+    y, z = (
+        h[s : s + x.nbytes].view(np.float32).reshape(x.shape)
+        for h, s in zip(held, starts, strict=True)
+    )
     f(x, out=(y, z))
     np.testing.assert_array_equal(y, x * np.float32(3))
     np.testing.assert_array_equal(z, x * np.float32(3) + x)
@@ -86,7 +99,9 @@ def test_sizes_known_when_called(columns: int, offset: int, large: int, compile_
 def test_any_element(element: str, compile_for: Callable[..., None]) -> None:
     compile_for(l3_bytes=2)
     t = f"tensor<5x1001x{element}>"
-    f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n")
+    f = cvm.compile(
+        f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n"
+    )
     assert "streaming" in f.lower("schedule")
     dtype = {"i8": np.int8, "i16": np.int16, "i64": np.int64, "f64": np.float64}[element]
     x = np.random.default_rng(0).integers(-100, 100, (5, 1001)).astype(dtype)
@@ -111,10 +126,14 @@ def test_results_of_kernels_that_move_much_stream(compile_for: Callable[..., Non
     for body, given, streams in ((two, "", False), (three, f", %z: {t}", True)):
         f = cvm.compile(f"func @main(%x: {t}{given}) -> {t} {{\n  {body}  return %y\n}}\n")
         assert ("streaming" in f.lower("schedule")) == streams
-    reduction = cvm.compile("func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
+    reduction = cvm.compile(
+        "func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n"
+    )
     assert "streaming" in reduction.lower("schedule")
     compile_for(l3_bytes=26_000)
-    reduction = cvm.compile("func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
+    reduction = cvm.compile(
+        "func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n"
+    )
     assert "streaming" not in reduction.lower("schedule")
 
 
@@ -127,19 +146,28 @@ def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
       return %picked, %left
     }"""
     x = np.arange(28, dtype=np.int32).reshape(4, 7)
-    for found, wanted in zip(cvm.compile(text)(x), cvm.compile(text, target="reference")(x), strict=True):
+    for found, wanted in zip(
+        cvm.compile(text)(x), cvm.compile(text, target="reference")(x), strict=True
+    ):
         np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "f64"])
 @pytest.mark.parametrize("known", [True, False])
-def test_loops_as_short_as_may_be(element: str, known: bool, compile_for: Callable[..., None]) -> None:
+def test_loops_as_short_as_may_be(
+    element: str, known: bool, compile_for: Callable[..., None]
+) -> None:
     """A loop that reaches no cache line is not aligned, whatever aligning costs."""
     compile_for(l3_bytes=2, align_vectors=0)
-    dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False
+    dtype, seen = (
+        {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element],
+        False,
+    )
     for columns in (1, 3, 7, 8, 15, 17, 31, 33, 63, 65, 70, 100, 130):
         t = f"tensor<3x{columns if known else '?'}x{element}>"
-        f = cvm.compile(f"func @main(%x: {t}) {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n")
+        f = cvm.compile(
+            f"func @main(%x: {t}) {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n"
+        )
         seen |= "streaming" in f.lower("schedule")
         x = np.random.default_rng(0).integers(-60, 60, (3, columns)).astype(dtype)
         for offset in range(0, 65, dtype().itemsize):

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
 from legal_and_equal import legal
+
 import cvm
 
 RANDOM = np.random.default_rng(0)
 SHAPES = [(16, 16), (67, 33), (1024, 40), (129, 1000), (100, 4096)]
-DTYPES: dict[str, Any] = {"i8": np.int8, "ui16": np.uint16, "i32": np.int32, "f32": np.float32, "i1": bool}
+DTYPES: dict[str, Any] = {
+    "i8": np.int8,
+    "ui16": np.uint16,
+    "i32": np.int32,
+    "f32": np.float32,
+    "i1": bool,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +61,20 @@ def test_reductions_in_any_order(shape: tuple[int, int], name: str, element: str
     text = reduced(name, element, shape)
     assert len(legal(text)) == 2
     x = operand(element, shape)
-    np.testing.assert_array_equal(for_any_threads(cvm.compile(text), x), cvm.compile(text, target="reference")(x))
+    np.testing.assert_array_equal(
+        for_any_threads(cvm.compile(text), x), cvm.compile(text, target="reference")(x)
+    )
 
 
 def test_every_bit_of_a_maximum() -> None:
     x = np.full((64, 32), -0.0, np.float32)
     x[40, 3], x[20, 5] = 0.0, np.nan
     y = cvm.compile(reduced("max", "f32", x.shape))(x)
-    assert np.signbit(y[[0, 3]]).tolist() == [True, False] and np.isnan(y[5]) and np.isnan(y).sum() == 1
+    assert (
+        np.signbit(y[[0, 3]]).tolist() == [True, False]
+        and np.isnan(y[5])
+        and np.isnan(y).sum() == 1
+    )
 
 
 def test_several_axes_of_rows_and_columns_and_what_follows() -> None:
@@ -70,8 +84,13 @@ def test_several_axes_of_rows_and_columns_and_what_follows() -> None:
   return %y
 }"""
     assert len(legal(text)) == 2
-    x, z = RANDOM.integers(-(2**31), 2**31, (5, 30, 7, 9)).astype("i4"), RANDOM.integers(-9, 9, (7, 9)).astype("i4")
-    np.testing.assert_array_equal(for_any_threads(cvm.compile(text), x, z), x.sum((0, 1), dtype=np.int32) + z)
+    x, z = (
+        RANDOM.integers(-(2**31), 2**31, (5, 30, 7, 9)).astype("i4"),
+        RANDOM.integers(-9, 9, (7, 9)).astype("i4"),
+    )
+    np.testing.assert_array_equal(
+        for_any_threads(cvm.compile(text), x, z), x.sum((0, 1), dtype=np.int32) + z
+    )
 
 
 def test_what_stays_as_it_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+
 import pytest
 from cvm.dialect.notation.loops import Kernel
 from cvm.lowering import pipeline
@@ -21,11 +22,15 @@ def test_a_pass_stands_after_the_one_it_follows(
     registered = declare(level, Kernel)(swapped)
     plain = {name: [p.name for p in passes] for name, passes in pipeline.TARGETS.items()}
     monkeypatch.setitem(REGISTERED, "swapped", registered)
-    assert {name: [p.name for p in placed(passes)] for name, passes in pipeline.TARGETS.items()} == plain
+    assert {
+        name: [p.name for p in placed(passes)] for name, passes in pipeline.TARGETS.items()
+    } == plain
     monkeypatch.setitem(REGISTERED, "swapped", replace(registered, after="collapse"))
     for name, passes in pipeline.TARGETS.items():
         at = plain[name].index("collapse") + 1
         wanted = [*plain[name][:at], *(["swapped"] if name in targets else []), *plain[name][at:]]
         assert [p.name for p in placed(passes)] == wanted
     tune(skipped_passes=("collapse",))
-    assert not {"collapse", "swapped"} & {p.name for passes in pipeline.TARGETS.values() for p in placed(passes)}
+    assert not {"collapse", "swapped"} & {
+        p.name for passes in pipeline.TARGETS.values() for p in placed(passes)
+    }

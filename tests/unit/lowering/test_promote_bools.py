@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import numpy as np
 import pytest
 from available_targets import EVERY
 from legal_and_equal import legal
+
 import cvm
 
 

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from itertools import product
+
 import numpy as np
 import pytest
+
 import cvm
 
-EDGES = [0, 1, -1, 2, 3, -3, (1 << 30) - 1, 1 << 30, -(1 << 30), (1 << 31) - 1, -(1 << 31), -(1 << 31) + 1]
+EDGES = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    -3,
+    (1 << 30) - 1,
+    1 << 30,
+    -(1 << 30),
+    (1 << 31) - 1,
+    -(1 << 31),
+    -(1 << 31) + 1,
+]
 SHIFTS = [
     [31, 31, 31],
     [32, 40, 62],
@@ -26,7 +41,9 @@ MULTIPLIERS = [[1 << 30, 1518500250, (1 << 31) - 1], [-(1 << 31), -1, 0]]
 @pytest.mark.parametrize("bound", [(1 << 31) - 1, 1 << 24, 127])
 def test_requantisation_by_constant_shifts(rounding: str, bound: int) -> None:
     random = np.random.default_rng(3)
-    x = np.array([[n, n, n] for n in EDGES] + random.integers(-(1 << 31), 1 << 31, (100, 3)).tolist())
+    x = np.array(
+        [[n, n, n] for n in EDGES] + random.integers(-(1 << 31), 1 << 31, (100, 3)).tolist()
+    )
     x = np.concatenate([x % (2 * bound + 1) - bound, [[bound] * 3, [-bound] * 3]]).astype(np.int32)
     lines = []
     for n, (m, s) in enumerate(product(MULTIPLIERS, SHIFTS)):
@@ -37,11 +54,14 @@ def test_requantisation_by_constant_shifts(rounding: str, bound: int) -> None:
         ]
     count = len(MULTIPLIERS) * len(SHIFTS)
     results, types = (
-        ", ".join(f(n) for n in range(count)) for f in (lambda n: f"%y{n}", lambda n: "tensor<?N x 3 x i16>")
+        ", ".join(f(n) for n in range(count))
+        for f in (lambda n: f"%y{n}", lambda n: "tensor<?N x 3 x i16>")
     )
     head = f"func @main(%x: tensor<?N x 3 x i32> {{range = [{-bound}, {bound}]}}) -> ({types}) {{"
     text = "\n  ".join([head, *lines, f"return {results}"]) + "\n}"
-    for found, wanted in zip(cvm.compile(text)(x), cvm.compile(text, target="reference")(x), strict=True):
+    for found, wanted in zip(
+        cvm.compile(text)(x), cvm.compile(text, target="reference")(x), strict=True
+    ):
         np.testing.assert_array_equal(found, wanted, strict=True)
 
 

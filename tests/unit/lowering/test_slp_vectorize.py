@@ -7,12 +7,16 @@ import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from hypothesis import given, strategies as st
 from tiers import examples
+
 import cvm
 
 
 def program(n: int, reads: list[tuple[int, str, float | None]], extra: tuple[str, ...] = ()) -> str:
     """n numbers; each becomes a sum over what stands so many numbers further, times a constant, its own one where None."""
-    lines = [f'%s{k} = cog.field "s{k}" init dense<{k * k % 17 / 16}> : !cog.field<[], f32>' for k in range(n)]
+    lines = [
+        f'%s{k} = cog.field "s{k}" init dense<{k * k % 17 / 16}> : !cog.field<[], f32>'
+        for k in range(n)
+    ]
     lines.append('%p = cog.field "p" init dense<0.375> : !cog.field<[], f32>')
     for k in range(n):
         total = "%p"
@@ -34,7 +38,9 @@ def agree(text: str) -> cvm.Graph:
     for n in (0, 1, 2, 3, 6, 7):
         assert native.step(n) == reference.step(n)
         for name in native.names:
-            np.testing.assert_array_equal(native.read(name), reference.read(name), err_msg=f"{name} after {n}")
+            np.testing.assert_array_equal(
+                native.read(name), reference.read(name), err_msg=f"{name} after {n}"
+            )
     return native
 
 

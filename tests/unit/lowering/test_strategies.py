@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from cvm.lowering import pipeline
@@ -11,6 +12,7 @@ from cvm.lowering.contraction.match import match_contraction
 from cvm.lowering.contraction.problem import Problem
 from cvm.lowering.contraction.strategies import STRATEGIES
 from cvm.lowering.loops.collapse import collapsed
+
 import cvm
 
 # channels, channels of the result, size, window, stride, groups, and the least value: the convolutions that are benchmarked
@@ -43,9 +45,15 @@ def test_convolutions_of_the_benchmark(shape: tuple[int, ...], taken: tuple[str,
         text = cvm.compile(program, target="reference", cpu=cpu).lower("strategies")
         rows = re.findall(r"^  (taken|not) +(\w+) *([\d,]*) *(.*)$", text, re.M)
         assert {name for _, name, _, _ in rows} == {s.name for s in STRATEGIES}
-        assert all(cost or why or name == "depthwise" for _, name, cost, why in rows), "each is explained"
+        assert all(cost or why or name == "depthwise" for _, name, cost, why in rows), (
+            "each is explained"
+        )
         assert rows[0][:2] == ("taken", first), text
-        costs = [int(cost.replace(",", "")) for kind, _, cost, why in rows if why in ("costs least", "costs more")]
+        costs = [
+            int(cost.replace(",", ""))
+            for kind, _, cost, why in rows
+            if why in ("costs least", "costs more")
+        ]
         assert costs == sorted(costs)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
@@ -13,6 +14,7 @@ from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import Processor, Tuning
 from product_chains import Program, attention, masked, normalized, perceptron, scores_too
+
 import cvm
 
 SQUARE = ((2, 3, 70, 16),) * 3
@@ -43,9 +45,13 @@ def test_bits(name: str, dtype: str) -> None:
     try:
         for n, width in ((1, 16), (2, 32), (3, 64)):
             cvm.set_num_threads(n)
-            kernel = ".tiles(" if name == "scores too" else ".fused("  # others see what lies between
+            kernel = (
+                ".tiles(" if name == "scores too" else ".fused("
+            )  # others see what lies between
             results.append(compiled(program, described(width), arrays, kernel))
-        plain = compiled(program, described(32, skipped_passes=("tile_and_fuse",)), arrays, ".tiles(")
+        plain = compiled(
+            program, described(32, skipped_passes=("tile_and_fuse",)), arrays, ".tiles("
+        )
     finally:
         cvm.set_num_threads(threads)
     for found in results:
@@ -53,7 +59,9 @@ def test_bits(name: str, dtype: str) -> None:
             np.testing.assert_array_equal(y, wanted, strict=True)
 
 
-def compiled(program: Program, cpu: Processor, arrays: list[np.ndarray], kernel: str) -> tuple[np.ndarray, ...]:
+def compiled(
+    program: Program, cpu: Processor, arrays: list[np.ndarray], kernel: str
+) -> tuple[np.ndarray, ...]:
     """The results of a program that has such a kernel."""
     f = cvm.compile(program, cpu=cpu)
     results = f(*arrays)
@@ -69,5 +77,10 @@ def test_strategies_tell_of_the_chain(compile_for: Callable[..., None]) -> None:
     f = cvm.compile(perceptron)
     f(*(np.ones(s, "f4") for s in CASES["perceptron"][1]))
     text = f.lower("strategies")
-    assert re.search(r"kernels @(\S+) to @(\S+)\n  taken tile_and_fuse .*\ncontraction @\1\.rows: 32 rows, 70 columns", text)
-    assert text.count("  taken") == 3 and re.search(r"contraction @\S+\.rows: 32 rows, 24 columns, 70 terms of f32", text)
+    assert re.search(
+        r"kernels @(\S+) to @(\S+)\n  taken tile_and_fuse .*\ncontraction @\1\.rows: 32 rows, 70 columns",
+        text,
+    )
+    assert text.count("  taken") == 3 and re.search(
+        r"contraction @\S+\.rows: 32 rows, 24 columns, 70 terms of f32", text
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+
 import numpy as np
 import pytest
 from cvm.jit.host_processor import host_processor
@@ -18,9 +19,14 @@ from cvm.lowering.contraction.micro_kernel import (
     Product,
 )
 from cvm.lowering.processor import Processor, named
+
 import cvm
 
-WIDTHS = {16: (16, 32), 32: (16, 32), 64: (32,)}  # bytes, and the numbers of registers that processors have of them
+WIDTHS = {
+    16: (16, 32),
+    32: (16, 32),
+    64: (32,),
+}  # bytes, and the numbers of registers that processors have of them
 DESCRIBED = [(w, n) for w, counts in WIDTHS.items() for n in counts]
 CONVOLUTIONS = {  # channels, size, window, stride, groups, and what the widest vectors are for
     "winograd": (16, 20, 3, 1, 1),
@@ -34,18 +40,28 @@ CONVOLUTIONS = {  # channels, size, window, stride, groups, and what the widest 
 
 def described(width: int, registers: int) -> Processor:
     """This machine with vectors of another width, on units as wide."""
-    more = {"tile_vector_bytes": width, "fma_bytes": width, "vector_registers": registers, "packing_products": 0}
+    more = {
+        "tile_vector_bytes": width,
+        "fma_bytes": width,
+        "vector_registers": registers,
+        "packing_products": 0,
+    }
     return replace(host_processor(), **more)
 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (40, 300, 130), (9, 2500, 65), (50, 64, 7)])
+@pytest.mark.parametrize(
+    "sizes", [(6, 9, 16), (13, 33, 21), (40, 300, 130), (9, 2500, 65), (50, 64, 7)]
+)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_float_sums(sizes: tuple[int, int, int], dtype: str, transposed: bool) -> None:
     m, k, n = sizes
     random = np.random.default_rng(0)
-    a, b = random.normal(size=(m, k)).astype(dtype), random.normal(size=(n, k) if transposed else (k, n)).astype(dtype)
+    a, b = (
+        random.normal(size=(m, k)).astype(dtype),
+        random.normal(size=(n, k) if transposed else (k, n)).astype(dtype),
+    )
 
     def product(a, b):
         return a @ (b.T if transposed else b)
@@ -72,7 +88,9 @@ def test_convolutions(name: str, ends: tuple[int, int]) -> None:
 """
     wanted = cvm.compile(program, target="reference")(x)
     for d in DESCRIBED:
-        np.testing.assert_array_equal(cvm.compile(program, cpu=described(*d))(x), wanted, strict=True)
+        np.testing.assert_array_equal(
+            cvm.compile(program, cpu=described(*d))(x), wanted, strict=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +126,9 @@ def test_units_of_half_the_width_take_narrower_vectors_where_these_waste_less() 
 
 @pytest.mark.parametrize("registers", [16, 32])
 @pytest.mark.parametrize("product", [FMA, MUL_I32, INT8_DOT_PRODUCT, INT8_PAIR_PRODUCTS])
-def test_tiles_fill_the_registers(product: Product, registers: int, compile_for: Callable[..., None]) -> None:
+def test_tiles_fill_the_registers(
+    product: Product, registers: int, compile_for: Callable[..., None]
+) -> None:
     """Sums, a step's columns, a word of a row and temporaries have a register each, and a row more would need too many."""
     compile_for(vector_registers=registers)
 
@@ -117,7 +137,9 @@ def test_tiles_fill_the_registers(product: Product, registers: int, compile_for:
 
     shapes = {(m.rows, m.vectors) for m in product.shapes()}
     assert all(fits(*shape) for shape in shapes)
-    assert {vectors for _, vectors in shapes} == {v for v in range(1, MAX_VECTORS + 1) if fits(1, v)}
+    assert {vectors for _, vectors in shapes} == {
+        v for v in range(1, MAX_VECTORS + 1) if fits(1, v)
+    }
     for rows, vectors in shapes:
         more = rows + 1
         allowed = more <= product.max_rows and min(more, vectors) <= MAX_SIDE

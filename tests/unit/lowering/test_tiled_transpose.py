@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.lowering.processor import Tuning
 from legal_and_equal import legal
+
 import cvm
 
 TYPES = {"i8": np.int8, "ui16": np.uint16, "f32": np.float32, "i64": np.int64, "i1": np.bool_}
@@ -40,7 +42,9 @@ def test_types_and_sizes(element: str, shape: tuple[int, int], known: bool) -> N
 
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(128, 128), (96, 1200), (100, 1100), (35, 70)])
-def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], compile_for: Callable[..., None]) -> None:
+def test_results_larger_than_the_caches(
+    element: str, shape: tuple[int, int], compile_for: Callable[..., None]
+) -> None:
     compile_for(l3_bytes=2)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
@@ -56,7 +60,9 @@ def test_as_small_tiles_as_may_be(
     element: str, shape: tuple[int, int], known: bool, compile_for: Callable[..., None]
 ) -> None:
     """The smallest tile is correct, independent of profitability."""
-    tile = dict.fromkeys(("tile_rows", "tile_row_bytes", "tile_write_bytes", "tile_read_bytes", "tile_copy_bytes"), 0)
+    tile = dict.fromkeys(
+        ("tile_rows", "tile_row_bytes", "tile_write_bytes", "tile_read_bytes", "tile_copy_bytes"), 0
+    )
     compile_for(l3_bytes=2, align_vectors=1, short_row_bytes=0, **tile)
     x = numbers(shape, element)
     np.testing.assert_array_equal(tiled(x, element, (1, 0), known)(x), x.T)
@@ -68,7 +74,11 @@ def test_as_small_tiles_as_may_be(
 @pytest.mark.parametrize("offset", [0, 3, 64])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_strips_that_overlap(
-    element: str, shape: tuple[int, int], offset: int, threads: int, compile_for: Callable[..., None]
+    element: str,
+    shape: tuple[int, int],
+    offset: int,
+    threads: int,
+    compile_for: Callable[..., None],
 ) -> None:
     """Whole lines of memory, wherever rows begin; no element outside of the result is written."""
     compile_for(l3_bytes=2, tile_write_bytes=192)
@@ -77,7 +87,10 @@ def test_strips_that_overlap(
     size = x.itemsize
     by_lines = shape[0] * size % 64 == 0 and shape[1] * size > Tuning().short_row_bytes
     assert ("misalignment(%y" if by_lines else "overlap") in f.lower("schedule")
-    for first in (offset * size, offset * size + 1):  # elements at multiples of their size, and elsewhere
+    for first in (
+        offset * size,
+        offset * size + 1,
+    ):  # elements at multiples of their size, and elsewhere
         held = np.full(x.nbytes + 192 * size, 77, np.uint8)
         start = -held.ctypes.data % 64 + first
         out = held[start : start + x.nbytes].view(x.dtype).reshape(x.T.shape)
@@ -111,7 +124,12 @@ def test_strips_of_what_is_computed(compile_for: Callable[..., None]) -> None:
     compile_for(l3_bytes=2, tile_write_bytes=256, short_row_bytes=64)
     rng = np.random.default_rng(0)
     names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
-    types = (("f32", "f64", "f64"), ("f64", "f32", "f32"), ("ui8", "f32", "f32"), ("f32", "i8", "i8"))
+    types = (
+        ("f32", "f64", "f64"),
+        ("f64", "f32", "f32"),
+        ("ui8", "f32", "f32"),
+        ("f32", "i8", "i8"),
+    )
     for rows, (given, wanted, other) in product((402, 448), types):
         text = f"""func @main(%x: tensor<{rows}x99x{given}>, %w: tensor<99x{rows}x{other}>) {{
   %t = theano.dimshuffle %x {{new_order = [1, 0]}}
@@ -145,7 +163,9 @@ def test_small_and_empty(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("rest", [0, 1, 5, 24, 77])
 def test_one_size_is_known(given: str, rest: int) -> None:
     x = numbers((rest, 24) if given[0] == "?" else (24, rest), "f32")
-    f = cvm.compile(f"func @main(%x: tensor<{given} x f32>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n")
+    f = cvm.compile(
+        f"func @main(%x: tensor<{given} x f32>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n"
+    )
     assert ".tile" in f.lower("schedule")
     np.testing.assert_array_equal(f(x), x.T)
 
@@ -181,7 +201,11 @@ def test_an_array_that_is_overwritten_is_not_turned() -> None:
 @pytest.mark.parametrize("offset", [0, 1, 16, 48, 63])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_are_copied_by_whole_lines(
-    element: str, shape: tuple[int, int], offset: int, threads: int, compile_for: Callable[..., None]
+    element: str,
+    shape: tuple[int, int],
+    offset: int,
+    threads: int,
+    compile_for: Callable[..., None],
 ) -> None:
     """Wherever the array that is read begins."""
     compile_for(l3_bytes=2, tile_write_bytes=192, short_row_bytes=64)
@@ -201,7 +225,9 @@ def test_rows_are_copied_by_whole_lines(
 
 
 @pytest.mark.parametrize("shape", [(64, 1003), (300, 200), (64, 100)])
-def test_rows_that_begin_anywhere_in_a_line_are_not(shape: tuple[int, int], compile_for: Callable[..., None]) -> None:
+def test_rows_that_begin_anywhere_in_a_line_are_not(
+    shape: tuple[int, int], compile_for: Callable[..., None]
+) -> None:
     compile_for(l3_bytes=2)
     x = numbers(shape, "i8")
     f = tiled(x, "i8", (1, 0), known=True)
@@ -219,7 +245,9 @@ def test_another_tile_is_asked_for_with_each_row_that_is_written() -> None:
     assert "ask" not in cvm.compile(text.format(1024, "i8")).lower("schedule")
 
 
-def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(compile_for: Callable[..., None]) -> None:
+def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(
+    compile_for: Callable[..., None],
+) -> None:
     compile_for(l3_bytes=2, tile_write_bytes=64)
     f = tiled(numbers((256, 192), "f32"), "f32", (1, 0), known=True)
     assert "select(%i0.tile + 2 >= 3, %i0.tile + 2 - 3, %i0.tile + 2)" in f.lower("schedule")

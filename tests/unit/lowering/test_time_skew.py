@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
@@ -10,6 +11,7 @@ from cvm.lowering.processor import Processor, Tuning, compiling_for
 from hypothesis import given, strategies as st
 from tiers import examples
 from tuning import tuned
+
 import cvm
 
 
@@ -19,7 +21,9 @@ def small_fields_too() -> Iterator[None]:
         yield
 
 
-def stencil(shape: tuple[int, ...], amounts: list[tuple[str, tuple[int, ...]]], tensor: str = "") -> str:
+def stencil(
+    shape: tuple[int, ...], amounts: list[tuple[str, tuple[int, ...]]], tensor: str = ""
+) -> str:
     """Two fields, each moved towards what is around both, and a third one that no tick changes."""
     field = f"!cog.field<{list(shape)}, {tensor}f32{'>' if tensor else ''}>"
     lines = [f'%{x} = cog.field "{x}" : {field}' for x in "uvw"]
@@ -49,10 +53,17 @@ def agree(native: cvm.Graph, reference: cvm.Graph, steps: list[int]) -> None:
     for n in steps:
         assert native.step(n) == reference.step(n)
         for name in native.names:
-            np.testing.assert_array_equal(native.read(name), reference.read(name), err_msg=f"{name} after {n}")
+            np.testing.assert_array_equal(
+                native.read(name), reference.read(name), err_msg=f"{name} after {n}"
+            )
 
 
-NEAR = [("shift_cyclic", (1, 0)), ("shift_cyclic", (-1, 0)), ("shift_cyclic", (0, 1)), ("shift_cyclic", (0, -1))]
+NEAR = [
+    ("shift_cyclic", (1, 0)),
+    ("shift_cyclic", (-1, 0)),
+    ("shift_cyclic", (0, 1)),
+    ("shift_cyclic", (0, -1)),
+]
 OPEN = [("shift", (1, 0)), ("shift", (-1, -1))]
 
 
@@ -73,13 +84,18 @@ def test_any_number_of_ticks(amounts: list[tuple[str, tuple[int, ...]]], threads
 @given(
     shape=st.tuples(st.integers(8, 70), st.integers(1, 20)),
     amounts=st.lists(
-        st.tuples(st.sampled_from(["shift", "shift_cyclic"]), st.tuples(st.integers(-3, 3), st.integers(-3, 3))),
+        st.tuples(
+            st.sampled_from(["shift", "shift_cyclic"]),
+            st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
+        ),
         min_size=1,
         max_size=3,
     ),
     ticks=st.integers(2, 6),
 )
-def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int, int]]], ticks: int) -> None:
+def test_any_stencil(
+    shape: tuple[int, int], amounts: list[tuple[str, tuple[int, int]]], ticks: int
+) -> None:
     with tuned(skewed_ticks=ticks):
         native, reference = graphs(stencil(shape, amounts))
         several = native.step_plan.several
@@ -99,7 +115,9 @@ def test_fields_of_tensors_and_of_three_dimensions() -> None:
     native, reference = graphs(stencil((40, 6), NEAR, "tensor<3x"))
     assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])
-    native, reference = graphs(stencil((40, 5, 6), [("shift_cyclic", (1, 0, -1)), ("shift", (0, 1, 0))]))
+    native, reference = graphs(
+        stencil((40, 5, 6), [("shift_cyclic", (1, 0, -1)), ("shift", (0, 1, 0))])
+    )
     assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])
 
@@ -127,7 +145,9 @@ def test_complex_fields() -> None:
         stencil((40, 6), [("shift_cyclic", (0, 1))]),  # nothing of another row
         stencil((6, 6), NEAR),  # too few rows
         stencil((4000,), [("shift_cyclic", (1,))]),  # rows of one number, by blocks of many
-        stencil((40, 6), NEAR).replace("cog.feedback %v, %v.next", ""),  # fits: the other one does not move
+        stencil((40, 6), NEAR).replace(
+            "cog.feedback %v, %v.next", ""
+        ),  # fits: the other one does not move
     ],
 )
 def test_what_does_not_fit_goes_tick_by_tick(text: str) -> None:

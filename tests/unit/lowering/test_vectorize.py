@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I32
@@ -10,6 +11,7 @@ from cvm.dialect.notation.expressions import Index, Tensor, apply
 from cvm.dialect.notation.loops import Alloc, If, Let, Store, Var, accumulator, assign
 from cvm.lowering.analysis.cost import chain
 from legal_and_equal import legal
+
 import cvm
 
 LONG = "  %a = dali.log %x\n  %y = dali.mul %a, %x\n"
@@ -45,7 +47,9 @@ def test_the_same_bits_for_every_length(element: type, length: int) -> None:
     x[::37] = 0  # and rare branches are taken
     name = "f32" if element is np.float32 else "f64"
     whole = program(LONG, f"tensor<5000x{name}>")(x)
-    np.testing.assert_array_equal(program(LONG, f"tensor<{length}x{name}>")(x[:length]), whole[:length])
+    np.testing.assert_array_equal(
+        program(LONG, f"tensor<{length}x{name}>")(x[:length]), whole[:length]
+    )
     np.testing.assert_array_equal(program(LONG, f"tensor<?x{name}>")(x[:length]), whole[:length])
 
 
@@ -56,7 +60,9 @@ def test_in_place(length: int) -> None:
     body += '  %y = theano.elemwise %a {scalar_op = "exp", inplace_pattern = {0 = 0}}\n'
     x = np.random.default_rng(0).uniform(0.1, 100, length).astype(np.float32)
     pure = program(LONG.replace("dali.mul %a, %x", "dali.exp %a"), f"tensor<{length}xf32>")(x)
-    f: Any = cvm.compile(f"func @main(%x: tensor<{length}xf32> {{inplace}}) {{\n{body}  return %y\n}}\n")
+    f: Any = cvm.compile(
+        f"func @main(%x: tensor<{length}xf32> {{inplace}}) {{\n{body}  return %y\n}}\n"
+    )
     np.testing.assert_array_equal(f(x.copy()), pure)
 
 
@@ -67,6 +73,12 @@ def test_chain() -> None:
     named = Var("t", F32)
     square = x[i] * x[i]
     rare = If(apply("any", x[i] > 0.0), (assign(acc, square * square * square * square),))
-    body = (Let(named, square + x[i]), Alloc(acc), assign(acc, named * named), rare, Store(x, (i,), acc[()] + named))
+    body = (
+        Let(named, square + x[i]),
+        Alloc(acc),
+        assign(acc, named * named),
+        rare,
+        Store(x, (i,), acc[()] + named),
+    )
     assert chain(body) == 4  # one sum and one product, twice; not what is rare
     assert chain((Store(n, (i,), n[i] * n[i] + n[i]),)) == 0  # integers wait for less

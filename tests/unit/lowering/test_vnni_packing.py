@@ -18,7 +18,10 @@ def test_the_outermost_even_index_is_taken_or_the_longest() -> None:
 
 def test_an_image_has_the_array_s_axes_and_a_border() -> None:
     p, q, c, i, j = indices("p q c i j", (9, 9, 6, 3, 3))
-    read, inside = X[c, p + i - 1, q + j - 1], [p + i - 1 >= 0, p + i - 1 < 9, q + j - 1 >= 0, q + j - 1 < 9]
+    read, inside = (
+        X[c, p + i - 1, q + j - 1],
+        [p + i - 1 >= 0, p + i - 1 < 9, q + j - 1 >= 0, q + j - 1 < 9],
+    )
     image = image_of(read, inside, pack_k_axis((c, i, j), 2))
     assert image is not None and image.words.shape == (3, 11, 11)
 
@@ -26,7 +29,11 @@ def test_an_image_has_the_array_s_axes_and_a_border() -> None:
 def test_of_an_index_that_steps_by_two_the_image_has_half() -> None:
     p, q, c, i, j = indices("p q c i j", (3, 3, 3, 3, 3))
     image = image_of(X[c, p * 2 + i, q * 2 + j], [], pack_k_axis((c, i, j), 2))
-    assert image is not None and image.words.shape == (3, 7, 4)  # pairs of neighbours at every other place
+    assert image is not None and image.words.shape == (
+        3,
+        7,
+        4,
+    )  # pairs of neighbours at every other place
 
 
 def test_what_is_no_sum_of_indices_or_differently_guarded_has_no_image() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from legal_and_equal import legal
+
 import cvm
 
 DTYPES = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16, "ui16": np.uint16}
@@ -30,15 +31,23 @@ def test_sums(element: str, axis: int | None, shape: tuple[int, ...], wide: str)
     f = summed(element, shape, f"{{{chosen}dtype = {wide}, acc_dtype = {wide}}}")
     dtype = DTYPES[element]
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    for x in (np.full(shape, low), np.full(shape, high), np.random.default_rng(0).integers(low, high + 1, shape)):
+    for x in (
+        np.full(shape, low),
+        np.full(shape, high),
+        np.random.default_rng(0).integers(low, high + 1, shape),
+    ):
         x = x.astype(dtype)
         np.testing.assert_array_equal(f(x), np.sum(x, axis=axis, dtype=f(x).dtype))
 
 
-@pytest.mark.parametrize(("element", "size"), [("i8", 64 * 256 + 64), ("ui8", 64 * 256), ("i16", 32 * (1 << 16) + 40)])
+@pytest.mark.parametrize(
+    ("element", "size"), [("i8", 64 * 256 + 64), ("ui8", 64 * 256), ("i16", 32 * (1 << 16) + 40)]
+)
 def test_as_many_terms_as_fit(element: str, size: int) -> None:
     f = summed(element, (17, size), "{axis = [1]}")
     assert "%part" in f.lower("schedule")
     dtype = DTYPES[element]
     for value in (np.iinfo(dtype).min, np.iinfo(dtype).max):
-        np.testing.assert_array_equal(f(np.full((17, size), value, dtype)), np.full(17, int(value) * size))
+        np.testing.assert_array_equal(
+            f(np.full((17, size), value, dtype)), np.full(17, int(value) * size)
+        )

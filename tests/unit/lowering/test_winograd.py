@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 from contraction_programs import preferred
 from cvm.lowering.contraction.winograd_transforms import WINOGRAD_F2X2_3X3, WINOGRAD_F4X4_3X3
 from legal_and_equal import agreed
+
 import cvm
 
 SHAPES = {  # of the image, the weights, and what else is said
@@ -25,11 +27,16 @@ SHAPES = {  # of the image, the weights, and what else is said
 
 @pytest.fixture(autouse=True)
 def small_ones_too(compile_for: Callable[..., None]) -> None:
-    cheap = (("winograd_2x2", 0.01), ("winograd_4x4", 0.01))  # as of problems large enough for their transforms to pay
+    cheap = (
+        ("winograd_2x2", 0.01),
+        ("winograd_4x4", 0.01),
+    )  # as of problems large enough for their transforms to pay
     compile_for(packing_products=0, winograd_results=0, strategy_costs=cheap)
 
 
-def program(name: str, more: str = "", declared: str = "", weights: np.ndarray | None = None) -> str:
+def program(
+    name: str, more: str = "", declared: str = "", weights: np.ndarray | None = None
+) -> str:
     image, shape, attributes = SHAPES[name]
     types = [f"tensor<{'x'.join(map(str, s))}xi32>" for s in (image, shape)]
     argument, constant = f", %w: {types[1]}{declared}", ""
@@ -52,7 +59,10 @@ def both(text: str, *several: tuple[np.ndarray, ...]) -> str:
 def values(name: str, x: int, w: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     image, weights, _ = SHAPES[name]
-    return tuple(random.integers(-n, n, s, endpoint=True).astype(np.int32) for n, s in ((x, image), (w, weights)))  # type: ignore[return-value]
+    return tuple(
+        random.integers(-n, n, s, endpoint=True).astype(np.int32)
+        for n, s in ((x, image), (w, weights))
+    )  # type: ignore[return-value]
 
 
 @pytest.mark.sample(3)
@@ -97,7 +107,10 @@ def test_what_follows_is_done_with_the_results() -> None:
 def test_sums_too_large_to_be_divided_are_computed_as_any_other() -> None:
     x, w = values("even", 1, 1)
     both(program("even"), (x * 0 + 8191, w * 0 + 3639))  # 4 y is beyond an i32
-    assert WINOGRAD_F2X2_3X3.fits(8191, 3639, 9) is True and WINOGRAD_F2X2_3X3.fits(8191, 3639, 9 * 16) is False
+    assert (
+        WINOGRAD_F2X2_3X3.fits(8191, 3639, 9) is True
+        and WINOGRAD_F2X2_3X3.fits(8191, 3639, 9 * 16) is False
+    )
 
 
 def test_sums_of_any_threads_are_the_same() -> None:
@@ -125,7 +138,16 @@ def test_images_of_any_size(attributes: str, how: str) -> None:
     at = ", ".join(filter(None, (attributes, f"groups = {groups}")))
     body = f"{constant}  %y = cvm.conv2d %x, %w {{{at}}}\n  %z = cvm.relu %y\n  return %z\n"
     text = f"func @main(%x: tensor<?Nx{16 * groups}x?Hx?Wxi32>{declared}{given}) {{\n{body}}}\n"
-    shapes = ((1, 8, 18), (2, 9, 19), (1, 3, 16), (1, 21, 33), (0, 9, 20), (3, 17, 17), (1, 5, 6), (1, 40, 15))
+    shapes = (
+        (1, 8, 18),
+        (2, 9, 19),
+        (1, 3, 16),
+        (1, 21, 33),
+        (0, 9, 20),
+        (3, 17, 17),
+        (1, 5, 6),
+        (1, 40, 15),
+    )
     images = (
         random.integers(-most, most, (n, 16 * groups, h, width), endpoint=True).astype(np.int32)
         for n, h, width in shapes
@@ -169,7 +191,9 @@ def test_larger_tiles_whatever_the_factors_are(larger: None, name: str) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("x, w", [(-327, -128), (326, -128), (-128, -227), (127, 227), (326, 227), (-327, -227)])
+@pytest.mark.parametrize(
+    "x, w", [(-327, -128), (326, -128), (-128, -227), (127, 227), (326, 227), (-327, -227)]
+)
 def test_larger_tiles_at_the_ends_of_what_is_taken(larger: None, x: int, w: int) -> None:
     image, weights, _ = LARGER["odd"]
     text = program("odd", weights=np.full(weights, w, np.int32))
@@ -186,7 +210,10 @@ def test_weights_too_large_for_larger_tiles_are_turned_by_the_others(larger: Non
 
 
 def test_sums_too_large_to_be_divided_by_64() -> None:
-    assert WINOGRAD_F4X4_3X3.fits(127, 127, 2047) is True and WINOGRAD_F4X4_3X3.fits(127, 127, 2048) is False
+    assert (
+        WINOGRAD_F4X4_3X3.fits(127, 127, 2047) is True
+        and WINOGRAD_F4X4_3X3.fits(127, 127, 2048) is False
+    )
     assert (
         WINOGRAD_F4X4_3X3.fits(127, 127, 9, (1 << 18) - 1) is True
         and WINOGRAD_F4X4_3X3.fits(127, 127, 9, 1 << 18) is False
@@ -216,9 +243,13 @@ def test_larger_tiles_of_any_threads_are_the_same(larger: None) -> None:
                 cvm.set_num_threads(1)
 
 
-def test_large_weights_are_asked_for_before_they_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_weights_are_asked_for_before_they_are_multiplied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for channels, asked in ((64, True), (16, False)):
-        monkeypatch.setitem(SHAPES, "asked", ((1, channels, 16, 16), (channels, channels, 3, 3), "padding = [1, 1]"))
+        monkeypatch.setitem(
+            SHAPES, "asked", ((1, channels, 16, 16), (channels, channels, 3, 3), "padding = [1, 1]")
+        )
         x, w = values("asked", 127, 127)
         text = program("asked", declared=" {range = [-127, 127]}", weights=w)
         assert ("call void @llvm.prefetch" in cvm.compile(text).lower("llvm")) == asked
@@ -240,10 +271,16 @@ SMALL = {  # as few tiles, rows and channels as there may be
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("transform", ["winograd_2x2", "winograd_4x4"])
 def test_small_ones_whatever_they_cost(
-    name: str, known: bool, transform: str, monkeypatch: pytest.MonkeyPatch, tune: Callable[..., None]
+    name: str,
+    known: bool,
+    transform: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tune: Callable[..., None],
 ) -> None:
     larger = ("winograd_4x4",) if transform == "winograd_2x2" else ()
-    smaller = (("winograd_2x2", 0.01),) if transform == "winograd_4x4" else ()  # for weights that are given
+    smaller = (
+        (("winograd_2x2", 0.01),) if transform == "winograd_4x4" else ()
+    )  # for weights that are given
     costs = (*preferred(transform, larger), *smaller)
     tune(winograd_rows=0, winograd_tiles=0, winograd_steps=0, strategy_costs=costs)
     monkeypatch.setitem(SHAPES, name, SMALL[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.ir import diagnostics
@@ -52,12 +53,16 @@ def test_mistakes(block: str) -> None:
     [
         (
             "func @f(%x: tensor<f32>)\0 { return %x }",
-            ["1:25 parse.character: expected a character of the language, got U+0000 (a control character)"],
+            [
+                "1:25 parse.character: expected a character of the language, got U+0000 (a control character)"
+            ],
         ),
         ("\ufefffunc @f() { return }", []),
         (
             "func @f() {\n  return\u00a0\n}",
-            ["2:9 parse.character: expected a character of the language, got U+00A0 (no-break space)"],
+            [
+                "2:9 parse.character: expected a character of the language, got U+00A0 (no-break space)"
+            ],
         ),
         (
             b"// \xe9t\xe9\nfunc @f() { retrun }",
@@ -72,11 +77,22 @@ def test_mistakes(block: str) -> None:
         ),
         (
             b"\xff" * 100,
-            ["1:1 parse.encoding: the text is UTF-8, but holds the byte 0xff and 99 others; save it as UTF-8"],
+            [
+                "1:1 parse.encoding: the text is UTF-8, but holds the byte 0xff and 99 others; save it as UTF-8"
+            ],
         ),
         *(
-            (text, ["1:1 parse.encoding: the text is UTF-8, but this file is UTF-16; save it as UTF-8"])
-            for text in ("func".encode("utf-16"), "func".encode("utf-16-le"), "func".encode("utf-16-be"))
+            (
+                text,
+                [
+                    "1:1 parse.encoding: the text is UTF-8, but this file is UTF-16; save it as UTF-8"
+                ],
+            )
+            for text in (
+                "func".encode("utf-16"),
+                "func".encode("utf-16-le"),
+                "func".encode("utf-16-be"),
+            )
         ),
         (b"\xef\xbb\xbffunc @f() { return }", []),
         ("// one line\rfunc @f() { return }\r// another", []),
@@ -170,9 +186,24 @@ def notes(program: str) -> list[str]:
             )
             for rest, column, said, got in (
                 ("\n  return %y\n}", 3, "expected the name of an attribute", "return"),
-                ("\n  %z = cvm.relu %y\n  return %z\n}", 3, "expected the name of an attribute", "%z"),
-                ("a = 1,\n  return %y\n}\nfunc @g() { return }", 3, "expected the name of an attribute", "return"),
-                ("a =\n  return %y\n}", 3, "expected the value of an attribute after '='", "return"),
+                (
+                    "\n  %z = cvm.relu %y\n  return %z\n}",
+                    3,
+                    "expected the name of an attribute",
+                    "%z",
+                ),
+                (
+                    "a = 1,\n  return %y\n}\nfunc @g() { return }",
+                    3,
+                    "expected the name of an attribute",
+                    "return",
+                ),
+                (
+                    "a =\n  return %y\n}",
+                    3,
+                    "expected the value of an attribute after '='",
+                    "return",
+                ),
                 ("\nfunc @g() { return }", 1, "expected the name of an attribute", "func"),
                 ("\n", 1, "expected the name of an attribute", "the end of the text"),
             )
@@ -202,7 +233,9 @@ def test_brackets_that_are_not_closed(program: str, message: str, note: str) -> 
         ("cvm.dense %x, %w", ["x is %x", "w is %w"]),
     ],
 )
-def test_operands_are_noted_where_the_rule_is_about_them(operation: str, operands: list[str]) -> None:
+def test_operands_are_noted_where_the_rule_is_about_them(
+    operation: str, operands: list[str]
+) -> None:
     program = f"func @f(%x: tensor<1x4x8x8xi32>, %w: tensor<4x4x3x3xi32>) {{\n  %y = {operation}\n  return %y\n}}"
     assert len(said(program)) == 1
     assert [note.split(": ")[1].strip() for note in notes(program)] == operands
@@ -217,7 +250,10 @@ def test_operands_are_noted_where_the_rule_is_about_them(operation: str, operand
             "1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but"
             ' scalar_op = "expp"; did you mean exp',
         ),
-        ("%y = cvm.furlongs %x", "1:55 op.unknown: the cvm dialect has no operator furlongs; `cvm ops cvm` lists them"),
+        (
+            "%y = cvm.furlongs %x",
+            "1:55 op.unknown: the cvm dialect has no operator furlongs; `cvm ops cvm` lists them",
+        ),
         (
             '%y = theano.elemwise %x {scalar_op = "tahn"}',
             '1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but scalar_op = "tahn"; did you mean tanh',
@@ -226,7 +262,10 @@ def test_operands_are_noted_where_the_rule_is_about_them(operation: str, operand
             "%y = theano.elemwise %x {scalar_op = abs}",
             "1:87 parse.word: expected a value, got abs; a string stands in quotes",
         ),
-        ("%y = cvm.acosh %x", "1:55 op.unknown: the cvm dialect has no operator acosh; there is dali.acosh"),
+        (
+            "%y = cvm.acosh %x",
+            "1:55 op.unknown: the cvm dialect has no operator acosh; there is dali.acosh",
+        ),
         (
             "%y = cvm.reshape %x {shape = [2, 2]}",
             "1:71 cvm.reshape.attributes: cvm.reshape has the attributes target_shape, got shape; did you mean target_shape",
@@ -262,12 +301,14 @@ def test_a_broken_field_is_no_mistake_of_its_feedback(statements: str, message: 
 
 
 def test_names_without_their_marks() -> None:
-    assert said("graph @g {\n%n = cog.field n init dense<0> : !cog.field<[], f32>\n%m = cog.add %n, 1\n}") == [
+    assert said(
+        "graph @g {\n%n = cog.field n init dense<0> : !cog.field<[], f32>\n%m = cog.add %n, 1\n}"
+    ) == [
         '2:18 parse.statement: the name of a field stands in quotes, as in cog.field "n" init dense<0> : type'
     ]
-    assert said("func @f(%x: tensor<4xi32>) {\n  y = cvm.relu %x\n  %z = cvm.relu %y\n  return %z\n}") == [
-        "2:3 parse.statement: the name of a result begins with %, got y"
-    ]
+    assert said(
+        "func @f(%x: tensor<4xi32>) {\n  y = cvm.relu %x\n  %z = cvm.relu %y\n  return %z\n}"
+    ) == ["2:3 parse.statement: the name of a result begins with %, got y"]
     assert said("func @f(%x: tensor<4xi32>) {\n  %y = cvm.relu %x\n  return y\n}") == [
         "3:10 parse.word: the name of a value begins with %, got y; did you mean %y"
     ]
@@ -277,10 +318,10 @@ def test_names_without_their_marks() -> None:
 
 
 def test_a_broken_argument_is_no_mistake_of_callers() -> None:
-    program = (
-        "func @g(%x: tensor<i32>, %y) { return %x }\nfunc @f(%x: tensor<i32>) { %y = call @g(%x, %x)\n return %y }"
-    )
-    assert said(program) == ["1:28 parse.argument: expected ':' and a type after the name of an argument, got ')'"]
+    program = "func @g(%x: tensor<i32>, %y) { return %x }\nfunc @f(%x: tensor<i32>) { %y = call @g(%x, %x)\n return %y }"
+    assert said(program) == [
+        "1:28 parse.argument: expected ':' and a type after the name of an argument, got ')'"
+    ]
 
 
 def test_a_result_size_is_one_of_an_argument() -> None:
@@ -346,7 +387,9 @@ def test_a_diagnostic_reads_as_documented() -> None:
         parse(program, "model.cvm")
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.file, diagnostic.line, diagnostic.column) == ("model.cvm", 3, 8)
-    assert str(diagnostic).startswith(f"model.cvm:3:8: error[{diagnostic.code}]: {diagnostic.message}")
+    assert str(diagnostic).startswith(
+        f"model.cvm:3:8: error[{diagnostic.code}]: {diagnostic.message}"
+    )
     assert str(diagnostic).splitlines()[1:] == [
         "    %y = cvm.conv2d %x, %w {padding = [1, 1]}",
         "         ^~~~~~~~~~",
@@ -369,7 +412,9 @@ def test_what_is_no_program_is_a_parse_error() -> None:
     assert [d.code for d in caught.value.diagnostics] == ["parse.operator", "func.type"]
 
 
-@pytest.mark.parametrize(("message", "text"), [(s.message, t) for s, t, _ in snippets()], ids=lambda x: x[:50])
+@pytest.mark.parametrize(
+    ("message", "text"), [(s.message, t) for s, t, _ in snippets()], ids=lambda x: x[:50]
+)
 def test_snippets_have_their_own_messages(message: str, text: str) -> None:
     state, token = stops_at(text)
     assert friendly()[state, token.type].message == message
@@ -378,7 +423,9 @@ def test_snippets_have_their_own_messages(message: str, text: str) -> None:
 # Files
 
 
-def refusal(folder: Path, reference: str, type: str = "tensor<2xi32>", outside: bool = False) -> str:
+def refusal(
+    folder: Path, reference: str, type: str = "tensor<2xi32>", outside: bool = False
+) -> str:
     text = f"func @f() {{\n  %c = const file({reference}) : {type}\n  return %c\n}}"
     try:
         parse(text, folder=folder, allow_outside=outside)
@@ -393,20 +440,33 @@ def test_file_constants_are_refused_with_a_reason(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     for folder in (tmp_path, inside):
-        np.savez(folder / "a.npz", w=np.arange(2, dtype=np.int32), f=np.array([0.5, 1]), o=np.array([0, 1], np.int8))
+        np.savez(
+            folder / "a.npz",
+            w=np.arange(2, dtype=np.int32),
+            f=np.array([0.5, 1]),
+            o=np.array([0, 1], np.int8),
+        )
     np.save(inside / "p.npy", np.array([{}], object), allow_pickle=True)
     (inside / "t.npz").write_bytes((inside / "a.npz").read_bytes()[:-40])
     (inside / "t.txt").write_text("1 2")
     (inside / "d.npy").mkdir()
     assert refusal(inside, '"a.npz", "w"') == refusal(inside, '"a.npz", "o"') == ""
-    assert refusal(inside, '"a.npz", "v"') == 'const.file: the file holds no array "v"; it holds f, o, w'
+    assert (
+        refusal(inside, '"a.npz", "v"')
+        == 'const.file: the file holds no array "v"; it holds f, o, w'
+    )
     assert refusal(inside, '"a.npz", "f"').startswith(
         "const.file: the constant has element type i32, but the file holds float64"
     )
-    assert refusal(inside, '"a.npz", "w"', "tensor<3xi32>").startswith("const.file: the constant is tensor<3xi32>, but")
+    assert refusal(inside, '"a.npz", "w"', "tensor<3xi32>").startswith(
+        "const.file: the constant is tensor<3xi32>, but"
+    )
     assert refusal(inside, '"b.npz"') == 'const.file: there is no file "b.npz" beside the program'
     assert refusal(inside, '"d.npy"') == 'const.file: there is no file "d.npy" beside the program'
-    assert refusal(inside, '"../a.npz", "w"') == 'const.file: "../a.npz" lies outside the program\'s folder'
+    assert (
+        refusal(inside, '"../a.npz", "w"')
+        == 'const.file: "../a.npz" lies outside the program\'s folder'
+    )
     assert refusal(inside, '"../a.npz", "w"', outside=True) == ""
     assert refusal(inside, f'"{tmp_path}/a.npz", "w"').endswith("lies outside the program's folder")
     assert refusal(inside, '"t.txt"') == 'const.file: "t.txt": expected .npz, .npy or .safetensors'
@@ -432,7 +492,10 @@ def test_a_program_that_has_no_end(tmp_path: Path) -> None:
             with pytest.raises(ParseError) as caught:
                 read(tmp_path / "long.cvm")
             assert {d.code for d in caught.value.diagnostics} == wanted
-        with open("/dev/zero", "rb") as endless, pytest.raises(ParseError, match="the limit text_bytes is 100"):
+        with (
+            open("/dev/zero", "rb") as endless,
+            pytest.raises(ParseError, match="the limit text_bytes is 100"),
+        ):
             diagnostics.read_bytes("<stdin>", endless)
 
 
@@ -448,17 +511,35 @@ ABSURD = {
     "parentheses": ("(" * 20_000, "parse.item"),
     "functions": ("func " * 5_000, "parse.syntax"),
     "open functions": ("func @f() {\n" * 5_000, "parse.brace"),
-    "arrays": (HEAD + "%y = cvm.sum %x {axes = " + "[" * 5_000 + "]" * 5_000 + "}\nreturn %y }", "parse.depth"),
+    "arrays": (
+        HEAD + "%y = cvm.sum %x {axes = " + "[" * 5_000 + "]" * 5_000 + "}\nreturn %y }",
+        "parse.depth",
+    ),
     "open arrays": (HEAD + "%y = cvm.sum %x {axes = " + "[" * 20_000, "parse.array"),
     "dictionaries": (HEAD + "%y = cvm.sum %x {a = " + "{a = " * 5_000, "parse.syntax"),
-    "lists": (HEAD + "%y = const dense<" + "[" * 5_000 + "]" * 5_000 + "> : tensor<4xi32>\nreturn %y }", "const.shape"),
+    "lists": (
+        HEAD + "%y = const dense<" + "[" * 5_000 + "]" * 5_000 + "> : tensor<4xi32>\nreturn %y }",
+        "const.shape",
+    ),
     "open constants": (HEAD + "%y = const dense<1, 2\n" * 2_000, "parse.constant"),
     "types": (HEAD + "%y = const dense<1> : " + "tensor<" * 5_000, "parse.syntax"),
-    "sizes": (HEAD + "%y = const dense<1> : tensor<" + "2x" * 5_000 + "f32>\nreturn %x }", "parse.type"),
+    "sizes": (
+        HEAD + "%y = const dense<1> : tensor<" + "2x" * 5_000 + "f32>\nreturn %x }",
+        "parse.type",
+    ),
     "fields": (HEAD + "%y = const dense<1> : " + "!cog.field<[1], " * 5_000, "parse.syntax"),
-    "an integer": (HEAD + f"%y = cvm.broadcast_add %x, {'9' * 10_000}\nreturn %y }}", "parse.integer"),
-    "a float": (HEAD + f"%y = cvm.broadcast_add %x, 1.{'9' * 10_000}e99999\nreturn %y }}", "parse.float"),
-    "an element": (HEAD + f"%y = const dense<{'9' * 10_000}> : tensor<4xi32>\nreturn %y }}", "const.range"),
+    "an integer": (
+        HEAD + f"%y = cvm.broadcast_add %x, {'9' * 10_000}\nreturn %y }}",
+        "parse.integer",
+    ),
+    "a float": (
+        HEAD + f"%y = cvm.broadcast_add %x, 1.{'9' * 10_000}e99999\nreturn %y }}",
+        "parse.float",
+    ),
+    "an element": (
+        HEAD + f"%y = const dense<{'9' * 10_000}> : tensor<4xi32>\nreturn %y }}",
+        "const.range",
+    ),
     "a size": (f"func @f(%x: tensor<{'9' * 10_000}xi32>) {{ return }}", "parse.type"),
     "a name": (HEAD + f"%y = cvm.{'a' * 100_000} %x\nreturn %x }}", "op.unknown"),
     "quotes": ('"' * 20_001, "parse.syntax"),
@@ -468,19 +549,34 @@ ABSURD = {
         HEAD + "".join(f"%v{n} = cvm.relu %u{n}\n" for n in range(3_000)) + "return %x }",
         "value.undefined",
     ),
-    "unknown operators": (HEAD + "".join(f"%v{n} = cvm.a{n} %x\n" for n in range(3_000)) + "return %x }", "op.unknown"),
-    "mistakes": (HEAD + "%v = cvm.relu %x {a = = 1}\n" * 3_000 + "return %x }", "limit.diagnostics"),
+    "unknown operators": (
+        HEAD + "".join(f"%v{n} = cvm.a{n} %x\n" for n in range(3_000)) + "return %x }",
+        "op.unknown",
+    ),
+    "mistakes": (
+        HEAD + "%v = cvm.relu %x {a = = 1}\n" * 3_000 + "return %x }",
+        "limit.diagnostics",
+    ),
     "one line": (HEAD + "%v = cvm.relu %x ; " * 3_000, "parse.character"),
     "one name": ("func @f() { return }\n" * 3_000, "func.redefined"),
     "a circle": (
-        "".join(f"func @f{n}(%x: tensor<i32>) {{ %y = call @f{(n + 1) % 500}(%x)\nreturn %y }}\n" for n in range(500)),
+        "".join(
+            f"func @f{n}(%x: tensor<i32>) {{ %y = call @f{(n + 1) % 500}(%x)\nreturn %y }}\n"
+            for n in range(500)
+        ),
         "call.cycle",
     ),
     "attributes": (
-        HEAD + "%y = cvm.relu %x {" + ", ".join(f"a{n} = 1" for n in range(5_000)) + "}\nreturn %y }",
+        HEAD
+        + "%y = cvm.relu %x {"
+        + ", ".join(f"a{n} = 1" for n in range(5_000))
+        + "}\nreturn %y }",
         "cvm.relu.attributes",
     ),
-    "results": (HEAD + ", ".join(f"%y{n}" for n in range(5_000)) + " = cvm.relu %x\nreturn %x }", "cvm.relu.results"),
+    "results": (
+        HEAD + ", ".join(f"%y{n}" for n in range(5_000)) + " = cvm.relu %x\nreturn %x }",
+        "cvm.relu.results",
+    ),
 }
 
 

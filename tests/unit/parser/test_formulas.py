@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 import numpy as np
 import pytest
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.lowering.formulas.printer import formulas_text
 from cvm.parser.formulas import parse_formulas
+
 import cvm
 from cvm.commands.inputs import random_arrays
 from cvm.commands.read_level import compiled, read_formulas, read_level
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = sorted([*(ROOT / "examples").rglob("*.cvm"), *(ROOT / "tests/filetests/builtin").glob("control_flow.cvm")])
+PROGRAMS = sorted(
+    [
+        *(ROOT / "examples").rglob("*.cvm"),
+        *(ROOT / "tests/filetests/builtin").glob("control_flow.cvm"),
+    ]
+)
 GOOD = """\
 formulas @main(%x: tensor<?N x 3 x f32>, %w: tensor<4x3xf32>) {
   %b: tensor<4xf32> = constant
@@ -40,7 +47,9 @@ def test_printed_formulas_are_read(path: Path) -> None:
             continue
         text = cvm.compile(module, name, "reference").lower("formulas")
         again = parse_formulas(text)
-        assert [t.name for t in again.arguments][: len(function.arguments)] == [a.name for a in function.arguments]
+        assert [t.name for t in again.arguments][: len(function.arguments)] == [
+            a.name for a in function.arguments
+        ]
         once = formulas_text(again)  # large constants are arguments now
         assert formulas_text(parse_formulas(once)) == once
         if " = constant\n" not in text:
@@ -85,7 +94,9 @@ def test_constants_and_complex_numbers() -> None:
     x, z = np.array([1, 2, 3], np.float32), np.array([1j, 2, 1 - 1j], np.complex64)
     for target in ("cpu", "reference"):
         y, w = run(text, target, [x, z])
-        assert y.dtype == np.complex64 and np.array_equal(y, x * z - np.array([1 + 2j, 1 + 2j, -1j], np.complex64) + x)
+        assert y.dtype == np.complex64 and np.array_equal(
+            y, x * z - np.array([1 + 2j, 1 + 2j, -1j], np.complex64) + x
+        )
         assert w.tolist() == [3, 5, 5]
 
 
@@ -114,7 +125,9 @@ def test_nests_and_checks() -> None:
     )
     assert formulas_text(parse_formulas(text)) == text
     for target in ("cpu", "reference"):
-        assert run(text, target, [np.array([4, 6, 8], np.int32), np.array(2, np.int32)])[0].tolist() == [2, 3, 4]
+        assert run(text, target, [np.array([4, 6, 8], np.int32), np.array(2, np.int32)])[
+            0
+        ].tolist() == [2, 3, 4]
         with pytest.raises(cvm.CallError, match=r"2:27.*n is zero"):
             run(text, target, [np.array([4, 6, 8], np.int32), np.array(0, np.int32)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.parser.kernel_syntax_errors import REREAD
+
 import cvm
 from cvm.commands.read_level import compiled, read_kernels
 
@@ -153,7 +154,9 @@ def test_each_syntax_error_of_a_loop_is_reported(changes: dict[str, str], said: 
     text = LOOP
     for was, becomes in changes.items():
         text = text.replace(was, becomes, 1)
-    found = [(m.partition(" ")[0], m.rpartition(", got ")[2].partition(";")[0]) for m in mistakes(text)]
+    found = [
+        (m.partition(" ")[0], m.rpartition(", got ")[2].partition(";")[0]) for m in mistakes(text)
+    ]
     assert [" ".join(parts) for parts in found] == said
 
 
@@ -171,7 +174,10 @@ def test_a_loop_takes_at_least_one_step() -> None:
 
 def test_arguments_may_be_declared() -> None:
     kernel = "kernel @k(%y: tensor<?N x i32>) -> (%z: tensor<?N x i32>) {\n  for %i in 0..?N {\n    %z[%i] = %y[%i]\n  }\n}\n"
-    text = "plan (%like: tensor<?N x f32>, %y: tensor<?N x i32>) -> (%z: tensor<?N x i32>)\n\n" + kernel
+    text = (
+        "plan (%like: tensor<?N x f32>, %y: tensor<?N x i32>) -> (%z: tensor<?N x i32>)\n\n"
+        + kernel
+    )
     f = compiled(read_kernels(text, "k.loops"), "kernels", "cpu")
     assert [a.name for a in f.function.arguments] == ["like", "y"] and f.lower("loops") == text
     assert f(np.zeros(2, np.float32), np.array([3, 4], np.int32)).tolist() == [3, 4]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+
 from cvm.parser.actions import Tree
 from cvm.parser.lalr import Parser, Stuck
 from cvm.parser.lalr_tables import END, PLACE, make, tables, text_of
 from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
+
 from cvm import grammar
 
 
 def test_tables_are_up_to_date() -> None:
-    assert PLACE.read_text("utf-8") == text_of(make(grammar.read())), "run python -m cvm.parser.lalr_tables"
+    assert PLACE.read_text("utf-8") == text_of(make(grammar.read())), (
+        "run python -m cvm.parser.lalr_tables"
+    )
 
 
 def test_a_changed_grammar_gives_other_tables() -> None:

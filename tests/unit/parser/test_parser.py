@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Call, Const, Elements
@@ -43,14 +44,21 @@ def attributes(text: str) -> dict[str, Any]:
     assert isinstance(node, FunctionNode)
     operation = node.body[0]
     assert isinstance(operation, OperationNode)
-    return {a.name.text: a.value.value for a in operation.attributes if isinstance(a, AttributeNode)}
+    return {
+        a.name.text: a.value.value for a in operation.attributes if isinstance(a, AttributeNode)
+    }
 
 
 # Programs
 
 
 def test_the_empty_program() -> None:
-    assert parse("").functions == {} == parse("module {}").functions == parse(" // nothing\n").functions
+    assert (
+        parse("").functions
+        == {}
+        == parse("module {}").functions
+        == parse(" // nothing\n").functions
+    )
 
 
 def test_functions_inside_a_module() -> None:
@@ -64,11 +72,16 @@ def test_heads() -> None:
         "func @f.1(%x: tensor<2xi32> {range = [-1, 7], inplace}, %0: tensor<f32>) -> (tensor<f32>, tensor<2xi32>) { return %0, %x }"
     )
     assert f.name == "f.1" and [a.name for a in f.arguments] == ["x", "0"]
-    assert f.arguments[0].attributes == {"range": (-1, 7), "inplace": True} and not f.arguments[1].attributes
+    assert (
+        f.arguments[0].attributes == {"range": (-1, 7), "inplace": True}
+        and not f.arguments[1].attributes
+    )
     assert [str(t) for t in f.declared or ()] == ["tensor<f32>", "tensor<2xi32>"]
     assert function("func @f() { return }").declared is None
     assert function("func @f() -> () { return }").declared == ()
-    assert len(function("func @f(%x: tensor<f32>) -> tensor<f32> { return %x }").declared or ()) == 1
+    assert (
+        len(function("func @f(%x: tensor<f32>) -> tensor<f32> { return %x }").declared or ()) == 1
+    )
 
 
 def test_spans_place_every_part() -> None:
@@ -110,16 +123,23 @@ def test_forms_of_an_operation() -> None:
 
 def test_operands_fill_the_fields_in_order() -> None:
     arguments = "%x: tensor<1x1x4x4xi32>, %w: tensor<1x1x2x2xi32>, %b: tensor<1xi32>"
-    plain, full = operations("%y = cvm.conv2d %x, %w", "%z = cvm.conv2d %x, %w, %b", arguments=arguments)
+    plain, full = operations(
+        "%y = cvm.conv2d %x, %w", "%z = cvm.conv2d %x, %w, %b", arguments=arguments
+    )
     assert [name for name, _ in plain.operator.operands()] == ["x", "w"]
-    assert [name for name, _ in full.operator.operands()][:2] == ["x", "w"] and len([*full.operator.operands()]) == 3
+    assert [name for name, _ in full.operator.operands()][:2] == ["x", "w"] and len(
+        [*full.operator.operands()]
+    ) == 3
     (many,) = operations("%y = cvm.concatenate %x, %x, %x {axis = 0}")
-    assert len(next(iter(many.operator.map(str).operands()))) and len([*many.operator.operands()]) == 3
+    assert (
+        len(next(iter(many.operator.map(str).operands()))) and len([*many.operator.operands()]) == 3
+    )
 
 
 def test_several_results() -> None:
     (operation,) = operations(
-        "%count, %boxes = cvm.get_valid_count %x {score_threshold = 10}", arguments="%x: tensor<1x4x6xi32>"
+        "%count, %boxes = cvm.get_valid_count %x {score_threshold = 10}",
+        arguments="%x: tensor<1x4x6xi32>",
     )
     assert [str(r.type) for r in operation.results] == ["tensor<1xi32>", "tensor<1x4x6xi32>"]
 
@@ -167,7 +187,9 @@ def test_literals_of_theano_and_cog() -> None:
         assert str([v.type for _, v in operation.operator.operands()][1]) == f"tensor<{type}>", text
     for text, element in [("1", F32), ("0.1", F32), ("(0.5, -1.25)", C64), ("(-inf, 1)", C64)]:
         (operation,) = operations(f"%y = cog.add %x, {text}", arguments="%x: !cog.field<[2], f32>")
-        assert [v.type for _, v in operation.operator.operands()][1] == FieldType((), TensorType((), element))
+        assert [v.type for _, v in operation.operator.operands()][1] == FieldType(
+            (), TensorType((), element)
+        )
 
 
 # Types
@@ -191,7 +213,9 @@ def test_types(written: str, printed: str | None) -> None:
 
 
 def test_named_sizes_are_equal_and_others_are_not() -> None:
-    parse("func @f(%x: tensor<?N x i32>, %y: tensor<?N x i32>) { %z = cvm.elemwise_add %x, %y\n return %z }")
+    parse(
+        "func @f(%x: tensor<?N x i32>, %y: tensor<?N x i32>) { %z = cvm.elemwise_add %x, %y\n return %z }"
+    )
     f = function("func @f(%x: tensor<?x?xi32>, %y: tensor<?xi32>) { return }")
     sizes = [d for a in f.arguments for d in a.known_type.array_shape]
     assert len({repr(d) for d in sizes}) == 3
@@ -221,9 +245,18 @@ def test_attributes_that_are_types_units_and_constants() -> None:
     found = attributes(
         "{a = f64, b = complex<f32>, c = tensor<2x?N x i8>, d, e = !cog.field<[2], f32>, f = nan, func = 1, file = 2}"
     )
-    assert [str(found[k]) for k in "abce"] == ["f64", "complex<f32>", "tensor<2 x ?N x i8>", "!cog.field<[2], f32>"]
-    assert found["d"] is True and math.isnan(found["f"]) and found["func"] == 1 and found["file"] == 2
-    module, _ = check('graph @g { %n = cog.field "n" init dense<[1.0, 2.0]> : !cog.field<[2], f32> }')
+    assert [str(found[k]) for k in "abce"] == [
+        "f64",
+        "complex<f32>",
+        "tensor<2 x ?N x i8>",
+        "!cog.field<[2], f32>",
+    ]
+    assert (
+        found["d"] is True and math.isnan(found["f"]) and found["func"] == 1 and found["file"] == 2
+    )
+    module, _ = check(
+        'graph @g { %n = cog.field "n" init dense<[1.0, 2.0]> : !cog.field<[2], f32> }'
+    )
     (field,) = module.functions["g"].operations
     (initial,) = [v for f, v in field.operator.attributes() if isinstance(v, Elements)]
     assert initial.data.array.tolist() == [1.0, 2.0]
@@ -245,7 +278,11 @@ def constant(text: str) -> np.ndarray:
         ("dense<-7> : tensor<2x1xi8>", [[-7], [-7]], "int8"),
         ("dense<7> : tensor<ui16>", 7, "uint16"),
         ("dense<[true, false, 1, 0]> : tensor<4xi1>", [True, False, True, False], "bool"),
-        ("dense<[1, 2.5, -0.0, inf, -inf]> : tensor<5xf32>", [1, 2.5, -0.0, np.inf, -np.inf], "float32"),
+        (
+            "dense<[1, 2.5, -0.0, inf, -inf]> : tensor<5xf32>",
+            [1, 2.5, -0.0, np.inf, -np.inf],
+            "float32",
+        ),
         (
             "dense<[(0.5, -1.25), (nan, 0), 3]> : tensor<3xcomplex<f32>>",
             [0.5 - 1.25j, complex(np.nan, 0), 3],
@@ -262,17 +299,31 @@ def constant(text: str) -> np.ndarray:
 )
 def test_constants(text: str, value: object, dtype: str) -> None:
     found, wanted = constant(text), np.array(value, dtype)
-    assert found.dtype == wanted.dtype and found.shape == wanted.shape and found.tobytes() == wanted.tobytes()
+    assert (
+        found.dtype == wanted.dtype
+        and found.shape == wanted.shape
+        and found.tobytes() == wanted.tobytes()
+    )
 
 
-@pytest.mark.parametrize("name", ["i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "f32", "f64"])
+@pytest.mark.parametrize(
+    "name", ["i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "f32", "f64"]
+)
 def test_long_constants_are_read_like_short_ones(name: str) -> None:
-    dtype = np.dtype(name.replace("ui", "uint") if "u" in name else name.replace("i", "int").replace("f", "float"))
+    dtype = np.dtype(
+        name.replace("ui", "uint")
+        if "u" in name
+        else name.replace("i", "int").replace("f", "float")
+    )
     random = np.random.default_rng(0)
     if dtype.kind == "f":
-        values = (random.standard_normal((6, 10)) * 10.0 ** random.integers(-4, 4, (6, 10))).astype(dtype)
+        values = (random.standard_normal((6, 10)) * 10.0 ** random.integers(-4, 4, (6, 10))).astype(
+            dtype
+        )
     else:
-        values = random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (6, 10), dtype, endpoint=True)
+        values = random.integers(
+            np.iinfo(dtype).min, np.iinfo(dtype).max, (6, 10), dtype, endpoint=True
+        )
     text = ", ".join("[" + ", ".join(str(v) for v in row) + "]" for row in values)
     assert constant(f"dense<[{text}]> : tensor<6x10x{name}>").tobytes() == values.tobytes()
 
@@ -282,7 +333,9 @@ def test_files_of_constants(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", w=array)
     np.save(tmp_path / "a.npy", array)
     header = b'{"w": {"dtype": "I16", "shape": [2, 3], "data_offsets": [0, 12]}}'
-    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + array.tobytes())
+    (tmp_path / "a.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + array.tobytes()
+    )
     for reference in ('"a.npz", "w"', '"a.npz"', '"a.npy"', '"a.safetensors", "w"'):
         text = f"func @f() {{ %c = const file({reference}) : tensor<2x3xi32>\nreturn %c }}"
         (tmp_path / "p.cvm").write_text(text)
@@ -336,7 +389,9 @@ def test_bytes_line_ends_and_tabs() -> None:
 
 
 def test_every_character_belongs_to_a_token() -> None:
-    for path in sorted(p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes")):
+    for path in sorted(
+        p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes")
+    ):
         text = path.read_text("utf-8")
         assert "".join(t.text for t in scanner().tokens(text, keep=True)) == text
     junk = "".join(map(chr, range(0x250)))
@@ -360,7 +415,14 @@ def long_program(count: int) -> str:
         "cvm.elemwise_add %{0}, %0",
     )
     lines = [f"  %{n + 1} = " + kinds[n % 4].format(n) for n in range(count)]
-    return "\n".join(["func @f(%0: tensor<?N x 8xi32>) -> tensor<?N x 8xi32> {", *lines, f"  return %{count}", "}"])
+    return "\n".join(
+        [
+            "func @f(%0: tensor<?N x 8xi32>) -> tensor<?N x 8xi32> {",
+            *lines,
+            f"  return %{count}",
+            "}",
+        ]
+    )
 
 
 def cost(text: str) -> float:
