@@ -44,6 +44,7 @@ from .layout.vectorize_short_axis import vectorize_short_axis
 from .loops.broadcast_versions import broadcast_versions
 from .loops.build_loops import build_loops
 from .loops.collapse import collapse
+from .loops.expand_functions import expand_functions
 from .loops.fuse_kernels import fuse_kernels
 from .loops.index_set_split import index_set_split
 from .loops.inline_lets import inline_lets
@@ -210,9 +211,11 @@ PIPELINES = {
     "step": STEP,
 }
 PASSES = {
-    p.name: p for p in reversed((*CPU, *GPU, *STEP, sanitize))
+    p.name: p for p in reversed((*CPU, *GPU, *STEP, expand_functions, sanitize))
 }  # of passes with options, those of the CPU
-PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, sanitize)}  # in order
+PASSES = {
+    p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP, expand_functions, sanitize)
+}  # in order
 # what takes a program down from a form, where passes below it are chosen by name
 DOWN = {"graph": (differentiate, inline, BUILD_FORMULAS), "formulas": (*FORMULAS, *LOOPS)}
 DOWN_TO_TICK = {

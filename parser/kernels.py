@@ -19,7 +19,9 @@ from ..dialect.ir.sizes import OPERATIONS, Dim, Size, may_be_same, product, same
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
 from ..dialect.notation import expressions as ex, loops as ir
+from ..dialect.notation.affine import affine
 from ..dialect.notation.formulas import Formulas
+from ..dialect.notation.index_bounds import index_bounds
 from ..dialect.notation.plan import Plan
 from ..dialect.notation.printer import PRECEDENCE, Names, tensor_text
 from ..dialect.notation.scalar_functions import SCALARS
@@ -326,8 +328,8 @@ class KernelReader:
         first, last = self.typed(start, I64), self.typed(stop, I64)
         if isinstance(first, ex.Const) and not first.value:
             first = ex.ZERO  # passes compare the start with it
-        known = last.value if isinstance(last, ex.Const) else getattr(last, "size", 0)
-        index = self.name(ex.Index(str(name)[1:], known if extent is None else self.size(extent)))
+        bound = index_extent(last) if extent is None else self.size(extent)
+        index = self.name(ex.Index(str(name)[1:], bound))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         if how not in KINDS:
             raise self.mistake(
@@ -341,7 +343,9 @@ class KernelReader:
                 else f"a {how} loop has no width"
             )
             raise self.mistake(said, width or how)
-        end = None if extent is None else last
+        known = last.value if isinstance(last, ex.Const) else getattr(last, "size", None)
+        whole = extent is None and known is not None and same_size(known, bound)
+        end = None if whole else last
         return ir.For(
             index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0)
         )  # type: ignore[arg-type]
@@ -478,11 +482,7 @@ class KernelReader:
         if type is None:
             return None
         operands = (*chooses, *(self.typed(t, type) for t in trees))
-        compared = operands[function in ("select", "rarely") :]
-        if (
-            any(o.type is not compared[0].type for o in compared)
-            or compared[-1].type.kind not in row.kinds
-        ):
+        if not row.takes(*(o.type for o in operands)):
             types = ", ".join(str(o.type) for o in operands)
             raise self.mistake(f"{row.symbol or function} does not take ({types})", trees[0])
         return ex.Apply(function, operands, row.result(*(o.type for o in operands)))
@@ -528,6 +528,35 @@ def _split(type: Any) -> tuple[list[str], str]:
     parts = re.fullmatch(r"tensor<(?:(.*)( x |(?<! )x))?(complex<\w+>|\w+?)>", str(type))
     shape, apart, element = parts.groups() if parts else (None, "", "")
     return [] if shape is None else shape.split(apart), element
+
+
+def index_extent(end: ex.Expr) -> Dim:
+    """The extent of an index whose loop ends at an expression: the greatest value of that, in terms of sizes."""
+    bound = _greatest(end)
+    return ir.UNBOUNDED if bound is None else max(bound, 0) if isinstance(bound, int) else bound
+
+
+def _greatest(e: ex.Expr) -> Dim | None:
+    """An upper bound of an index expression; None if its value depends on data."""
+    if (high := index_bounds(e)[1]) is not None:
+        return high
+    match e:
+        case ex.Extent(size):
+            return size
+        case ex.Index(extent=extent):
+            return extent - 1
+        case ex.Apply("min", (a, b)):
+            return _greatest(b) if (bound := _greatest(a)) is None else bound
+        case ex.Apply("floordiv", (a, ex.Const(c))) if c > 0:
+            return None if (bound := _greatest(a)) is None else bound // c
+    total: Dim = 0
+    form = affine(e)
+    for atom, factor in form.terms.values():
+        low, bound = index_bounds(atom)[0], None if atom is e else _greatest(atom)
+        if (bound := low if factor < 0 else bound) is None:
+            return None
+        total += bound * factor
+    return total + form.constant
 
 
 def unquoted(text: str) -> str:

@@ -246,9 +246,7 @@ def apply(function: str, *operands: Operand) -> Expr:
             for o in operands
         ]
     )
-    compared = exprs[1:] if function in ("select", "rarely") else exprs
-    fits = len(exprs) == row.arity and compared[-1].type.kind in row.kinds
-    if not fits or any([e.type is not compared[0].type for e in compared]):
+    if not row.takes(*[e.type for e in exprs]):
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
     if exprs[-1].type is I64 and (simple := simplify(function, exprs)) is not None:
         return simple

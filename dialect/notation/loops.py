@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 MAX_STEPS = 1 << 40
+UNBOUNDED = (1 << 63) - 1  # the extent of an index whose loop ends where data says
 
 
 @dataclass(frozen=True, eq=False)

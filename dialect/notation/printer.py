@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from ..ir.attributes import quoted
-from ..ir.sizes import Dim
+from ..ir.sizes import Dim, same_size
 from ..ir.types import I1, I64, ElementType
 from . import expressions as ex
 from .loops import (
+    UNBOUNDED,
     Alloc,
     Assert,
     Block,
@@ -344,5 +345,9 @@ def _range(s: For, names: Names) -> str:
     how += f" overlap {s.overlap}" if s.overlap else ""
     start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
     whole = isinstance(s.end, (ex.Const, ex.Extent)) and end == size_text(s.index.extent, names)
-    extent = "" if whole else f" of {size_text(s.index.extent, names)}"
+    extent = (
+        ""
+        if whole or same_size(s.index.extent, UNBOUNDED)
+        else f" of {size_text(s.index.extent, names)}"
+    )
     return f"{names.of(s.index)}{extent} in {start}..{end}{how}"

@@ -30,7 +30,19 @@ class ScalarFunction:
     symbol: str = ""
     doc: str = ""
     identity: Callable[[ElementType], Any] | None = None
+    only: ElementType | None = None  # the one element type, where not all of the kinds are taken
     ulps: int = 0  # error bound of back ends against `numpy`, in units of the last place: 0 is exactly rounded
+
+    def takes(self, *operands: ElementType) -> bool:
+        """Test whether operands have types that the function is defined for: equal ones, but for a condition."""
+        compared = operands[self.name in ("select", "rarely") :]
+        return (
+            len(operands) == self.arity
+            and len({*compared}) == 1
+            and (compared == operands or operands[0] is I1)
+            and compared[0].kind in self.kinds
+            and (self.only is None or compared[0] is self.only)
+        )
 
     def result(self, *operands: ElementType) -> ElementType:
         if self.element is not None:
@@ -95,8 +107,8 @@ _row("mul", 2, NUMBERS, np.multiply, "*", identity=lambda e: 1)
 _row(
     "div",
     2,
-    NUMBERS,
-    lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind in "fc" else _truncated_div(a, b),
+    REALS,
+    lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind == "f" else _truncated_div(a, b),
     "/",
 )
 _row("rem", 2, REALS, lambda a, b: np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype), "%",
@@ -136,10 +148,10 @@ _row(
 )
 _row("eq", 2, ANY, np.equal, "==", predicate=True)
 _row("ne", 2, ANY, np.not_equal, "!=", predicate=True)
-_row("lt", 2, ANY, np.less, "<", predicate=True)
-_row("le", 2, ANY, np.less_equal, "<=", predicate=True)
-_row("gt", 2, ANY, np.greater, ">", predicate=True)
-_row("ge", 2, ANY, np.greater_equal, ">=", predicate=True)
+_row("lt", 2, REALS | BOOL, np.less, "<", predicate=True)
+_row("le", 2, REALS | BOOL, np.less_equal, "<=", predicate=True)
+_row("gt", 2, REALS | BOOL, np.greater, ">", predicate=True)
+_row("ge", 2, REALS | BOOL, np.greater_equal, ">=", predicate=True)
 
 # bits; a shift count is in [0, width)
 _row("and", 2, DISCRETE, np.bitwise_and, "&",
@@ -171,48 +183,52 @@ _row(
 )
 
 _row("pairdot", 2, INTEGERS, lambda a, b: _pair_products(a, b),
-    doc="of i32: the sum of the products of signed 16-bit halves")  # fmt: skip
+    only=I32, doc="the sum of the products of signed 16-bit halves")  # fmt: skip
 _row(
     "quaddot",
     2,
     INTEGERS,
     lambda a, b: _quad_products(a, b),
-    doc="of i32: the same of signed 8-bit quarters",
+    only=I32,
+    doc="the same of signed 8-bit quarters",
 )
 _row(
     "quaddot_uu",
     2,
     INTEGERS,
     lambda a, b: _quad_products(a, b, 255, 255),
-    doc="of i32: of unsigned ones",
+    only=I32,
+    doc="of unsigned ones",
 )
 _row(
     "quaddot_us",
     2,
     INTEGERS,
     lambda a, b: _quad_products(a, b, 255),
-    doc="of i32: of unsigned ones with signed ones",
+    only=I32,
+    doc="of unsigned ones with signed ones",
 )
 _row(
     "quaddot_su",
     2,
     INTEGERS,
     lambda a, b: _quad_products(b, a, 255),
-    doc="of i32: of signed ones with unsigned ones",
+    only=I32,
+    doc="of signed ones with unsigned ones",
 )
 _row("bytepairs", 2, INTEGERS, lambda a, b: _byte_pairs(a, b),
-    doc="of i32: in each 16-bit half the sum of two products of unsigned bytes with signed ones; the nearest that fits")  # fmt: skip
+    only=I32, doc="in each 16-bit half the sum of two products of unsigned bytes with signed ones; the nearest that fits")  # fmt: skip
 _row("addhalves", 2, INTEGERS, lambda a, b: _joined(np.right_shift(a, 16) + np.right_shift(b, 16), a + b),
-    doc="of i32: the sums of 16-bit halves, modulo 2^16")  # fmt: skip
+    only=I32, doc="the sums of 16-bit halves, modulo 2^16")  # fmt: skip
 _row("subhalves", 2, INTEGERS, lambda a, b: _joined(np.right_shift(a, 16) - np.right_shift(b, 16), a - b),
-    doc="of i32: the differences of 16-bit halves, modulo 2^16")  # fmt: skip
+    only=I32, doc="the differences of 16-bit halves, modulo 2^16")  # fmt: skip
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
 _row(
     "rarely",
     3,
-    ANY,
+    REALS | BOOL,
     lambda c, a, b: np.where(c, a, b),
     doc="select by a condition that hardly any element meets",
 )

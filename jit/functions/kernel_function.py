@@ -22,6 +22,7 @@ from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.analysis.verify_kernel import check_kernel
+from ...lowering.loops.expand_functions import expand_functions
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
 from ...lowering.pass_context import Context
@@ -60,7 +61,7 @@ class PlanFunction(CompiledFunction):
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         self.given, self.declared = plan, declared
         self.options = options
-        self.legal: Plan = run_passes((legalize_types,), plan, Context())
+        self.legal: Plan = run_passes((expand_functions, legalize_types), plan, Context())
         self.plan = self._prepared(self.legal)
         views = {t: of for p in plan.plans for t, of in p.views.items()}
         self.views = (
@@ -99,6 +100,7 @@ class PlanFunction(CompiledFunction):
 
     def _on_grid(self, plan: Plan) -> Plan:
         """The kernels mapped to the grid of a GPU; as they are where they have been."""
+        plan = run_passes((expand_functions.with_options(words=True),), plan, Context())
         loops = (s for k in plan.all_kernels for s in statements(k.body) if isinstance(s, For))
         on_grid = any(s.kind in ("block", "thread") for s in loops)
         checked = self._checked(plan)

@@ -20,6 +20,7 @@ from .accesses import accesses, allocated, stores, varies
 from .prove import prove
 from .vector_alignment import begins_lines, can_shift, left_over
 
+LINEAR = ex.Const, ex.Index, ex.Extent
 MAX_STACK = 1 << 21  # bytes of a kernel's buffers; a thread's stack is 8 MB on Linux
 
 
@@ -151,6 +152,7 @@ class _Checker:
             not (self.varies(s.start, scope) or self.varies(s.end, scope)),
             "bounds that differ between lanes",
         )
+        self.range(s, scope)
         scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
         if s.kind == "unrolled":
             constant = isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const)
@@ -169,6 +171,21 @@ class _Checker:
             self.hold(whole, f"the extent is not known to be a multiple of {s.width}")
             scope = copy(scope, lane=s.index)
         self.block(s.body, scope)
+
+    def range(self, s: ir.For, scope: Scope) -> None:
+        """Check that a loop that runs at all begins at 0 or above, and ends within the index's extent."""
+        runs = (*scope.facts, *(f - affine(s.index) + affine(s.start) for f in _bounds(s)[1:]))
+        ends = ex.flat_operands("min", s.end)
+        extent = affine(ex.as_index(s.index.extent))
+        for goals, what in (
+            ([affine(s.start)], "begin below 0"),
+            ([extent - affine(e) for e in ends], f"go beyond {s.index.extent}"),
+        ):
+            if not any(prove(g, runs, scope.order) for g in goals):
+                place = f"a loop over %{s.index.name} that may {what}"
+                linear = all(isinstance(a, LINEAR) for g in goals for a in _atoms(g))
+                self.hold(not linear or any(_open(g, scope) for g in goals), place)
+                self.unproved.add(place)
 
     def independent(self, s: ir.For) -> None:
         """Check that iterations of a vector or parallel loop carry no dependence through memory."""

@@ -99,7 +99,7 @@ def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
 
 def build_nest(formula: Formula, name: str) -> ir.Kernel:
     """The kernel that computes one formula, its loops in the order of the indices."""
-    lower = _Lowering()
+    lower = StatementLowering()
     body: list[ir.Statement] = []
     body.append(
         ir.Store(
@@ -115,8 +115,8 @@ def sorted_tensors(tensors: Collection[ex.Tensor]) -> list[ex.Tensor]:
     return sorted(tensors, key=lambda t: t.name)
 
 
-class _Lowering:
-    """The lowering of one formula; numbers its accumulators."""
+class StatementLowering:
+    """Lowers expressions to statements and pure expressions; numbers the accumulators."""
 
     def __init__(self) -> None:
         self.names = count()

@@ -16,6 +16,8 @@ from ...dialect.notation.expressions import (
     Cast,
     Const,
     Expr,
+    Extent,
+    Index,
     Read,
     Tensor,
     Var,
@@ -59,6 +61,16 @@ class _Checks:
             if not isinstance(s, (ir.Alloc, ir.Prefetch)):
                 for e in ir.expressions(s):
                     self.expression(e, statements, seen)
+            if isinstance(s, ir.For) and not all(
+                isinstance(n, (Const, Index, Extent))
+                or (isinstance(n, Apply) and n.function in ("add", "sub", "mul"))
+                for e in (s.start, s.end)
+                for n in walk(e)
+            ):
+                index, extent = self.names.of(s.index), size_text(s.index.extent, self.names)
+                inside = (s.start >= 0) & (s.end <= as_index(s.index.extent))
+                message = f"the loop over {index} begins below 0, or ends beyond {extent}"
+                self.require((s.start >= s.end) | inside, message, statements)
             if isinstance(s, ir.Store):
                 self.access(s.tensor, s.indices, statements)
                 self.stored(s, statements)

@@ -110,7 +110,7 @@ MUTANTS = [
         "power",
     ),
     Mutant(
-        "lowering.loops.build_loops:_Lowering.reduction",
+        "lowering.loops.build_loops:StatementLowering.reduction",
         "identity(e.function,",
         'identity("mul",',
         "dense",

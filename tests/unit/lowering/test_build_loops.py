@@ -15,7 +15,7 @@ from cvm.dialect.notation.expressions import (
     when,
 )
 from cvm.dialect.notation.loops import Assert, If, Statement, accumulator
-from cvm.lowering.loops.build_loops import _Lowering
+from cvm.lowering.loops.build_loops import StatementLowering
 from native_kernels import tensor
 
 AT, K = Index("i", 9), Index("k", 4)
@@ -43,6 +43,6 @@ def test_a_side_is_evaluated_behind_its_guard(name: str, otherwise: bool) -> Non
     side: Expr = {**HARMLESS, **GUARDED}[name]
     sides = (constant(0, I64), side) if otherwise else (side, constant(0, I64))
     statements: list[Statement] = []
-    _Lowering().value(when(AT < 3, *sides), statements, {})
+    StatementLowering().value(when(AT < 3, *sides), statements, {})
     assert any(isinstance(s, If) for s in statements) == (name in GUARDED)
     assert not any(isinstance(s, Assert) for s in statements), "a check of what is not chosen"
