@@ -20,7 +20,9 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
 NATIVE = "native"
 PLAINEST = {  # processors, by the architecture of a triple
-    "x86_64": "x86-64", "aarch64": "cortex-a53", "riscv64": "rv64gc", "thumbv7em": "cortex-m4", "wasm32": "wasm32",
+    "x86_64": "x86-64", "aarch64": "cortex-a53", "riscv64": "rv64gc", "riscv32": "rv32imac", "wasm32": "wasm32",
+    "thumbv6m": "cortex-m0", "thumbv7m": "cortex-m3", "thumbv7em": "cortex-m4", "thumbv8m.base": "cortex-m23",
+    "thumbv8m.main": "cortex-m33", "thumbv8.1m.main": "cortex-m55",
 }  # fmt: skip
 
 
@@ -79,6 +81,11 @@ def _of_triple(triple: str, described: Processor | None) -> Processor:
     given, wanted = (t.partition("-")[0] for t in (triple, described.triple or "x86_64"))
     if given != wanted:
         raise TargetError(f"the cpu is one of {wanted}, and the triple {triple!r} of {given}")
+    if triple.endswith("hf") and not described.triple.endswith("hf"):
+        raise TargetError(
+            f"the triple {triple!r} passes floats in registers that {described.cpu} does not have; "
+            f"{triple.removesuffix('hf')!r} passes them in others"
+        )
     return replace(described, triple=triple)
 
 

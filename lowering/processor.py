@@ -260,19 +260,33 @@ ARM = {
     "neoverse-n1": ("neon", "dotprod"),
     "neoverse-v1": ("neon", "dotprod", "i8mm"),
 }
-_RV64GC = ("m", "a", "f", "d", "c")
+CORTEX_M = {  # the architecture, and the ABI: with floating-point registers where the processor has them
+    **dict.fromkeys(("cortex-m0", "cortex-m0plus"), "thumbv6m-none-eabi"),
+    "cortex-m3": "thumbv7m-none-eabi",
+    **dict.fromkeys(("cortex-m4", "cortex-m7"), "thumbv7em-none-eabihf"),
+    "cortex-m23": "thumbv8m.base-none-eabi",
+    "cortex-m33": "thumbv8m.main-none-eabihf",
+    **dict.fromkeys(("cortex-m55", "cortex-m85"), "thumbv8.1m.main-none-eabihf"),
+}
+_IMAC = ("m", "a", "c")
+_GC = (*_IMAC, "f", "d")
 TRIPLES = {  # of the system, by LLVM's name of a processor of another architecture, where none is given
     **dict.fromkeys(ARM, "aarch64-linux-gnu"),
     "generic-rv64": "riscv64-linux-gnu",
-    **dict.fromkeys(("cortex-m4", "cortex-m7"), "thumbv7em-none-eabihf"),
+    "generic-rv32": "riscv32-unknown-elf",
+    **CORTEX_M,
     "generic": "wasm32-unknown-unknown",
 }
+ENVIRONMENTS = frozenset({"eabi", "eabihf", "elf"})
+VENDORS = frozenset({"unknown", "pc", "apple", "nvidia", "amd", "ibm", "suse"})
 _X86 = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 LEVELS: dict[str, tuple[str, ...]] = {**_X86, **dict.fromkeys(TRIPLES, ()), **ARM}
 NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
     **{name: (name, (), {}) for name in LEVELS if not name.startswith("generic")},
-    "rv64gc": ("generic-rv64", _RV64GC, {}),
-    "rv64gcv": ("generic-rv64", (*_RV64GC, "v"), {}),
+    "rv64gc": ("generic-rv64", _GC, {}),
+    "rv64gcv": ("generic-rv64", (*_GC, "v"), {}),
+    "rv32imac": ("generic-rv32", _IMAC, {}),
+    "rv32gc": ("generic-rv32", _GC, {}),
     "wasm32": ("generic", ("simd128",), {}),
     "haswell": ("x86-64-v3", (), {"l2_bytes": 256 << 10}),
     "znver3": ("x86-64-v3", (), {}),
@@ -305,7 +319,17 @@ def named(name: str) -> Processor | None:
 
 def freestanding(triple: str) -> bool:
     """Test whether a triple is of no operating system: there is no heap then."""
-    return bool(triple) and {*triple.split("-")[1:]} <= {"none", "unknown", "eabi", "eabihf", "elf"}
+    return bool(triple) and {*triple.split("-")[1:]} <= {"none", "unknown", *ENVIRONMENTS}
+
+
+def normalized(triple: str) -> str:
+    """A triple with its vendor and system in their places, as LLVM reads it, which takes `none` for the vendor else."""
+    architecture, *rest = triple.split("-")
+    if rest and rest[0] not in VENDORS:
+        rest.insert(0, "unknown")
+    if len(rest) == 2 and rest[1] in ENVIRONMENTS:
+        rest.insert(1, "none")
+    return "-".join([architecture, *rest])
 
 
 def with_features(

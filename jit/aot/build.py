@@ -261,7 +261,7 @@ def _machine() -> str:
 
 
 def _size_type() -> str:
-    return "i32" if _machine() in native_code.POINTERS_OF_4_BYTES else "i64"
+    return "i32" if _machine().startswith(native_code.POINTERS_OF_4_BYTES) else "i64"
 
 
 def _bytes(data: bytes) -> str:

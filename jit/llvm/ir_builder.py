@@ -178,8 +178,8 @@ class Declaration(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name without the type that follows it."""
-        return self.name.partition(".")[0]
+        """The name without the types that follow it."""
+        return self.name.removeprefix("llvm.").partition(".")[0]
 
 
 class Module(NamedTuple):

@@ -12,7 +12,7 @@ from llvmlite.binding import ffi
 
 from ...dialect.ir.fork_safety import held_at_fork, no_fork
 from ...dialect.ir.process_setting import ScopedSetting
-from ...lowering.processor import GENERIC, Processor, freestanding, processor
+from ...lowering.processor import GENERIC, Processor, freestanding, normalized, processor
 
 LAST_LLVM = 22  # known to have the options that are set here
 OPTIONS = {"disable-lsr": True, "enable-phi-of-ops": False}
@@ -23,19 +23,22 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
     if described.triple:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        target = llvm.Target.from_triple(described.triple)
+        target = llvm.Target.from_triple(normalized(described.triple))
     else:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         target = llvm.Target.from_default_triple()
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     if described.cpu:
-        cpu, features = (
-            described.cpu,
-            ",".join(f"+{f}" for f in described.features),
-        )  # those beyond the cpu's
-    reloc = "static" if freestanding(described.triple) else "pic"
-    how = {"opt": 3, "reloc": reloc, "codemodel": "default", "jit": jit}
+        beyond = [f"+{f}" for f in described.features]  # the cpu's own
+        beyond += ["-fpregs"] * described.triple.endswith(
+            "eabi"
+        )  # nor are there registers for floats
+        cpu, features = described.cpu, ",".join(beyond)
+    is_bare = freestanding(described.triple)
+    reloc = "static" if is_bare else "pic"
+    anywhere = is_bare and described.triple.startswith("riscv")  # boards have memory beyond 2 GB
+    how = {"opt": 3, "reloc": reloc, "codemodel": "medium" if anywhere else "default", "jit": jit}
     return target.create_target_machine(cpu=cpu, features=features, **how)
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import llvmlite.binding as llvm
 
 from ...dialect.ir.compilation_context import check_time
-from ...lowering.processor import LEVELS, processor
+from ...lowering.processor import LEVELS, normalized, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
 from ..host_processor import host_features
-from . import integer_powers, lookup_tables, select_to_table, target_intrinsics
+from . import float_functions, integer_powers, lookup_tables, select_to_table, target_intrinsics
 from .ir_builder import Declaration, Module
 from .llvm_context import options_set, target_machine, toolchain
 
@@ -27,10 +27,11 @@ DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] 
     **dict.fromkeys(lookup_tables.NAMES, lookup_tables.define),
     select_to_table.NAME: select_to_table.define,
     integer_powers.NAME: integer_powers.define,
+    **dict.fromkeys(float_functions.NAMES, float_functions.define),
 }
 LIBRARIES_PER_LINKER = 256
-POINTERS_OF_4_BYTES = ("thumbv7em", "wasm32")
-FLAGS_OF_RISCV = '!llvm.module.flags = !{!1000000}\n!1000000 = !{i32 1, !"target-abi", !"lp64d"}\n'
+POINTERS_OF_4_BYTES = ("thumb", "wasm32", "riscv32")
+ABI_OF_RISCV = '!llvm.module.flags = !{{!1000000}}\n!1000000 = !{{i32 1, !"target-abi", !"{}"}}\n'
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
@@ -60,6 +61,7 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
         return module
     lines: list[str] = []
     called: set[str] = set()
+    definitions = module.definitions
     for declared in module.declarations:
         line = str(declared)
         if (define := DEFINITIONS.get(declared.stem)) is not None:
@@ -69,8 +71,11 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
                     {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
                 )
             line = define(declared, features, called)
+            if line.startswith("define"):
+                name = float_functions.own_name(declared)
+                definitions = definitions.replace(f"@{declared.name}(", f"@{name}(")
         lines.append(line)
-    return "\n".join([*lines, *sorted(called.difference(lines)), module.definitions])
+    return "\n".join([*lines, *sorted(called.difference(lines)), definitions])
 
 
 def optimised_text(source: "Text", options: "CompileOptions") -> str:
@@ -96,8 +101,11 @@ def _for_system(text: str, machine: Any) -> str:
     """A module with the system that it is for, which says how large pointers are, and how RISC-V passes floats."""
     if not (triple := processor().triple):
         return text
-    abi = FLAGS_OF_RISCV if triple.startswith("riscv") else ""
-    return f'target triple = "{triple}"\ntarget datalayout = "{machine.target_data}"\n{text}\n{abi}'
+    abi = ""
+    if triple.startswith("riscv"):
+        words = "lp64" if triple.startswith("riscv64") else "ilp32"
+        abi = ABI_OF_RISCV.format(words + "d" * ("d" in processor().features))
+    return f'target triple = "{normalized(triple)}"\ntarget datalayout = "{machine.target_data}"\n{text}\n{abi}'
 
 
 def object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:

@@ -85,7 +85,8 @@ def _each(names: str, kinds: str, *operands: Ref, prefix: str = "") -> dict[tupl
 
 INSTRUCTIONS: dict[tuple[str, str], Row] = {
     **_each("add sub mul and or xor", "int uint bool", "a", "b"),
-    **_each("add sub mul div rem", "float", "a", "b", prefix="f"),
+    **_each("add sub mul div", "float", "a", "b", prefix="f"),
+    ("rem", "float"): _call("fmod", "ab"),  # float_functions.py defines it
     **_each("div rem", "int", "a", "b", prefix="s"),
     **_each("div rem", "uint", "a", "b", prefix="u"),
     ("floordiv", "int"): _floor_fix(("sdiv", "a", "b"), ("sext", 4), ("add", 5, 6)),

@@ -207,7 +207,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("cpu", TRIPLES)
 def test_code_for_another_processor_does_not_run_here(cpu: str) -> None:
-    name = {"generic-rv64": "rv64gc", "generic": "wasm32"}.get(cpu, cpu)
+    name = {"generic-rv64": "rv64gc", "generic-rv32": "rv32imac", "generic": "wasm32"}.get(cpu, cpu)
     with pytest.raises(cvm.TargetError, match=f"this machine (is of {platform.machine()}|lacks)"):
         cvm.compile(program("small"), cpu=name)
 

@@ -1,0 +1,420 @@
+"""Define the functions of floats that a processor has no instructions for, in place of calls of C's libm.
+
+LLVM calls `floorf` or `fma` of whatever libm a program is linked with where it has no instructions for `llvm.floor.f32` or
+`llvm.fma.f64`. `define` puts functions of the module there, exact as IEEE 754 has them: by integers, which need nothing else
+where a processor has no floats. Which functions call libm is found by compiling all of them for the processor. `fmod` is an
+instruction of IR that always calls it."""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+
+from ...lowering.processor import Processor, processor
+from . import ir_builder as ll
+from .llvm_context import target_machine
+from .python_to_ir import ir_text
+
+
+class Format(NamedTuple):
+    """A binary format of IEEE 754: the bits of a number and of its fraction, and the type that products fit into."""
+
+    bits: int
+    fraction: int
+    wider: str
+
+    @property
+    def bias(self) -> int:
+        return (1 << self.bits - self.fraction - 2) - 1
+
+    @property
+    def sign(self) -> int:
+        return 1 << self.bits - 1
+
+    @property
+    def one(self) -> int:
+        return self.bias << self.fraction
+
+
+FORMATS = {
+    "half": Format(16, 10, "float"),
+    "float": Format(32, 23, "double"),
+    "double": Format(64, 52, ""),
+}
+PROBED = {"floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "sqrt": 1, "fma": 3}  # operands
+# those that LLVM has instructions for where it has some for another; compiled without, they may end the process
+LIKE = {"maximum": "sqrt", "minimum": "sqrt", "lrint": "rint"}
+
+
+def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> str:
+    """The definition of a function that would call libm, or its declaration where there are instructions for it."""
+    name, type = declared.stem, declared.parameters[0]
+    assert isinstance(type, ll.Type)
+    scalar = "float" if type.scalar == "half" else type.scalar
+    if name != "fmod" and (LIKE.get(name, name), scalar) not in calls_of(processor()):
+        return str(declared)
+    b, format = ll.IRBuilder(), FORMATS[type.scalar]
+    parameters = [ll.Value(f"%{n}", type) for n in "abc"[: len(declared.parameters)]]
+    if name in BY_WORDS:
+        words = ll.ir_type(f"i{format.bits}", type.lanes)
+        operands = [Word(b, b.add(ll.cast("bitcast", p, words))) for p in parameters]
+        result = b.add(ll.cast("bitcast", BY_WORDS[name](format, *operands).value, type))
+    elif name == "lrint":
+        rint = ll.Declaration(type, f"llvm.rint.{ll.suffix(type)}", (type,))
+        called.add(define(rint, (), called))
+        whole = b.add(ll.call(rint._replace(name=own_name(rint)), *parameters))
+        result = b.add(ll.cast("fptosi", whole, declared.result))
+    elif name == "fma" and format.wider:
+        result = _fma_of_wider(b, ll.ir_type(format.wider, type.lanes), parameters)
+    else:
+        called.update(_of_doubles(name))
+        result = ll.poison(type)
+        for lane in range(type.lanes):
+            parts = [b.add(ll.extract(p, lane)) if type.lanes > 1 else p for p in parameters]
+            part = _by_double(b, name, parts)
+            result = b.add(ll.insert(result, part, lane)) if type.lanes > 1 else part
+    b.do(ll.returned(result))
+    return b.inlined(declared.result, own_name(declared), *parameters)
+
+
+def own_name(declared: ll.Declaration) -> str:
+    """The name of the definition of an intrinsic."""
+    return declared.name.removeprefix("llvm.")
+
+
+@lru_cache(maxsize=64)
+def calls_of(described: Processor) -> frozenset[tuple[str, str]]:
+    """The functions, with their types, for which LLVM has no instructions on a processor."""
+    machine = target_machine(jit=False, described=described)
+    lines = [f'target datalayout = "{machine.target_data}"']
+    for name, count in PROBED.items():
+        for type in (ll.ir_type("float"), ll.ir_type("double")):
+            declared = ll.Declaration(type, f"llvm.{name}.{ll.suffix(type)}", (type,) * count)
+            operands = ", ".join(f"{type} %{n}" for n in "abc"[:count])
+            body = f"%r = call {type} @{declared.name}({operands})\n  ret {type} %r"
+            head = f"define {type} @probe_{name}_{type}({operands}) nounwind"
+            lines += [str(declared), f"{head} {{\n  {body}\n}}"]
+    module = llvm.parse_assembly("\n".join(lines), llvm.create_context())
+    assembly = machine.emit_assembly(module)
+    found = re.findall(rf"(?<![\w.])({'|'.join(PROBED)})(f?)(?![\w.])", assembly)
+    return frozenset((name, "float" if f else "double") for name, f in found)
+
+
+# By integers: elements of vectors alike
+
+
+@dataclass(frozen=True)
+class Word:
+    """An integer, or a vector of integers, whose operators append instructions. Nothing has a sign."""
+
+    b: ll.IRBuilder
+    value: ll.Value
+
+    def number(self, n: int) -> "Word":
+        scalar = ll.Constant(f"u0x{n:X}" if n >= 0 else str(n), self.value.type.of(1))
+        return Word(self.b, ll.splat_constant(scalar, self.value.type.lanes))
+
+    def by(self, opcode: str, other: "Word | int") -> "Word":
+        y = other if isinstance(other, Word) else self.number(other)
+        return Word(self.b, self.b.once(ll.binary(opcode, self.value, y.value)))
+
+    def __add__(self, other: "Word | int") -> "Word":
+        return self.by("add", other)
+
+    def __sub__(self, other: "Word | int") -> "Word":
+        return self.by("sub", other)
+
+    def __and__(self, other: "Word | int") -> "Word":
+        return self.by("and", other)
+
+    def __or__(self, other: "Word | int") -> "Word":
+        return self.by("or", other)
+
+    def __xor__(self, other: "Word | int") -> "Word":
+        return self.by("xor", other)
+
+    def __lshift__(self, other: "Word | int") -> "Word":
+        return self.by("shl", other)
+
+    def __rshift__(self, other: "Word | int") -> "Word":
+        return self.by("lshr", other)
+
+    def test(self, how: str, other: "Word | int") -> ll.Value:
+        y = other if isinstance(other, Word) else self.number(other)
+        return self.b.once(ll.compare(how, self.value, y.value))
+
+    def where(self, condition: ll.Value, other: "Word | int") -> "Word":
+        """This one where a condition holds, and another elsewhere."""
+        y = other if isinstance(other, Word) else self.number(other)
+        return Word(self.b, self.b.once(ll.select(condition, self.value, y.value)))
+
+
+def _rounded(name: str, f: Format, x: Word) -> Word:
+    """Round to an integer: clear the bits of the fraction, after adding to a number that is to grow."""
+    sign, size, none = x & f.sign, x & (f.sign - 1), x.number(0)
+    exponent = size >> f.fraction
+    bits = x.number(f.bias + f.fraction) - exponent  # of a fraction, where it is of some of them
+    bits = bits.where(bits.test("ult", f.fraction), f.fraction)
+    fraction = (x.number(1) << bits) - 1
+    if name == "trunc":
+        more, small = none, none
+    elif name == "rint":  # the last bit of 1.f is that of the exponent, as the bias is odd
+        more = (fraction >> 1) + (x >> bits & 1)
+        small = x.number(f.one).where(size.test("ugt", f.one - (1 << f.fraction)), 0)
+    else:
+        away = sign.test("eq", f.sign if name == "floor" else 0)
+        more = fraction.where(away, 0)
+        small = x.number(f.one).where(size.where(away, 0).test("ne", 0), 0)
+    moved = x + more
+    rounded = (sign | small).where(exponent.test("ult", f.bias), moved - (moved & fraction))
+    is_integer = size.test("uge", (f.bias + f.fraction) << f.fraction)  # or infinite, or NaN
+    return x.where(is_integer, rounded)
+
+
+def _extreme(how: str, f: Format, x: Word, y: Word) -> Word:
+    """Choose the greater or the lesser number, NaN where one is; bits of negative numbers are inverted to compare them."""
+    turned = [v ^ (v.by("ashr", f.bits - 1) & (f.sign - 1)) for v in (x, y)]
+    result = x.where(turned[0].test(how, turned[1]), y)
+    for v in (y, x):
+        nan = (v & (f.sign - 1)).test("ugt", (2 * f.bias + 1) << f.fraction)
+        result = v.where(nan, result)
+    return result
+
+
+def _of(function: Callable[..., Word], how: str) -> Callable[..., Word]:
+    return lambda *operands: function(how, *operands)
+
+
+BY_WORDS: dict[str, Callable[..., Word]] = {
+    **{name: _of(_rounded, name) for name in ("floor", "ceil", "trunc", "rint")},
+    "maximum": _of(_extreme, "sgt"),
+    "minimum": _of(_extreme, "slt"),
+}
+NAMES = (*BY_WORDS, "lrint", "sqrt", "fma", "fmod")
+
+
+# By a wider type
+
+
+def _fma_of_wider(b: ll.IRBuilder, wide: ll.Type, operands: list[ll.Value]) -> ll.Value:
+    """The sum of a product that is exact in a wider type, rounded to odd there: rounded again, it is rounded once.
+
+    The rounding error is exact (Knuth's TwoSum). Where it is not 0 and the last bit of the sum is, the number on the other
+    side of the exact sum has that bit."""
+    x, y, z = (b.add(ll.cast("fpext", v, wide)) for v in operands)
+
+    def put(opcode: str, p: ll.Value, q: ll.Value) -> ll.Value:
+        return b.add(ll.binary(opcode, p, q))
+
+    product = put("fmul", x, y)
+    sum = put("fadd", product, z)
+    rest = put("fsub", sum, product)
+    error = put("fadd", put("fsub", product, put("fsub", sum, rest)), put("fsub", z, rest))
+    words = ll.ir_type(f"i{FORMATS[wide.scalar].bits}", wide.lanes)
+    bits, less = (Word(b, b.add(ll.cast("bitcast", v, words))) for v in (sum, error))
+    step = bits.number(-1).where((bits ^ less).test("slt", 0), 1)
+    zero = ll.splat_constant(ll.Constant("0.0", wide.of(1)), wide.lanes)
+    inexact = b.add(ll.compare("one", error, zero))
+    odd = bits + step.where(inexact, 0).where((bits & 1).test("eq", 0), 0)
+    return b.add(ll.cast("fptrunc", b.add(ll.cast("bitcast", odd.value, wide)), operands[0].type))
+
+
+def _by_double(b: ll.IRBuilder, name: str, operands: list[ll.Value]) -> ll.Value:
+    """One of DOUBLES; the result for a narrower type is exact, or of more than twice its digits, and rounded once."""
+    type, double = operands[0].type, ll.ir_type("double")
+    if is_narrow := type is not double:
+        operands = [b.add(ll.cast("fpext", v, double)) for v in operands]
+    words = [b.add(ll.cast("bitcast", v, ll.WORD)) for v in operands]
+    found = b.add(ll.call(ll.Declaration(ll.WORD, f"{name}_of_doubles", ()), *words))
+    result = b.add(ll.cast("bitcast", found, double))
+    return b.add(ll.cast("fptrunc", result, type)) if is_narrow else result
+
+
+@cache
+def _of_doubles(name: str) -> tuple[str, ...]:
+    """The IR of one of DOUBLES, and of what it calls."""
+    parts = ir_text(PARTS)
+    own = ir_text(PARTS + DOUBLES[name]).removeprefix(parts)
+    return "declare i64 @llvm.ctlz.i64(i64, i1)", parts, own
+
+
+SIGN, INFINITY, NAN, LOW = -(1 << 63), 2047 << 52, 0xFFF << 51, (1 << 32) - 1
+PARTS = f"""
+@alwaysinline
+def float_of(bits: i64) -> double:
+    return ir(double, "bitcast i64 {{}} to double", bits)
+
+@alwaysinline
+def bits_of(number: double) -> i64:
+    return ir(i64, "bitcast double {{}} to i64", number)
+
+@alwaysinline
+def product(x: i64, y: i64) -> i64:
+    return bits_of(ir(double, "fmul double {{}}, {{}}", float_of(x), float_of(y)))
+
+@alwaysinline
+def sum(x: i64, y: i64) -> i64:
+    return bits_of(ir(double, "fadd double {{}}, {{}}", float_of(x), float_of(y)))
+
+@alwaysinline
+def zeros(x: i64) -> i64:
+    return ir(i64, "call i64 @llvm.ctlz.i64(i64 {{}}, i1 false)", x)
+
+# a number but 0 is its significand, from 2^52 to 2^53, times a power of 2: the exponent counts from that of the least
+@alwaysinline
+def significand(x: i64) -> i64:
+    fraction = x & {(1 << 52) - 1}
+    if x & {INFINITY} != 0:
+        return fraction | {1 << 52}
+    return fraction << (zeros(fraction) - 11)
+
+@alwaysinline
+def exponent(x: i64) -> i64:
+    if x & {INFINITY} != 0:
+        return x >> 52 & 2047
+    return 12 - zeros(x & {(1 << 52) - 1})
+
+# the float next to top * 2^e, of 64 bits; the last one is set where something was cut off
+@alwaysinline
+def rounded(sign: i64, top: i64, e: i64) -> i64:
+    e = e + 11
+    if e > 2046:
+        return sign | {INFINITY}
+    if e < 1:
+        lost = 1 - e
+        if lost > 63:
+            lost = 63
+        cut = top >> lost
+        top = cut | ir(i64, "zext i1 {{}} to i64", top != cut << lost)
+        e = 1
+    whole = top >> 11
+    whole = whole + (((top & 2047) + 1023 + (whole & 1)) >> 11)
+    return sign | ((e - 1 << 52) + whole)
+
+"""
+DOUBLES = {
+    "fma": f"""
+@noinline
+def fma_of_doubles(a: i64, b: i64, c: i64) -> i64:
+    sign = (a ^ b) & {SIGN}
+    if a << 1 == 0 or b << 1 == 0 or a & {INFINITY} == {INFINITY} or b & {INFINITY} == {INFINITY}:
+        return sum(product(a, b), c)
+    if c & {INFINITY} == {INFINITY}:
+        return sum(c, c)
+    if c << 1 == 0:
+        return product(a, b)
+    x = significand(a)
+    y = significand(b)
+    middle = (x & {LOW}) * (y >> 32) + ((x & {LOW}) * (y & {LOW}) >> 32)
+    middle2 = (x >> 32) * (y & {LOW}) + (middle & {LOW})
+    high = (x >> 32) * (y >> 32) + (middle >> 32) + (middle2 >> 32)
+    low = x * y
+    # words of 128 bits, with the first one at bit 124 or 125, and what they are multiplied by
+    high = high << 20 | low >> 44
+    low = low << 20
+    e = exponent(a) + exponent(b) - 1095
+    other = significand(c) << 8
+    other_low = 0
+    d = e - exponent(c) + 72
+    other_sign = c & {SIGN}
+    if d < 0:
+        e = e - d
+        d = 0 - d
+        swap = high
+        high = other
+        other = swap
+        swap = low
+        low = other_low
+        other_low = swap
+        swap = sign
+        sign = other_sign
+        other_sign = swap
+    # the smaller one is shifted to the same place; of what is cut off, a bit says whether it is 0
+    if d > 63:
+        other_low = other | ir(i64, "zext i1 {{}} to i64", other_low != 0)
+        other = 0
+        d = d - 64
+        if d > 63:
+            d = 63
+    if d > 0:
+        cut = other_low >> d
+        lost = ir(i64, "zext i1 {{}} to i64", other_low != cut << d)
+        other_low = cut | other << 64 - d | lost
+        other = other >> d
+    if sign != other_sign:
+        if high == other and low == other_low:
+            return 0
+        if other > high or other == high and other_low ^ {SIGN} > low ^ {SIGN}:
+            swap = high
+            high = other
+            other = swap
+            swap = low
+            low = other_low
+            other_low = swap
+            sign = other_sign
+        other = ir(i64, "xor i64 {{}}, -1", other)
+        other_low = 0 - other_low
+        if other_low == 0:
+            other = other + 1
+    low = low + other_low
+    high = high + other
+    if low ^ {SIGN} < other_low ^ {SIGN}:
+        high = high + 1
+    if high == 0:
+        high = low
+        low = 0
+        e = e - 64
+    n = zeros(high)
+    if n > 0:
+        high = high << n | low >> 64 - n
+        low = low << n
+    return rounded(sign, high | ir(i64, "zext i1 {{}} to i64", low != 0), e - n + 64)
+""",
+    "sqrt": f"""
+# digit by digit: a root of 53 bits and one more, which alone rounds it, as none lies in the middle
+@noinline
+def sqrt_of_doubles(a: i64) -> i64:
+    if a << 1 == 0 or a == {INFINITY}:
+        return a
+    if a < 0 or a > {INFINITY}:
+        return {NAN}
+    e = exponent(a)
+    left = significand(a) << 10 + (e & 1 ^ 1)
+    root = 0
+    rest = 0
+    for k in range(54):
+        rest = rest << 2 | left >> 62
+        left = left << 2
+        root = root << 1
+        if root << 1 | 1 <= rest:
+            rest = rest - (root << 1 | 1)
+            root = root + 1
+    return ((e + 1021 >> 1) << 52) + (root + 1 >> 1)
+
+""",
+    "fmod": f"""
+@noinline
+def fmod_of_doubles(a: i64, b: i64) -> i64:
+    sign = a & {SIGN}
+    x = a & {~SIGN}
+    y = b & {~SIGN}
+    if y == 0 or x >= {INFINITY} or y > {INFINITY}:
+        return {NAN}
+    if x < y:
+        return a
+    left = exponent(a) - exponent(b)
+    divisor = significand(b)
+    rest = ir(i64, "urem i64 {{}}, {{}}", significand(a), divisor)
+    while left > 0:
+        step = 11 if left > 11 else left
+        rest = ir(i64, "urem i64 {{}}, {{}}", rest << step, divisor)
+        left = left - step
+    if rest == 0:
+        return sign
+    n = zeros(rest)
+    return rounded(sign, rest << n, exponent(b) - n)
+""",
+}
