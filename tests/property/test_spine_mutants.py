@@ -125,8 +125,8 @@ MUTANTS = [
     ),
     Mutant(
         "lowering.storage.place_buffers:_pack",
-        "first[other] <= last[t] and",
-        "False and",
+        "first[other] <= last[t]\n",
+        "False\n",
         "three at once",
     ),
     Mutant(

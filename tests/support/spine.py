@@ -50,13 +50,14 @@ def entered() -> Listed:
         for file, function in json.loads(done.stdout):
             found.setdefault(file, []).append(function)
     return {
-        file: [f for f in lines_of(file) if f in functions] for file, functions in found.items()
+        file: [f for f in statements_of(file) if f in functions]
+        for file, functions in found.items()
     }
 
 
 @cache
-def lines_of(file: str) -> dict[str, int]:
-    """The functions and methods of a file in its order, and how many lines each has."""
+def statements_of(file: str) -> dict[str, int]:
+    """The functions and methods of a file in its order, and the number of statements of each."""
     found: dict[str, int] = {}
 
     def look(node: ast.AST, scope: str) -> None:
@@ -65,12 +66,11 @@ def lines_of(file: str) -> dict[str, int]:
                 case ast.ClassDef():
                     look(child, f"{scope}{child.name}.")
                 case ast.FunctionDef():
-                    first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
-                    found[f"{scope}{child.name}"] = (child.end_lineno or first) - first + 1
-                case ast.Lambda():
-                    found[f"{scope}<lambda>"] = (
-                        (child.end_lineno or child.lineno) - child.lineno + 1
+                    found[f"{scope}{child.name}"] = sum(
+                        isinstance(node, ast.stmt) for node in ast.walk(child)
                     )
+                case ast.Lambda():
+                    found[f"{scope}<lambda>"] = 1
                 case _:
                     look(child, scope)
 
