@@ -206,7 +206,7 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     ]),
     "ops": ("list the operators, or show the page of one", [
         _arg("name", nargs="?", metavar="DIALECT[.OP]"),
-        _flag("--check", "run their examples on every target and compare the results"),
+        _flag("--check", "check formulas, derivatives and simplifications by their examples"),
     ]),
     "explain": ("show the rule of a diagnostic, with a wrong and a right program", [
         _arg("code", "what stands in brackets after error, such as cvm.dense.C2", metavar="CODE"),

@@ -50,6 +50,7 @@ from cvm.jit.targets import Target, register
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import REGISTERED, Level, Pass, declare
 from cvm.lowering.pipeline import PASSES, lower, unscheduled
+from cvm.lowering.verify_passes import verified
 
 API_VERSION = 1
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,11 +72,14 @@ __all__ = [
 register_target = register
 
 
-def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
+def register_pass(
+    level: Level = "loops", after: str = "", changes_signature: bool = False
+) -> Callable[[F], F]:
     """Declare a function from Kernel to Kernel, or, of the level graph, from Function to Function, as the pass of its name.
 
     A further parameter `context` gets the Context; others with a default are options of the pass. With `after` it runs in every
-    compilation that has the pass of that name, after it."""
+    compilation that has the pass of that name, after it. What it gives is verified; a pass over functions that
+    `changes_signature` runs by `cvm opt` only, since callers rely on the types of arguments and results."""
 
     def declared(function: F) -> F:
         name = function.__name__
@@ -93,12 +97,18 @@ def register_pass(level: Level = "loops", after: str = "") -> Callable[[F], F]:
             raise Error(
                 f"pass {name}: there is no pass {after} that it could follow{did_you_mean(after, known)}"
             )
+        if changes_signature and (after or level != "graph"):
+            raise Error(
+                f"pass {name}: only a pass of level graph, without a place, changes signatures"
+            )
+        package = function.__module__.partition(".")[0]
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         kind = ((UNITS[level], Kernels, NoneType), f"a {UNITS[level].__name__}")
-        checked = guarded(SimpleNamespace(name=f"pass {name}"), "it", function, kind)
-        REGISTERED[name] = replace(
-            declare(level, UNITS[level])(checked), summary=summary, after=after
-        )
+        owner = SimpleNamespace(name=f"pass {name} of {package}")
+        new = declare(level, UNITS[level])(guarded(owner, "it", function, kind, "pass.fails"))
+        new = replace(new, summary=summary, after=after, package=package)
+        new = replace(new, guard=verified, changes_signature=changes_signature)
+        REGISTERED[name] = verified(new)
         PLACED.extend([name] * bool(after))
         return function
 

@@ -40,7 +40,8 @@ class Pass(Generic[P, R]):
     `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
     parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
     `options` are the further arguments of the function, with their values. A pass of another package runs in every
-    compilation `after` the pass of that name, if it names one."""
+    compilation `after` the pass of that name, if it names one. Its `package` is named where it fails, and `guard` is what has
+    it verified. A graph pass keeps the types of arguments and results unless it `changes_signature`."""
 
     name: str
     level: Level
@@ -51,15 +52,18 @@ class Pass(Generic[P, R]):
     on_scheduled: bool
     options: Mapping[str, Any]
     after: str = ""
+    package: str = "cvm"
+    guard: Callable[["Pass[..., Any]"], "Pass[..., Any]"] = lambda step: step
+    changes_signature: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def with_options(self, **options: object) -> "Pass[P, R]":
         """The pass with other values of some options."""
-        return _declared(
-            self.function, self.level, self.unit, self.on_scheduled, {**self.options, **options}
-        )
+        options = {**self.options, **options}
+        new = _declared(self.function, self.level, self.unit, self.on_scheduled, options)
+        return self.guard(replace(self, run=new.run, options=new.options))
 
 
 def declare(

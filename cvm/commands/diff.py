@@ -27,6 +27,12 @@ from cvm.jit.compile import find
 
 TRIES = 400  # calls that making the arguments small may take
 Arrays = list[np.ndarray]
+SIMPLER: tuple[Callable[[np.ndarray], Any], ...] = (
+    lambda x: x * 0 if x.dtype.kind in "iub" else np.zeros_like(x),
+    lambda x: x != 0,
+    lambda x: np.round(x.real) if kind_of(x.dtype) in "fc" else x,
+    *(lambda x: x >> 1 if x.dtype.kind in "iu" else x,) * 6,
+)  # of the elements of an argument
 Values = Mapping[str, np.ndarray]
 Evaluate = Callable[[Arrays], Values]
 
@@ -174,7 +180,7 @@ def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) 
     def at(tried: Arrays) -> Difference | None:
         return first_difference({name: of_a(tried)[name]}, {name: of_b(tried)[name]}, ulps, kernels)
 
-    small = arrays if b.saved is not None else _small(a.function, arrays, at)
+    small = arrays if b.saved is not None else smallest(a.function, arrays, at)
     return "\n".join(_text(a, b, at(small) or difference, small))
 
 
@@ -245,15 +251,17 @@ def _text(a: Side, b: Side, first: Difference, arrays: Arrays) -> Iterator[str]:
         yield shown(f"%{argument.name}", array)
 
 
-def _small(
-    function: Function, arrays: Arrays, differs: Callable[[Arrays], Difference | None]
+def smallest(
+    function: Function, arrays: Arrays, differs: Callable[[Arrays], object], tries: int = TRIES
 ) -> Arrays:
-    """Arguments as small as the difference allows: fewer elements along open sizes, then zeros, then ones."""
-    tries = iter(range(TRIES))
+    """Arguments as small as the difference allows: fewer elements along open sizes, then zeros, ones, and whole numbers.
+
+    `differs` gives None for arguments that do not show it."""
+    left = iter(range(tries))
 
     def shows(candidate: Arrays) -> bool:
         try:
-            return next(tries, None) is not None and differs(candidate) is not None
+            return next(left, None) is not None and differs(candidate) is not None
         except cvm.Error:
             return False
 
@@ -273,14 +281,15 @@ def _small(
             if n < whole and shows(cut := [x[part] for x, part in zip(arrays, cuts, strict=True)]):
                 arrays = cut
                 break
-    for value in (0, 1):
+    for simpler in SIMPLER:
         for k in range(len(arrays)):
             step = arrays[k].size
             while step:
                 for start in range(0, arrays[k].size, step):
                     fresh = arrays[k].copy()
                     part = fresh.reshape(-1)[start : start + step]
-                    part[...] = (part != 0) * value
+                    with np.errstate(all="ignore"):
+                        part[...] = simpler(part)
                     changed = not np.array_equal(
                         fresh, arrays[k], equal_nan=kind_of(fresh.dtype) in "fc"
                     )

@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import cvm
 from cvm.cli import Usage, for_cpu
 from cvm.commands.io import read, write
 from cvm.commands.read_level import Level, read_level
@@ -20,7 +19,6 @@ from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
-from cvm.lowering.analysis.verify_kernel import LoweringError
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import LEVELS, REGISTERED, Pass, placed, run_passes
 from cvm.lowering.pipeline import (
@@ -86,8 +84,6 @@ def opt(options: Namespace) -> int:
             loads = "".join(f"--load {module} " for module in options.load)
             said = f"the pass {watch.failed} fails; cvm opt {loads}--run-reproducer {path} shows it again"
             print(said, file=sys.stderr)
-        if isinstance(e, LoweringError):
-            raise cvm.Error(f"after {watch.failed}: {e}") from None
         raise
     if options.timing:
         times, tree = watch.timing, options.timing != "json"

@@ -13,18 +13,18 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration, timed
 from cvm.dialect.notation.formulas import Formulas
-from cvm.dialect.notation.loops import Kernel, Loop
+from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Kernels, Plan
 from cvm.dialect.notation.printer import kernels_text, plan_text
 from cvm.dialect.program.function import Function
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
-from cvm.dialect.program.verify import verify
-from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.formulas.printer import formulas_text
+from cvm.lowering.loops.build_loops import build_loops
 from cvm.lowering.pass_context import Context
-from cvm.lowering.passes import Pass
+from cvm.lowering.passes import Pass, run_passes
 from cvm.lowering.step_plan import StepPlan
+from cvm.lowering.verify_passes import verified
 
 PACKAGES = ("numpy", "llvmlite", "lark")
 HEADS = ("pipeline", "target", "cpu")  # of a reproducer
@@ -74,15 +74,23 @@ class Watch:
         return [self._watched(p, of) for p in passes]
 
     def _watched(self, step: Pass, of: str) -> Pass:
+        def measured(item: Any, context: Context) -> Any:
+            result, seconds = timed(step.run, item, context)
+            self.timing.add((f"@{of}", step.level, step.name), seconds)
+            return result
+
+        checked = replace(step, run=measured)
+        if self.verifies and step.package == "cvm":  # others are verified already
+            checked = verified(checked)
+
         def run(item: Any, context: Context) -> Any:
             if {step.name, "all"} & self.before:
                 print(f"// before {step.name}\n{text_of(item, self.generic)}", file=sys.stderr)
             self.failed = step.name
-            result, seconds = timed(step.run, item, context)
-            self.timing.add((f"@{of}", step.level, step.name), seconds)
+            result = checked.run(item, context)
             after = item if result is None else result
-            if self.verifies:
-                check(after, context)
+            if self.verifies and isinstance(after, Formulas):
+                verify_formulas(step, after, context)
             self.failed = ""
             if {step.name, "all"} & self.after:
                 text = text_of(after, self.generic)
@@ -102,18 +110,11 @@ class Watch:
         return replace(step, run=run)
 
 
-def check(item: Any, context: Context) -> None:
-    """Verify what a pass made: operations of a function, the types and accesses of kernels."""
-    match item:
-        case Function():
-            verify(context.module.with_functions({**context.module.functions, item.name: item}))
-        case Loop() | StepPlan():
-            check(item.plan, context)
-        case Kernel():
-            check_kernel(item)
-        case Plan() | Kernels():
-            for kernel in item.kernels:
-                check(kernel, context)
+def verify_formulas(step: Pass, formulas: Formulas, context: Context) -> None:
+    """Verify the plain loops of formulas, which have the formulas' accesses, types and order."""
+    verified(replace(step, run=lambda item, _: run_passes([build_loops], item, context))).run(
+        formulas, context
+    )
 
 
 def text_of(item: Any, generic: bool = False) -> str:

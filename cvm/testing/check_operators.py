@@ -1,65 +1,208 @@
-"""Compare the examples of operators on all targets: where a formula and a reference differ, both are named with their lines."""
+"""Check operators by their examples: each mistake is reported with the operator, the method at fault and a small input.
 
+A formula's accesses are proved in bounds, or checked as it runs, before it runs without checks. Formula and reference are
+compared on all targets, derivatives with finite differences, simplified operations with what they stand for. All of it
+runs in a child process, whose end by a signal is a mistake of the operator."""
+
+import os
+import pickle
 import re
-from collections.abc import Sequence
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
+
 import cvm
+from cvm.commands.diff import smallest
 from cvm.commands.inputs import random_arrays
 from cvm.commands.run import named
-from cvm.dialect.program.function import Graph
-from cvm.dialect.spec.extensions import source_place
+from cvm.dialect.program.function import Function, Graph
+from cvm.dialect.program.module import Module
 from cvm.dialect.spec.op import Operator
 from cvm.jit.targets import TARGETS
+from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
+from cvm.lowering.pipeline import unscheduled
 
+from .check_rules import arguments, copies, place, samples, wrong_derivative, wrong_simplification
 from .lines import difference
 
 SEEDS = 8
+Arrays = list[np.ndarray]
+Running = Callable[[str, str, Arrays], None]  # notes a target and arguments before they are run
 
 
 def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
     """Print a line for each operator that is wrong, and how many were compared; 1 if some are wrong."""
     wrong, targets = 0, [t for t in TARGETS if not TARGETS[t].missing()]
-    for op in operators:
-        try:
-            said = _checked(op, targets)
-        except cvm.Error as e:
-            said = str(e)
-        if said:
+    for op, mistake in _isolated(operators, targets):
+        if mistake:
             wrong += 1
-            print(f"{op.name}: {said}")
+            print(f"{op.name}: {mistake}")
     print(f"{len(operators)} operators compared on {', '.join(targets)}, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def _checked(op: type[Operator[Any]], targets: Sequence[Any]) -> str:
-    """The first difference between two targets on the operator's example; empty where there is none."""
+def _isolated(
+    operators: Sequence[type[Operator[Any]]], targets: Sequence[str]
+) -> Iterator[tuple[type[Operator[Any]], str]]:
+    """The mistake of each operator, found in a child process, of which there is another after each crash."""
+    done = 0
+    while done < len(operators):
+        at: tuple[str, str, Arrays] | None = None
+
+        def check_rest(send: Callable[[Any], None], first: int = done) -> None:
+            for op in operators[first:]:
+                send(_mistake(op, targets, lambda *noted: send(noted)))
+
+        for message in _child(check_rest):
+            if isinstance(message, str):
+                yield operators[done], message
+                done, at = done + 1, None
+            elif isinstance(message, tuple):
+                at = message
+            elif message:
+                yield operators[done], _crash(operators[done], message, at)
+                done += 1
+
+
+def _child(work: Callable[[Callable[[Any], None]], object]) -> Iterator[Any]:
+    """The messages that a child process sends, and last the number of the signal that ended it, or 0."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings(action="ignore"):  # of threads, which `fork_safety` deals with
+        pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "wb", buffering=0) as pipe:
+                work(lambda message: pipe.write(pickle.dumps(message)))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            while True:
+                try:
+                    yield pickle.load(pipe)
+                except EOFError:
+                    break
+    finally:
+        _, status = os.waitpid(pid, 0)
+    yield os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)
+
+
+def _crash(op: type[Operator[Any]], number: int, at: tuple[str, str, Arrays] | None) -> str:
+    """What an operator did when its process ended, with arguments as small as those that still end one."""
+    name = signal.Signals(number).name if number > 0 else f"exit status {-number}"
+    if at is None:
+        return f"checking it ends with {name} ({place(op)})"
+    target, text, arrays = at
+    module = cvm.parse(text, f"example of {op.name}")
+    function = [*module.functions.values()][-1]
+
+    def crashes(tried: Arrays) -> bool | None:
+        run = _child(lambda _: cvm.compile(module, function.name, target)(*copies(tried)))
+        return True if [*run][-1] == number else None
+
+    arrays = smallest(function, arrays, crashes, tries=40)
+    return f"its formula ({_formula(op)}) ends with {name} on {target}; {arguments(arrays)}"
+
+
+def _mistake(op: type[Operator[Any]], targets: Sequence[str], running: Running) -> str:
+    try:
+        return _checked(op, targets, running)
+    except cvm.Error as e:
+        return str(e)
+    except Exception as e:
+        return f"checking it fails: {type(e).__name__}: {e} ({place(op)})"
+
+
+def _checked(op: type[Operator[Any]], targets: Sequence[str], running: Running) -> str:
+    """The first mistake that the operator's example shows; empty where there is none."""
     if not dedent(op.example).strip():
         return f"it has no example ({place(op)})"
-    module = cvm.parse(dedent(op.example), f"example of {op.name}")
+    text = dedent(op.example)
+    module = cvm.parse(text, f"example of {op.name}")
+    function = [*module.functions.values()][-1]
     if any(isinstance(f, Graph) for f in module.functions.values()):
         return ""
-    entry = [*module.functions][-1]
-    functions: dict[str, Any] = {t: cvm.compile(module, entry, t) for t in targets}
-    for seed in range(SEEDS):
-        arrays = random_arrays(module.functions[entry], seed)
-        results = {t: named(f, f(*[a.copy() for a in arrays])) for t, f in functions.items()}
-        reference = results.pop("reference")
-        for target, arrays_of_target in results.items():
-            for actual, expected in zip(arrays_of_target.values(), reference.values(), strict=True):
-                if said := difference(
-                    actual, expected, "==" if actual.dtype.kind in "iub" else "~="
-                ):
-                    formula = getattr(op, "nest" if op.has_nest() else "element")
-                    arguments = ", ".join(str(a.tolist()) for a in arrays)
-                    at = re.sub(r" it is (.*), not (.*)", r" \1 and \2", said.partition(";")[0])
-                    return (
-                        f"its formula ({place(formula)}), on {target}, and its reference ({place(op.reference)}) differ: "
-                        f"{at}; the arguments are {arguments}"
-                    )
+    return (
+        _out_of_bounds(op, module, function)
+        or _difference(op, module, function, targets, lambda t, arrays: running(t, text, arrays))
+        or wrong_derivative(op, module, function)
+        or wrong_simplification(op, module, function)
+    )
+
+
+def _out_of_bounds(op: type[Operator[Any]], module: Module, function: Function) -> str:
+    """The first illegal access of the operator's loops, or another reason why they are not legal."""
+    for kernel in unscheduled(module, function).all_kernels:
+        try:
+            check_kernel(kernel)
+        except LoweringError as e:
+            at = str(e).removeprefix(e.message).strip()
+            return f"its formula ({_formula(op)}) is not legal: {e.message}{at and f', in `{at}`'}"
     return ""
 
 
-def place(item: Any) -> str:
-    return ":".join(map(str, source_place(item)))
+def _difference(
+    op: type[Operator[Any]],
+    module: Module,
+    function: Function,
+    targets: Sequence[str],
+    running: Callable[[str, Arrays], None],
+) -> str:
+    """The first difference between a target and the reference on random arguments."""
+    functions: dict[str, Any] = {t: cvm.compile(module, function.name, t) for t in targets}
+    sanitized: Any = cvm.compile(module, function.name, "cpu", sanitize=True)
+    reference: Any = functions.pop("reference")
+
+    def differs(target: str, arrays: Arrays) -> str | None:
+        try:
+            expected, f = named(reference, reference(*copies(arrays))), functions[target]
+        except cvm.CallError:  # as for an index that is out of range
+            return None
+        running(target, arrays)
+        if target == "cpu":
+            sanitized(*copies(arrays))
+        for actual, wanted in zip(
+            named(f, f(*copies(arrays))).values(), expected.values(), strict=True
+        ):
+            how = "==" if actual.dtype.kind in "iub" else "~="
+            if (found := difference(actual, wanted, how)) is not None:
+                at = found.partition(";")[0]
+                return re.sub(r" it is (.*), not (.*)", r" \1 and \2", at)
+        return None
+
+    def fails(target: str, arrays: Arrays) -> str | None:
+        try:
+            return differs(target, arrays)
+        except cvm.Error as e:
+            return e.diagnostics[0].message
+
+    static = all(a.known_type.is_static for a in function.arguments)
+    random = (random_arrays(function, seed) for seed in range(SEEDS))
+    for arrays in chain(random, samples(function) if static else ()):
+        for target in functions:
+            try:
+                found = differs(target, arrays)
+            except cvm.CallError as e:  # of an access that is out of bounds, or of a check
+                few = smallest(function, arrays, lambda tried, t=target: fails(t, tried))
+                said = fails(target, few) or e.diagnostics[0].message
+                return f"its formula ({_formula(op)}) fails on {target}: {said}; {arguments(few)}"
+            if found is not None:
+                few = smallest(function, arrays, lambda tried, t=target: differs(t, tried))
+                return (
+                    f"its formula ({_formula(op)}), on {target}, and its reference "
+                    f"({place(op.reference)}) differ: {differs(target, few)}; {arguments(few)}"
+                )
+    return ""
+
+
+def _formula(op: type[Operator[Any]]) -> str:
+    return place(getattr(op, "nest" if op.has_nest() else "element"))

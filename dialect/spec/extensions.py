@@ -64,24 +64,31 @@ def _own(operator: Any) -> set[str]:
 
 
 def guarded(
-    operator: Any, what: str, function: Callable[..., Any], kind: Any = None
+    operator: Any,
+    what: str,
+    function: Callable[..., Any],
+    kind: Any = None,
+    code: str = "operator",
 ) -> Callable[..., Any]:
     """The function, whose errors and results of another kind are those of an operator, or of a pass."""
     from .op import Unmet
 
     kind = kind or GIVES.get(what.strip("`"))
+    passed_on: tuple[type[Exception], ...] = (Error, MemoryError)
+    if code == "operator":  # its callers handle what depends on sizes or elements
+        passed_on = (*passed_on, Unmet, Undecided, NotImplementedError)
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         try:
             made = function(*arguments, **named)
-        except (Error, Unmet, Undecided, NotImplementedError, MemoryError):
+        except passed_on:
             raise
         except Exception as e:
             frames = traceback.extract_tb(e.__traceback__)[1:]
             own = [f for f in frames if f.filename == function.__code__.co_filename] or frames[-1:]
             place = (own[-1].filename, own[-1].lineno or 1) if own else source_place(function)
-            raise fault(operator, f"{what} fails: {type(e).__name__}: {e}", place) from e
+            raise fault(operator, f"{what} fails: {type(e).__name__}: {e}", place, code) from e
         if kind is not None and not all(
             isinstance(m, kind[0]) for m in (made if isinstance(made, tuple) else (made,))
         ):
@@ -89,25 +96,33 @@ def guarded(
                 operator,
                 f"{what} gives {type(made).__name__}, not {kind[1]}",
                 source_place(function),
+                code,
             )
         return made
 
     return call
 
 
-def fault(operator: Any, message: str, place: tuple[str, int] | None = None) -> Error:
+def fault(
+    operator: Any, message: str, place: tuple[str, int] | None = None, code: str = "operator"
+) -> Error:
     """The error of an operator's definition, at a line of a Python file, by default that of its class."""
     file, line = place or source_place(operator)
+    if (span := source_span(file, line)) is None:
+        return Error(Diagnostic(f"{operator.name}: {message} ({file}:{line})", code=code))
+    return Error(Diagnostic(f"{operator.name}: {message}", span, code))
+
+
+def source_span(file: str, line: int) -> Span | None:
+    """A line of a Python file as a span; None where the file cannot be read."""
     try:
         with open(file, encoding="utf-8") as opened:
             source = Source(file, opened.read())
-        start = (
-            source.line_starts[line - 1] + len(source.line(line)) - len(source.line(line).lstrip())
-        )
-        span = Span(source, start, start + len(source.line(line).strip()))
-    except (OSError, IndexError):
-        return Error(Diagnostic(f"{operator.name}: {message} ({file}:{line})", code="operator"))
-    return Error(Diagnostic(f"{operator.name}: {message}", span, "operator"))
+        text = source.line(line)
+        start = source.line_starts[line - 1] + len(text) - len(text.lstrip())
+        return Span(source, start, start + len(text.strip()))
+    except (OSError, IndexError, UnicodeError):
+        return None
 
 
 def source_place(item: Any) -> tuple[str, int]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...dialect.builtin import Calling
 from ...dialect.ir.cast_arrays import with_plain_truths
-from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.diagnostics import CallError, Diagnostic, Error
 from ...dialect.program.function import Function, Literal, Value
 from ...dialect.program.module import Module
 from ...dialect.spec.op import Unmet
@@ -23,9 +23,10 @@ class ReferenceFunction(CompiledFunction):
         for output, result in zip(
             outputs, evaluate(self.module, self.computed, arrays), strict=True
         ):
-            assert output.shape == result.shape and output.dtype == result.dtype, (
-                f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
-            )
+            if output.shape != result.shape or output.dtype != result.dtype:
+                made, wanted = (f"{a.dtype}{list(a.shape)}" for a in (result, output))
+                message = f"`reference` gives {made}, and `infer` {wanted}"
+                raise Error(Diagnostic(message, self.function.span, "operator"))
             output[...] = result
 
 

@@ -244,8 +244,8 @@ def test_a_pass_takes_its_place_in_compilations(package: Path) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("does", "said"),
-    [('raise ValueError("planted")', "placed.py:8:5: error[operator]: pass swapped: it fails: ValueError: planted"),
-     ('return "text"', "placed.py:4:1: error[operator]: pass swapped: it gives str, not a Kernel")],
+    [('raise ValueError("planted")', "placed.py:8:5: error[pass.fails]: pass swapped of placed: it fails: ValueError: planted"),
+     ('return "text"', "placed.py:4:1: error[pass.fails]: pass swapped of placed: it gives str, not a Kernel")],
 )  # fmt: skip
 def test_a_wrong_pass_names_its_line(package: Path, does: str, said: str) -> None:
     (package / "p.cvm").write_text(LAYER)

@@ -169,7 +169,8 @@ def test_each_pass_is_verified(
     plant(monkeypatch, without_first)
     run(capsys, *arguments)
     err = run(capsys, *arguments, "--verify-each", status=1)[1]
-    assert "after unroll: kernel @main.0: %i" in err and "is not bound" in err
+    assert "error[pass.kernel]: pass unroll of cvm: kernel @main.0: %i" in err
+    assert "is not bound" in err
 
 
 def test_a_reproducer_fails_again(

@@ -38,7 +38,7 @@ ALSO = {
 ORDER = {
     "dialect": "ir notation spec builtin program cvm dali cog theano numpy quant",
     "lowering": "processor pass_context step_plan passes graph math analysis formulas loops layout contraction storage reductions gpu stepping mlir "
-    "pipeline explain_strategies operation_costs stages",
+    "verify_passes pipeline explain_strategies operation_costs stages",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
 }
 

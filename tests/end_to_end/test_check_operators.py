@@ -1,0 +1,49 @@
+"""`cvm ops DIALECT --check`: one message for each planted mistake, with the method at fault and a small input."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLANTED = ROOT / "tests" / "support" / "planted_operators.py"
+MESSAGES = {
+    "square": r"its `pullback` \(\S+:\d+\) gives 1 as the derivative by %x\[\d\] of the sum of its results, "
+    r"finite differences 2; the arguments are \[(0\.0, )*1\.0(, 0\.0)*\]",
+    "forward": r"its `pushforward` \(\S+\) gives -3 as the derivative by %x\[0\] of the sum of its results, finite differences 3; "
+    r"the arguments are \[0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]",
+    "halve": r"its `simplified` \(\S+\) changes the result at \[\d\] from 0.25 to 1.0; the arguments are \[[01., ]*\], "
+    r"of the program\n  func @main.*\n    %y = planted.halve %x\n    %y_1 = planted.halve %y\n    return %y_1\n  }",
+    "add_zero": r"its `simplified` \(\S+\) changes the result at \[\d\] from 0.0 to -0.0; the arguments are \[[-0., ]*\], "
+    r"of the program\n  func @main.*\n    %y = planted.add_zero %x\n    return %y\n  }",
+    "shift": r"its formula \(\S+\) is not legal: kernel @main.0: an index of %x may be beyond 5, in `%y\[%i\] = %x\[%i \+ 1\]`",
+    "far": r"its formula \(\S+\) is not legal: kernel @main.0: an index of %x may be beyond 5, in .*",
+    "take": r"its formula \(\S+\) fails on cpu: sanitize: index i64\(%z\[%i\]\) of %x is outside of axis 0, whose size is 5 .*; "
+    r"the arguments are \[0.0, 0.0, 0.0, 0.0, 0.0\], \[(0, )*5(, 0)*\]",
+    "divide": r"its formula \(\S+\) ends with SIG\w+ on cpu; the arguments are \[0, 0, 0, 0, 0\], \[0, 0, 0, 0, 0\]",
+    "wide_formula": r"its formula \(\S+\) is not legal: kernel @main.0: %y is f32, the value f64, in .*",
+    "wide_reference": r".*error\[operator\]: `reference` gives float64\[5\], and `infer` float32\[5\]\n.*\n.*",
+    "failing": r".*planted_operators.py:\d+:\d+: error\[operator\]: planted.failing: `pullback` fails: IndexError: .*\n.*\n.*",
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="operators are checked in child processes")
+def test_each_planted_mistake_has_one_message() -> None:
+    known = {"PYTHONPATH": f"{ROOT}:{PLANTED.parent}", "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-m", "cvm", "ops", "planted", "--check", "--load", PLANTED.stem]
+    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=300)
+    said = done.stdout
+    assert done.returncode == 1 and not done.stderr, said + done.stderr
+    *messages, last = re.split(r"^(?=planted\.|\d+ operators)", said, flags=re.M)[1:]
+    assert re.fullmatch(
+        rf"{len(MESSAGES) + 1} operators compared on .*, {len(MESSAGES)} wrong\n", last
+    )
+    found = dict(m.removeprefix("planted.").rstrip("\n").split(": ", 1) for m in messages)
+    assert found.keys() == MESSAGES.keys() and len(messages) == len(MESSAGES)
+    for name, message in found.items():
+        assert re.fullmatch(MESSAGES[name], message), message
