@@ -41,7 +41,7 @@ def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
     for op, mistake in _isolated(operators, targets):
         if mistake:
             wrong += 1
-            print(f"{op.name}: {mistake}")
+            print(f"{op.name}: {mistake}", flush=True)
     print(f"{len(operators)} operators compared on {', '.join(targets)}, {wrong} wrong")
     return 1 if wrong else 0
 
@@ -97,7 +97,7 @@ def _child(work: Callable[[Callable[[Any], None]], object]) -> Iterator[Any]:
 
 
 def _crash(op: type[Operator[Any]], number: int, at: tuple[str, str, Arrays] | None) -> str:
-    """What an operator did when its process ended, with arguments as small as those that still end one."""
+    """The mistake of an operator whose process ended, with the smallest arguments that end it."""
     name = signal.Signals(number).name if number > 0 else f"exit status {-number}"
     if at is None:
         return f"checking it ends with {name} ({place(op)})"
