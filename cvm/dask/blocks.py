@@ -21,22 +21,17 @@ from cvm.dialect.notation.plan import Plan
 from cvm.dialect.notation.traverse import walk
 from cvm.jit.options import CompileOptions
 from cvm.lowering.analysis.accesses import every_access
-from cvm.lowering.loops.collapse import collapsed
 from cvm.lowering.loops.simplify_with_bounds import simplify_with_bounds
-from cvm.lowering.reductions.blocked_sums import keeps_order
 from cvm.lowering.reductions.reduction_versions import orders
 
 Range = tuple[Any, Any]  # all sizes are known here
 Regions = Mapping[ex.Tensor, tuple[Range, ...]]  # of operands, a range of each axis
-LEAST = 6  # elements of an axis, with fewer of which the order of a float reduction may be another (`keeps_order`)
+LEAST = 2  # elements of an axis, with fewer of which the order of a float reduction may be another
 
 
 def order_of(kernel: ir.Kernel) -> list[object]:
     """The order of a kernel's float reductions, to compare; empty if it has none. Documented blocks are added up by their terms."""
-    found: list[object] = [
-        (o.along, o.extents if kernel.sum_order != "terms" else ()) for o in orders(kernel)
-    ]
-    return found and [repr(keeps_order(collapsed(kernel))), *found]
+    return [(o.along, o.extents if kernel.sum_order != "terms" else ()) for o in orders(kernel)]
 
 
 def split_axes(kernel: ir.Kernel) -> dict[ex.Index, dict[ex.Tensor, int]]:

@@ -32,7 +32,6 @@ from cvm.lowering.pipeline import CPU_LOOPS, CPU_SCHEDULE, LOOPS
 from cvm.lowering.processor import compiling_for
 from cvm.lowering.reductions.blocked_sums import (
     has_order,
-    keeps_order,
     length,
     reduction_accumulators,
     terms,
@@ -169,7 +168,7 @@ class Arrays:
             return None  # or a NaN's place would decide its maximum
         if ordered := any(map(has_order, found)):
             first = separate_reductions(plain)[1][0]
-            if keeps_order(plain) is not False or terms(first) < MIN_TERMS:
+            if terms(first) < MIN_TERMS:
                 return None
             each = length(first)
             self.known |= {

@@ -18,14 +18,13 @@ from . import strategies
 
 @kernel_pass
 def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
-    if kernel.sum_order == "blocks":
-        return None
     plain = collapsed(kernel)
     views = reshaped_parameters(kernel, plain)
     constants, ranges = context.seen(views)
     if (lowered := strategies.lower_by_strategy(plain, constants, ranges)) is None:
         return None
-    own = partial(replace, condition=kernel.condition, sum_order="terms")
+    order = "blocks" if kernel.sum_order == "blocks" else "terms"
+    own = partial(replace, condition=kernel.condition, sum_order=order)
     kernels = tuple(
         own(k, scheduled=k in lowered.ready).only(lowered.where.get(k)) for k in lowered.kernels
     )

@@ -130,13 +130,50 @@ class PanelTiling:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
         `sum` gives an expression of the reduction, block and lane indices. Steps are taken in so many parts."""
+        tile, r, start, sums, loop = self._steps(reduction_axes, sum)
+        if len(reduction_axes) > 1 or parts == 1:
+            zero = self._clear(r, sums)
+            return self.each_tile(
+                tile, (start, ir.Alloc(sums), zero, loop, *self.finished(sums, start.var, r))
+            )
+        each, place = divided(loop.index.extent, parts), (r, self.place)
+
+        def add(part: ir.For, waiting: ex.Tensor, at: tuple[ex.Expr, ...]) -> ir.Block:
+            load, save = ir.Store(sums, place, waiting[at]), ir.Store(waiting, at, sums[place])
+            return start, ir.Alloc(sums), self.each(r, load), part, self.each(r, save)
+
+        return self._waiting(tile, r, start, _parts(loop, each, parts), add)
+
+    def tiles_of_blocks(self, reduction_axes: Sequence[ex.Index], sum: Sum, each: Dim) -> ir.Block:
+        """The same where sums go by blocks: of so many iterations of the outermost reduction axis."""
+        tile, r, start, sums, loop = self._steps(reduction_axes, sum)
+        if loop.index is not reduction_axes[0]:  # of unrolled steps
+            each = divided(each, self.micro.steps_together(reduction_axes[0].extent))
+        block, place = _parts(loop, each, divided(loop.index.extent, each)), (r, self.place)
+
+        def add(part: ir.For, totals: ex.Tensor, at: tuple[ex.Expr, ...]) -> ir.Block:
+            more = self.each(r, ir.Store(totals, at, totals[at] + sums[place]))
+            return start, ir.Alloc(sums), self._clear(r, sums), part, more
+
+        if self.shares == 1 and isinstance(tile.extent, int):
+            return self._waiting(tile, r, start, block, add)
+        totals = ex.Tensor("totals", sums.shape, sums.element, "stack")
+        _, *add_block = add(block[1], totals, place)
+        blocks = ir.For(block[0], tuple(add_block))
+        finish = self.finish(totals, r, start.var, r)
+        body = (start, ir.Alloc(totals), self._clear(r, totals), blocks, finish)
+        return self.each_tile(tile, body)
+
+    def _steps(
+        self, reduction_axes: Sequence[ex.Index], sum: Sum
+    ) -> tuple[ex.Index, ex.Index, ir.Let, ex.Tensor, ir.For]:
+        """The index of a tile and of its rows, where it starts, its sums, and the loop that adds all steps to them."""
         rows, height = self.c.row.extent, self.height
         tile, r = ex.Index("tile", divided(rows, height)), ex.Index("r", height)
         start = ir.Let(ex.Var("row", I64), tile_start(tile, rows, height))
         sums = ex.Tensor("sums", (height, self.width), self.element, "register")
         place = (r, self.place)
         add = self.each(r, ir.Store(sums, place, sum(sums[place], tile, start.var + r, r)))
-        zero = self.each(r, ir.Store(sums, place, ex.constant(0, self.element)))
         axis, *inner = reduction_axes
         loop = ir.For(axis, ir.nested(inner, (add,)))
         if not inner:
@@ -144,25 +181,30 @@ class PanelTiling:
             block, u = ex.Index("s", axis.extent // unrolled), ex.Index("u", unrolled)
             steps = ir.substitute_block(loop.body, {axis: block * unrolled + u})
             loop = ir.For(block, (ir.For(u, steps, kind="unrolled"),))
-        if inner or parts == 1:
-            return self.each_tile(
-                tile, (start, ir.Alloc(sums), zero, loop, *self.finished(sums, start.var, r))
-            )
+        return tile, r, start, sums, loop
+
+    def _clear(self, r: ex.Index, sums: ex.Tensor) -> ir.Statement:
+        return self.each(r, ir.Store(sums, (r, self.place), ex.constant(0, self.element)))
+
+    def _waiting(
+        self,
+        tile: ex.Index,
+        r: ex.Index,
+        start: ir.Let,
+        part: tuple[ex.Index, ir.For],
+        add: Callable[[ir.For, ex.Tensor, tuple[ex.Expr, ...]], ir.Block],
+    ) -> ir.Block:
+        """All tiles, part by part of their steps, while the sums of all rows wait in memory."""
         assert self.shares == 1, "sums of all rows wait"
-        part, count = ex.Index("part", parts), loop.index.extent
-        each = divided(count, parts)
-        loop = replace(loop, start=part * each, stop=ex.minimum(part * each + each, count))
-        waiting = ex.Tensor("held", (tile.extent * height, self.width), self.element, "stack")
-        line = tile * height + r
-        at = (line, self.place)
-        load, save = ir.Store(sums, place, waiting[at]), ir.Store(waiting, at, sums[place])
-        n, c = ex.Index("n", tile.extent * height), ex.Index("c", self.width)
+        lines = tile.extent * self.height
+        waiting = ex.Tensor("held", (lines, self.width), self.element, "stack")
+        line = tile * self.height + r
+        n, c = ex.Index("n", lines), ex.Index("c", self.width)
         clear = ir.vector_loop(c, ir.Store(waiting, (n, c), ex.constant(0, self.element)))
-        add_part = (start, ir.Alloc(sums), self.each(r, load), loop, self.each(r, save))
         return (
             ir.Alloc(waiting),
             ir.For(n, (clear,)),
-            ir.For(part, (ir.For(tile, add_part),)),
+            ir.For(part[0], (ir.For(tile, add(part[1], waiting, (line, self.place))),)),
             ir.For(tile, (start, self.finish(waiting, line, start.var, r))),
         )
 
@@ -204,3 +246,10 @@ class PanelTiling:
                 (ir.vector_loop(self.lane, ir.For(r, block, kind="unrolled")),), unrolled=True
             )
         return ir.For(r, (self.placed((ir.vector_loop(self.lane, *block),), unrolled=True),))
+
+
+def _parts(loop: ir.For, each: Dim, count: Dim) -> tuple[ex.Index, ir.For]:
+    """The index of a loop's parts, of so many iterations each, and the loop over one of them."""
+    part, extent = ex.Index("part", count), loop.index.extent
+    first = part * each
+    return part, replace(loop, start=first, stop=ex.minimum(first + each, extent))

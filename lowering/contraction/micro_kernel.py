@@ -24,8 +24,7 @@ MAX_SIDE = 4
 LOOP_INSTRUCTIONS = 4  # of an iteration over steps
 PLAIN_PAIRDOT = 10  # instructions of a product of pairs where the processor has none for it
 GUESS = 64  # what an unknown size is taken for in estimates
-# the rows or columns of its own from which an operand's float products are summed in the order of the terms, however many there
-# are (docs/language.md), and that a contraction of an unknown size has where it is packed
+# the rows and columns, at least, of a contraction of floats or of unknown sizes that is packed
 MIN_ORDERED = 6
 
 

@@ -22,12 +22,14 @@ from functools import partial, reduce
 import numpy as np
 
 from ...dialect.ir.types import F32, F64, I8, I16, I32, UI8
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, apply, both, constant
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Block, If
 from ...dialect.notation.traverse import substitute
 from ..analysis.integer_ranges import interval
 from ..processor import processor
+from ..reductions.blocked_sums import length
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
 from .micro_kernel import (
@@ -81,7 +83,8 @@ def lower_mul_i32(problem: Problem) -> LoweredContraction:
 
 
 def lower_fma(problem: Problem) -> LoweredContraction:
-    """The kernels of a contraction of floats: sums in the order of the terms, each product rounded with its sum."""
+    """The kernels of a contraction of floats: sums in the order of the terms, or by blocks of them, each product
+    rounded with its sum."""
     c, packing = problem.contraction, packing_of(problem, FMA)
     tiling, terms = packing.tiling, Terms(c.reduction_axes)
     if (columns := packing.some_panels(terms)) is None:
@@ -93,7 +96,11 @@ def lower_fma(problem: Problem) -> LoweredContraction:
     def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
         return apply("fma", substitute(c.a, {c.row: at}), column, sum)
 
-    tiles = tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
+    if problem.kernel.sum_order == "blocks":
+        each = length(ir.nested(c.reduction_axes, ())[0])
+        tiles = tiling.tiles_of_blocks(c.reduction_axes, added, each)
+    else:
+        tiles = tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
     return packing.contracted((*fill, *tiling.each_of_group(tiles)))
 
 
@@ -271,6 +278,7 @@ def _packed(
     applies: Callable[[Problem], str],
     product: Callable[[], Product],
     lower: Callable[[Problem], LoweredContraction | None],
+    adds_blocks: bool = False,
 ) -> Strategy:
     """The strategy that packs panels for the micro-kernel of a product; panels that are gathered from an image cost more."""
 
@@ -282,7 +290,11 @@ def _packed(
         return vectors * gathered * (unproved(problem) if own is INT8_DOT_PRODUCT else 1)
 
     return Strategy(
-        name, applies, cost, lambda problem: problem.panels.viewed(lower(problem.panels))
+        name,
+        applies,
+        cost,
+        lambda problem: problem.panels.viewed(lower(problem.panels)),
+        adds_blocks,
     )
 
 
@@ -298,7 +310,13 @@ def _why_not_vnni(required: bool, problem: Problem) -> str:
 def _why_not_fma(problem: Problem) -> str:
     guarded = problem.c is not None and problem.c.guard
     zeros = "a zero in place of a guarded operand could make a NaN" if guarded else ""
-    return why_not_of(problem, F32, F64) or zeros or why_not_panels(problem)
+    axes = () if problem.c is None else problem.c.reduction_axes
+    open_blocks = problem.kernel.sum_order == "blocks" and any(
+        not isinstance(i.extent, int) for i in axes
+    )
+    branch = "blocks are of inner terms where the outer loop turns out to have one iteration"
+    blocks = branch if open_blocks and len(axes) > 1 else ""
+    return why_not_of(problem, F32, F64) or zeros or blocks or why_not_panels(problem)
 
 
 PACKED = (
@@ -318,5 +336,5 @@ PACKED = (
     _packed(
         "mul_i32", lambda p: why_not_of(p, I32) or why_not_panels(p), lambda: MUL_I32, lower_mul_i32
     ),
-    _packed("fma", _why_not_fma, lambda: FMA, lower_fma),
+    _packed("fma", _why_not_fma, lambda: FMA, lower_fma, adds_blocks=True),
 )

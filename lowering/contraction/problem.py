@@ -104,6 +104,14 @@ class Strategy:
     applies: Callable[[Problem], str]
     cost: Callable[[Problem], float]
     build: Callable[[Problem], LoweredContraction | None]
+    adds_blocks: bool = False  # of long float sums
+
+
+def why_not(strategy: Strategy, problem: Problem) -> str:
+    """The reason why a strategy does not apply to a problem, or nothing."""
+    if problem.kernel.sum_order == "blocks" and not strategy.adds_blocks:
+        return "float sums of 262,144 terms or more are added in blocks"
+    return strategy.applies(problem)
 
 
 def matched_strategy(

@@ -22,7 +22,7 @@ from .few_rows import FEW_ROWS, lower_few_rows, match_few_rows, why_not_weights
 from .match import LoweredContraction, match_contraction, match_reduction
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
 from .packed_product import PACKED
-from .problem import Constants, Problem, Strategy, worth_packing
+from .problem import Constants, Problem, Strategy, why_not, worth_packing
 from .row_lanes import ROW_LANES
 from .split_groups import split_groups
 from .winograd import WINOGRAD
@@ -53,7 +53,7 @@ def candidates_of(problem: Problem) -> list[Choice]:
         with compiling_for(described):
             own = replace(problem)  # what it knows of panels depends on their width
             reasons = [
-                (s, "left out" if scale.get(s.name) == inf else s.applies(own)) for s in STRATEGIES
+                (s, "left out" if scale.get(s.name) == inf else why_not(s, own)) for s in STRATEGIES
             ]
             new = [
                 Choice(s, described, why, inf if why else s.cost(own) * scale.get(s.name, 1))

@@ -10,22 +10,18 @@
 Required for MIN_TERMS (2^18) terms or more; for an unknown number the kernel tests it at run time. This is the
 documented order of long float reductions: it depends on the number of terms alone, so it is the same on every target,
 for every number of threads, and for known and unknown sizes. In nested loops the outermost loop of several iterations
-is blocked, so that a block has about 4096 terms. Within a block the order is that of `lane_reduction`. Sums of products
-over several rows and columns keep the order of their terms, however many."""
+is blocked, so that a block has about 4096 terms. Within a block the order is that of `lane_reduction`. A sum of products
+from which a guard leaves out terms, as beyond the edge of an array, keeps the order of its terms, however many."""
 
 from collections.abc import Callable
 
 from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation import loops as ir
-from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both
+from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index
 from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, stores
 from ..analysis.reduction_order import ORDERED, reduction_update
-from ..contraction.match import factors_of
-from ..contraction.micro_kernel import MIN_ORDERED
-from ..contraction.split_groups import split_groups
-from ..contraction.vnni_packing import at_least
 from ..loops.parallelize import block_bounds
 from ..passes import kernel_pass
 
@@ -117,14 +113,6 @@ def has_order(functions: dict[Tensor, str]) -> bool:
     return any(
         t.element.kind == "float" and function in ORDERED for t, function in functions.items()
     )
-
-
-def keeps_order(kernel: ir.Kernel) -> Expr | bool:
-    """Test whether a kernel sums products of floats over several rows and columns, in the order of the terms."""
-    cut = split_groups(kernel)
-    if (factors := factors_of(kernel if cut is None else cut.kernel)) is None:
-        return False
-    return both(*(at_least(product(tuple(i.extent for i in own)), MIN_ORDERED) for own in factors))
 
 
 def terms(reduction: ir.For) -> Dim:

@@ -42,28 +42,32 @@ NARROWEST = 256  # columns of a block, at least
 
 @kernel_pass
 def column_reduction(kernel: ir.Kernel) -> ir.Kernel:
+    in_order = kernel.sum_order == "terms"
     match kernel.body:
-        case (ir.For(kind="serial") as loop,) if (blocks := _swept(loop, set())) is not None:
+        case (ir.For(kind="serial") as loop,) if (
+            blocks := _swept(loop, set(), in_order)
+        ) is not None:
             return kernel.with_body(
                 (ir.replace(blocks, kind="parallel"),)
             )  # blocks write disjoint elements
-    return kernel.with_body(ir.rewrite_block(kernel.body, _inside(set())))
+    return kernel.with_body(ir.rewrite_block(kernel.body, _inside(set(), in_order)))
 
 
-def _inside(around: set[Index]) -> Callable[[ir.Statement], ir.Block | None]:
+def _inside(around: set[Index], in_order: bool) -> Callable[[ir.Statement], ir.Block | None]:
     """A rewriting of loops inside of the loops over these indices."""
 
     def change(s: ir.Statement) -> ir.Block | None:
         if not isinstance(s, ir.For):
             return None
-        blocks = _swept(s, around) if s.kind == "serial" else None
-        return (ir.rewrite_within(s, _inside({*around, s.index})) if blocks is None else blocks,)
+        blocks = _swept(s, around, in_order) if s.kind == "serial" else None
+        inside = _inside({*around, s.index}, in_order)
+        return (ir.rewrite_within(s, inside) if blocks is None else blocks,)
 
     return change
 
 
-def _swept(loop: ir.For, around: set[Index]) -> ir.For | None:
-    """The loop over columns by blocks, if it reduces over rows."""
+def _swept(loop: ir.For, around: set[Index], in_order: bool) -> ir.For | None:
+    """The loop over columns by blocks, if it reduces over rows; all sums `in_order` of their terms, if said."""
     reductions = [s for s in loop.body if isinstance(s, ir.For)]
     if not reductions or not loop.is_whole or _short(loop) or not can_be_vector(loop):
         return None
@@ -73,7 +77,7 @@ def _swept(loop: ir.For, around: set[Index]) -> ir.For | None:
         return None
     if not all(reads_rows(s, loop.index, around) for s in reductions):
         return None
-    return _Columns(loop, not around).blocks()
+    return _Columns(loop, not around, in_order).blocks()
 
 
 def _short(s: ir.For) -> bool:
@@ -119,8 +123,8 @@ def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
 class _Columns:
     """The distribution of one loop over columns; values that its parts share become buffers of a block's columns."""
 
-    def __init__(self, loop: ir.For, alone: bool) -> None:
-        self.loop = loop
+    def __init__(self, loop: ir.For, alone: bool, in_order: bool) -> None:
+        self.loop, self.in_order = loop, in_order
         self.parts = list(_parts(loop.body))
         shared = [
             *(s.tensor for s in loop.body if isinstance(s, ir.Alloc)),
@@ -167,7 +171,8 @@ class _Columns:
 
     def rows(self, reduction: ir.For) -> ir.Block:
         """A reduction, several rows at a time, and the remaining rows."""
-        if (found := reduction_accumulators(reduction)) is None or not has_order(found):
+        found = reduction_accumulators(reduction)
+        if self.in_order or found is None or not has_order(found):
             return self.some_rows(reduction)
         long = in_blocks(reduction, found, lambda reduction: self.blocked_rows(reduction, found))
         return in_branches(reduction, long, self.some_rows(reduction))

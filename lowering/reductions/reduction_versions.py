@@ -16,7 +16,7 @@ from typing import Any
 
 from ...dialect.ir.sizes import Dim, Size, atoms_of, in_order, key_of, product, same_size
 from ...dialect.ir.unify import put
-from ...dialect.notation.expressions import Expr, Tensor, as_index, both
+from ...dialect.notation.expressions import Tensor, as_index
 from ...dialect.notation.loops import (
     Alloc,
     Block,
@@ -30,11 +30,13 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory, reduction_update
+from ..contraction.match import factors_of, match_reduction, sum_of_products
+from ..contraction.split_groups import split_groups
 from ..contraction.vnni_packing import at_least
 from ..loops.collapse import collapsed
 from ..loops.substitute_sizes import substitute_sizes
 from ..passes import kernel_pass
-from .blocked_sums import MIN_TERMS, keeps_order, reduction_accumulators, reduction_of, terms
+from .blocked_sums import MIN_TERMS, reduction_accumulators, reduction_of
 
 Atoms = frozenset[Any]
 MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most
@@ -56,13 +58,24 @@ def _versions(kernel: Kernel, never: frozenset[Atoms]) -> list[Kernel]:
         single = replace(single, name=f"{kernel.name}.one{len(never) or ''}").only(condition)
         ones = _versions(single, frozenset(n - {*atoms} for n in never))
         return [*ones, *_versions(kernel.only(~condition), never | {frozenset(atoms)})]
+    return _by_length(kernel)
+
+
+def _by_length(kernel: Kernel) -> list[Kernel]:
+    """The versions of a kernel whose sums go in the order of the terms, and by blocks."""
     plain = collapsed(kernel)
-    kept, reduction = keeps_order(plain), next(_reductions(plain.body), None)
-    if kept is False or reduction is None:
+    if (nest := match_reduction(plain, 0)) is None:
         return [kernel]
-    long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(reduction), MIN_TERMS))
-    if not isinstance(long, Expr):
+    long = at_least(product(tuple(i.extent for i in nest.reduction_axes)), MIN_TERMS)
+    if long is not False and nest.guard and sum_of_products(plain, 0) is not None:
         return [replace(kernel, sum_order="terms")]
+    if next(_reductions(plain.body), None) is None:
+        return [kernel]
+    if isinstance(long, bool):
+        return [replace(kernel, sum_order="blocks") if long else kernel]
+    cut = split_groups(plain)
+    if not all(factors_of(plain if cut is None else cut.kernel) or ((),)):
+        return [kernel]  # a branch in its loops tests the number of terms
     return [
         replace(kernel, sum_order="terms").only(~long),
         replace(kernel, name=f"{kernel.name}.long", sum_order="blocks").only(long),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS
+from float_windows import shaped, text as windows
 from legal_and_equal import legal
 from tiers import some
 
@@ -259,6 +260,32 @@ def test_products_of_one_row_or_column(rows: int, terms: int, columns: int, dens
 )
 def test_contractions(rows: int, terms: int, columns: int) -> None:
     agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")
+
+
+@pytest.mark.parametrize("columns", [1, 9])
+def test_rows_of_long_products_do_not_depend_on_each_other(columns: int) -> None:
+    """Blocks depend on the number of terms alone: not on the rows, of which 6 are packed and 5 are not."""
+    random, terms = np.random.default_rng(0), MIN_TERMS + 5
+    x, w = (random.normal(size=s).astype(np.float32) for s in ((7, terms), (terms, columns)))
+    for sizes in ("?M", None):
+        for rows in (1, 5, 6, 7):
+            types = [(sizes or rows, terms), (terms, columns)]
+            found = cvm.compile(text(PRODUCTS, types, []))(x[:rows], w)
+            expected = cvm.compile(text(PRODUCTS, [(1, terms), (terms, columns)], []))(x[:1], w)
+            np.testing.assert_array_equal(found[:1], expected)
+
+
+def test_sums_with_a_guard_go_in_the_order_of_their_terms() -> None:
+    """A window as large as the image, beyond whose edges nothing is added: one kernel has the sums that it has beside others."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(1, 4, 256, 256)).astype(np.float32)
+    w, b = random.normal(size=(8, 4, 256, 257)).astype(np.float32), np.zeros(8, np.float32)
+    rows = []
+    for kernels in (1, 5, 8):
+        body = windows(shaped(*x.shape), shaped(*w[:kernels].shape), "padding = [1, 1]", "f32")
+        rows.append(cvm.compile(body)(x, w[:kernels], b[:kernels])[:, :1])
+        plain = cvm.compile(body, optimize=0)(x, w[:1], b[:1]) if kernels == 1 else rows[0]
+        np.testing.assert_array_equal(rows[-1], plain)
 
 
 @pytest.mark.slow
