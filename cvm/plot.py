@@ -1,12 +1,14 @@
 """Plot arrays with matplotlib: images pixel by pixel, curves, and animations of fields over time."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import cvm
+from cvm.dialect.ir.files import write_file
 
 SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by a whole factor
 MAP = "viridis"
@@ -29,6 +31,7 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
     matplotlib.use("Agg")
     images = {name: found for name, arrays in readings.items() if (found := pictures(arrays))}
     first, kind = next(iter(images.values()), []), Path(path).suffix.lower()
+    file = BytesIO()
     try:
         if kind == ".gif":
             if not images:
@@ -37,12 +40,13 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
                 )
             frames = _images(first)
             frames[0].save(
-                path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0
+                file, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0
             )
         elif len(readings) == 1 and images and kind == ".png" and not _is_matrix(first[-1]):
-            _images(first[-1:])[0].save(path, optimize=True)
+            _images(first[-1:])[0].save(file, "PNG", optimize=True)
         else:
-            _figure(path, readings, images, times)
+            _figure(file, kind, readings, images, times)
+        write_file(path, file.getbuffer())
     except OSError as e:
         raise cvm.Error(f"{path} cannot be written: {(e.strerror or str(e)).lower()}") from None
     except ValueError as e:  # matplotlib does not know the kind of file
@@ -103,13 +107,17 @@ def _images(arrays: Sequence[np.ndarray]) -> list[Any]:
 
 
 def _figure(
-    path: str, readings: Readings, images: Mapping[str, Sequence[np.ndarray]], times: Sequence[int]
+    file: BytesIO,
+    kind: str,
+    readings: Readings,
+    images: Mapping[str, Sequence[np.ndarray]],
+    times: Sequence[int],
 ) -> None:
     """A panel for each reading: an image, the curve of a vector, or of a number over time."""
     from matplotlib.figure import Figure
 
     if not (shown := [n for n, arrays in readings.items() if n in images or arrays[-1].ndim <= 1]):
-        raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}")
+        raise cvm.Error(f"nothing to show: {_shapes(readings)}")
     figure = Figure(figsize=(5 * min(len(shown), 3), 4 * -(-len(shown) // 3)), layout="constrained")
     panels: Any = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False)
     for name, panel in zip(shown, panels.flat, strict=False):
@@ -128,7 +136,7 @@ def _figure(
             panel.set_xlabel("tick")
     for panel in panels.flat[len(shown) :]:
         panel.remove()
-    figure.savefig(path)
+    figure.savefig(file, format=kind.removeprefix(".") or "png")
 
 
 def _is_matrix(array: np.ndarray) -> bool:

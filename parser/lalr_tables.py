@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..dialect.ir.files import write_file
 from ..grammar import read
 
 END = "$END"
@@ -153,4 +154,4 @@ def text_of(made: Tables) -> str:
 
 
 if __name__ == "__main__":
-    PLACE.write_text(text_of(make(read())), "utf-8")
+    write_file(PLACE, text_of(make(read())).encode())

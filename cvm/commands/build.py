@@ -11,6 +11,7 @@ import cvm
 from cvm.cli import Usage, named_processor
 from cvm.commands.io import load, write
 from cvm.commands.read_level import parsed_sizes
+from cvm.dialect.ir.files import write_file
 from cvm.dialect.ir.sizes import Size
 from cvm.importers.exactness import require
 from cvm.jit.compile import find
@@ -80,7 +81,7 @@ def _link(images: Sequence[bytes], path: Path) -> None:
             Path(folder, "program.so"),
         )
         for source, image in zip(sources, images, strict=True):
-            source.write_bytes(image)
+            write_file(source, image)
         done = subprocess.run(
             [linker, "-shared", "-o", target, *sources], capture_output=True, text=True
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage
 from cvm.dialect.ir.diagnostics import read_bytes
+from cvm.dialect.ir.files import write_file
 from cvm.dialect.program.module import Module
 
 STDIN = "<stdin>"
@@ -47,7 +48,7 @@ def load(name: str, data: bytes | None = None) -> Module:
 def write(name: str, data: bytes) -> None:
     try:
         if name != "-":
-            Path(name).write_bytes(data)
+            write_file(name, data)
         else:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)

@@ -12,5 +12,4 @@ def lsp(options: Namespace) -> int:
         raise Usage(
             f"the language server needs pygls, as in pip install 'cvm-lang[editor]' ({e})"
         ) from None
-    main()
-    return 0
+    return main()

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from cvm.cli import Usage
+from cvm.dialect.ir.files import write_file
 from cvm.dialect.spec.op import DIALECTS
 
 
@@ -19,7 +20,7 @@ def new(options: Namespace) -> int:
         raise Usage(f"{folder} is there already, and not empty")
     for path, text in skeleton(name).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, "utf-8")
+        write_file(folder / path, text.encode())
     print(f"{folder}: pip install -e {folder}, then python -m pytest {folder}, or cvm ops {name}")
     return 0
 

@@ -17,6 +17,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import read, write
 from cvm.commands.read_level import read_level
+from cvm.dialect.ir.files import write_file
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
@@ -55,7 +56,7 @@ def reduce(options: Namespace) -> int:
 
 def _run(path: Path, text: str, options: Namespace) -> int:
     """The status of the command on a program; 0 also where it fails otherwise than expected."""
-    path.write_text(text, "utf-8")
+    write_file(path, text.encode())
     words = shlex.split(options.test)
     command = (
         [w.replace("{}", str(path)) for w in words] if "{}" in options.test else [*words, str(path)]

@@ -12,6 +12,7 @@ from typing import Any
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration, timed
+from cvm.dialect.ir.files import write_file
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Kernels, Plan
@@ -144,7 +145,7 @@ def write_reproducer(
         f"// cvm {cvm.__version__}, Python {platform.python_version()}, {', '.join(f'{p} {version(p)}' for p in PACKAGES)}",
         *(f"// {head}: {heads[head]}" for head in HEADS if heads.get(head)),
     ]
-    path.write_text("\n".join([*lines, "", program]), "utf-8")
+    write_file(path, "\n".join([*lines, "", program]).encode())
 
 
 def read_reproducer(text: str, name: str) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """The language server: answers an editor's requests, each from the Document of the text as it stands there."""
 
+import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,21 @@ KINDS = {
 }
 SEVERITIES = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
 server = LanguageServer("cvm", cvm.__version__)
+ended = False  # by the request shutdown
 documents: dict[str, Document] = {}  # by address, as last seen
 
 
-def main() -> None:
-    """Serve on standard input and output until the editor ends it."""
-    server.start_io()
+def main() -> int:
+    """Serve on standard input and output until the editor ends it; 0 if it did so in order, else 1, as the protocol says."""
+    with open(os.dup(sys.stdout.fileno()), "wb") as output:  # which pygls closes
+        server.start_io(stdout=output)
+    return 0 if ended else 1
+
+
+@server.feature(lsp.SHUTDOWN)
+def shut_down(*_: object) -> None:
+    global ended
+    ended = True
 
 
 def of(uri: str) -> Document:

@@ -15,6 +15,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from cvm.dialect.ir.files import write_file
+
 GOLDEN, HEADER = "//>", "//= "
 CHECK_ONLY = (
     "llvm-opt",
@@ -278,9 +280,7 @@ def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[
         test = Filetest.load(path)
         if (text := test.with_golden(command, printed or {})).splitlines() == test.lines:
             return []
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_text(text, "utf-8")
-        os.replace(fresh, path)
+        write_file(path, text.encode())
         return [
             *unified_diff(
                 test.lines, text.splitlines(), str(path), f"{path} (blessed)", lineterm=""

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
+from .files import read_pieces
 from .limits import LIMITS, excess
 
 
@@ -186,7 +187,7 @@ def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
     """The content of a file or stream; raises ParseError if it cannot be read."""
     try:
         with nullcontext(stream) if stream is not None else open(path, "rb") as file:
-            data = file.read(LIMITS.get().text_bytes + 1)  # some, such as /dev/zero, have no end
+            data = read_pieces(file, LIMITS.get().text_bytes + 1)
         if len(data) > LIMITS.get().text_bytes:
             raise ValueError(excess("text_bytes", len(data)))
         return data

@@ -9,9 +9,10 @@ import os
 import re
 import stat
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from ...dialect.ir.files import write_private
 
 LARGEST = 256 << 20  # bytes of the cache; the least recently used entries are evicted
 _DIGEST = hashlib.sha256().digest_size
@@ -62,14 +63,7 @@ def store(name: str, *payload: bytes | memoryview) -> None:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _ours(where):
             return
-        handle, temporary = tempfile.mkstemp(dir=where, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines((_digest(name, *payload), *payload))
-            os.replace(temporary, where / name)
-        except BaseException:  # an interrupt leaves no temporary file, too
-            os.unlink(temporary)
-            raise
+        write_private(where / name, _digest(name, *payload), *payload)
         _shrink(where)
 
 

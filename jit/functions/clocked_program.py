@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from io import BytesIO
 from os import PathLike
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +16,7 @@ import numpy as np
 from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
+from ...dialect.ir.files import write_file
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.limits import LIMITS, excess
 from ...dialect.notation.printer import plan_text
@@ -213,8 +215,8 @@ class CompiledGraph:
         with self._lock:
             arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
             try:
-                with open(_path(path), "wb") as file:
-                    np.savez(file, time=np.int64(self._time), **arrays)
+                np.savez(file := BytesIO(), time=np.int64(self._time), **arrays)
+                write_file(_path(path), file.getbuffer())
             except OSError as e:
                 raise CallError(
                     f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}"

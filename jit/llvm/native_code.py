@@ -2,6 +2,8 @@
 
 import ctypes
 import itertools
+import mmap
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import llvmlite.binding as llvm
 
 from ...dialect.ir.compilation_context import check_time
+from ...dialect.ir.diagnostics import TargetError
 from ...lowering.processor import LEVELS, normalized, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
@@ -32,6 +35,8 @@ DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] 
 LIBRARIES_PER_LINKER = 256
 POINTERS_OF_4_BYTES = ("thumb", "wasm32", "riscv32")
 ABI_OF_RISCV = '!llvm.module.flags = !{{!1000000}}\n!1000000 = !{{i32 1, !"target-abi", !"{}"}}\n'
+INSTEAD = 'target="reference" needs no machine code'
+PROT_EXECUTE = 5  # PROT_READ | PROT_EXEC
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
@@ -42,7 +47,7 @@ class Source(str):
 @lru_cache(maxsize=1)
 def _linker(generation: int) -> Any:
     """A linker of some libraries, as which it goes: LLVM keeps some KB of each library until then."""
-    return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
+    return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=True)
 
 
 def optimise(module: Module | str, slp: bool = False, passes: bool = True) -> Any:
@@ -125,6 +130,23 @@ def fresh_object_code(module: Module | str, slp: bool = False, passes: bool = Tr
         return tools.object_code(tools.optimised(text, slp) if passes else tools.parsed(text))
 
 
+def _cause() -> str:
+    """The reason that this process loads no machine code, if memory that was written to may not become executable."""
+    with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE) as page:
+        held = ctypes.c_char.from_buffer(page)
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        failed = protect(
+            ctypes.c_void_p(ctypes.addressof(held)), ctypes.c_size_t(len(page)), PROT_EXECUTE
+        )
+        reason = os.strerror(ctypes.get_errno()).lower()
+        del held  # or the page cannot be closed
+    return (
+        f"this process may not make memory executable, as by PR_SET_MDWE or SELinux: {reason}"
+        if failed
+        else ""
+    )
+
+
 class Library:
     """Native code in memory, from IR or object files, and its exported functions, which give an i32 status."""
 
@@ -142,7 +164,12 @@ class Library:
             builder = builder.import_symbol(name, address)
         number = next(_numbers)
         linker = _linker(number // LIBRARIES_PER_LINKER)
-        self._tracker = builder.link(linker, f"cvm{number}")
+        try:
+            self._tracker = builder.link(linker, f"cvm{number}")
+        except RuntimeError as e:
+            raise TargetError(
+                f"machine code cannot be loaded: {_cause() or e}; {INSTEAD}"
+            ) from None
         vars(self._tracker)["linker"] = linker  # freed after the library
         self.addresses: dict[str, int] = {name: self._tracker[name] for name in (*exports, *data)}
         self.functions: dict[str, Callable[..., int]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -259,3 +260,24 @@ def test_pygments_gives_the_text_back() -> None:
             continue
         tokens = list(lex(text, CvmLexer(stripnl=False)))
         assert "".join(t for _, t in tokens) == text and Error not in {k for k, _ in tokens}, path
+
+
+def message(content: dict[str, Any]) -> bytes:
+    text = json.dumps({"jsonrpc": "2.0", **content}).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
+
+
+@pytest.mark.parametrize(
+    ("methods", "status"),
+    [(("shutdown", "exit"), 0), (("shutdown",), 0), (("exit",), 1), ((), 1)],
+)
+def test_the_exit_status_says_whether_the_session_ended_in_order(
+    methods: tuple[str, ...], status: int
+) -> None:
+    """As the protocol says: 0 after the request shutdown, else 1. The editor then closes the pipe, or has."""
+    begin = {"processId": None, "rootUri": None, "capabilities": {}}
+    sent = message({"id": 1, "method": "initialize", "params": begin})
+    for method in methods:
+        sent += message({"method": method, **({"id": 2} if method == "shutdown" else {})})
+    done = subprocess.run([sys.executable, "-m", "cvm", "lsp"], input=sent, capture_output=True)
+    assert (done.returncode, done.stderr) == (status, b"")

@@ -197,6 +197,7 @@ SINGLE = (
     STATE
     + """
 import builtins
+from cvm.dialect.ir import files
 from cvm.jit.cache import disk_cache
 left, cut, folder = 0, sys.argv[2] == "cut", sys.argv[1]
 os.environ["CVM_CACHE_DIR"] = folder
@@ -243,10 +244,9 @@ class File:  # whose reads and writes fail, or end too early
 class Os:
     def __getattr__(self, name):
         return failing(getattr(os, name)) if name in ("fstat", "utime", "replace") else getattr(os, name)
-    def fdopen(self, *arguments):
-        return File(os.fdopen(*arguments))
 
-disk_cache.open, disk_cache.os = lambda *arguments: File(builtins.open(*arguments)), Os()
+for module in (disk_cache, files):
+    module.open, module.os = lambda *arguments: File(builtins.open(*arguments)), Os()
 failed = 0
 for program in ("new", "known"):
     at = 1
