@@ -14,7 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import cvm
+from cvm.diagnostic_output import escaped_output, show
 from cvm.dialect.ir import limits
+from cvm.dialect.ir.diagnostics import printable
 
 if TYPE_CHECKING:
     from cvm.lowering.processor import Processor
@@ -289,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 load_module(module)
         module = import_module(f"cvm.commands.{MODULES.get(options.command, options.command)}")
         command = getattr(module, "importing" if options.command == "import" else options.command)
-        with within(options.limits), for_cpu(getattr(options, "cpu", None)):
+        with within(options.limits), for_cpu(getattr(options, "cpu", None)), escaped_output():
             status = command(options)
         sys.stdout.flush()
         return status
@@ -298,8 +300,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Usage as e:
         return _say(f"cvm: {e}", 2)
     except cvm.Error as e:
-        from cvm.diagnostic_output import show
-
         show(e.diagnostics, "error")
         return 1
     except OSError as e:  # a full disk, or a closed pipe
@@ -351,7 +351,7 @@ class Usage(Exception):
 
 
 def _say(message: str, status: int) -> int:
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
     return status
 
 
@@ -389,7 +389,7 @@ class _Parser(argparse.ArgumentParser):
                 else [str(c) for a in self._actions for c in a.choices or ()]
             )
             message += did_you_mean(word[word.lastindex or 0], known)
-        super().error(message)
+        super().error(printable(message))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,11 +4,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Span, counted
+from cvm.dialect.ir.diagnostics import Diagnostic, Span, counted, printable
 
 SHOWN = 50  # diagnostics of a kind that one run prints
 COLOURS = {"error": "1;31", "warning": "1;35", "note": "1;36"}
@@ -16,12 +17,42 @@ _HEAD = re.compile(r"^(.*?)(\berror|\bwarning|\bnote)(\[[\w.]+\])?: ", re.MULTIL
 _CARET = re.compile(r"^([ \t]*)(\^~*)$", re.MULTILINE)
 
 
+class Escaped:
+    """A text stream that escapes control characters, as of the names of files, on their way to another."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape the control characters of all that is printed meanwhile."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("Any", [s and Escaped(s) for s in before])
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def unescaped(stream: TextIO) -> TextIO:
+    """The stream for colours and the like, whose text has been escaped before."""
+    return stream.stream if isinstance(stream, Escaped) else stream
+
+
 def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
     """Print the first diagnostics and the number of all, where there are any, on standard error, in colour on a terminal."""
     in_colour = os.environ.get("FORCE_COLOR") or (sys.stderr is not None and sys.stderr.isatty())
     shown = coloured if in_colour and not os.environ.get("NO_COLOR") else str
     for diagnostic in diagnostics[:SHOWN]:
-        print(shown(diagnostic), file=sys.stderr)
+        print(shown(diagnostic), file=unescaped(sys.stderr))
     if diagnostics:
         more = f", the first {SHOWN} shown" if len(diagnostics) > SHOWN else ""
         print(counted(len(diagnostics), what) + more, file=sys.stderr)

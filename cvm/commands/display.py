@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cvm.diagnostic_output import unescaped
 from cvm.dialect.ir.cast_arrays import is_float
 from cvm.dialect.ir.types import kind_of
 from cvm.jit.calls.arguments import describe
@@ -81,7 +82,7 @@ def waiting(activity: str) -> Iterator[None]:
             print(
                 f"\r{activity} ... {time.perf_counter() - began:.0f} s",
                 end="",
-                file=sys.stderr,
+                file=unescaped(sys.stderr),
                 flush=True,
             )
 
@@ -94,4 +95,4 @@ def waiting(activity: str) -> Iterator[None]:
         done.set()
         if thread.ident is not None:
             thread.join()
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print("\r\x1b[K", end="", file=unescaped(sys.stderr), flush=True)

@@ -49,6 +49,8 @@ def write(name: str, data: bytes) -> None:
     try:
         if name != "-":
             write_file(name, data)
+        elif sys.stdout.isatty():
+            print(data.decode("utf-8", "replace"), end="", flush=True)
         else:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)

@@ -59,7 +59,7 @@ def report(options: Namespace) -> int:
         for k in data["costs"]["kernel"]["parts"]
     ]
     data["machine"] = {**vars(roof), "ridge": roof.ridge}
-    text, drawn = json.dumps(data).replace("</", "<\\/"), drawing(module, [function])
+    text, drawn = json.dumps(data).replace("<", "\\u003c"), drawing(module, [function])
     html = page(
         "report.html",
         TITLE=escape(data["title"]),

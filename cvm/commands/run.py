@@ -17,6 +17,7 @@ from cvm.cli import Usage
 from cvm.commands.display import columns, digest, duration, shown, timed, waiting
 from cvm.commands.inputs import arrays_by_name, inputs, write_arrays
 from cvm.commands.read_level import compiled, read_level, signature
+from cvm.diagnostic_output import unescaped
 from cvm.dialect.cog.clocked import Sensor, warnings as graph_warnings
 from cvm.dialect.ir.diagnostics import counted
 from cvm.dialect.program.function import Graph
@@ -262,6 +263,11 @@ def progress(steps: int) -> Iterator[Callable[[int], object]]:
     from tqdm import tqdm
 
     with tqdm(
-        total=steps, unit=" ticks", unit_scale=True, leave=False, delay=1, file=sys.stderr
+        total=steps,
+        unit=" ticks",
+        unit_scale=True,
+        leave=False,
+        delay=1,
+        file=unescaped(sys.stderr),
     ) as bar:
         yield bar.update

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cvm.cli import Usage
+from cvm.diagnostic_output import unescaped
 from cvm.testing.commands import Skipped, perform
 from cvm.testing.filetest import Failure, Filetest, bless, coloured
 
@@ -46,4 +47,5 @@ def _files(paths: list[str]) -> Iterator[Path]:
 
 
 def _show(head: str, lines: list[str]) -> None:
-    print("\n".join([head, *coloured(lines, sys.stdout.isatty()), ""]))
+    print(head)
+    print("\n".join([*coloured(lines, sys.stdout.isatty()), ""]), file=unescaped(sys.stdout))

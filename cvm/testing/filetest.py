@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from cvm.dialect.ir.diagnostics import printable
 from cvm.dialect.ir.files import write_file
 
 GOLDEN, HEADER = "//>", "//= "
@@ -305,4 +306,5 @@ def _locked(lock: Path) -> int:
 
 def coloured(diff: Iterable[str], colour: bool) -> list[str]:
     codes = {"-": "31", "+": "32", "@": "36"}
-    return [f"\x1b[{codes[d[0]]}m{d}\x1b[0m" if colour and d[:1] in codes else d for d in diff]
+    shown = map(printable, diff)
+    return [f"\x1b[{codes[d[0]]}m{d}\x1b[0m" if colour and d[:1] in codes else d for d in shown]

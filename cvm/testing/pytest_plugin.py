@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from cvm.dialect.ir.diagnostics import printable
+
 from .filetest import Failure, Filetest, bless, coloured
 
 BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff
@@ -66,7 +68,8 @@ class Item(pytest.Item):
         if not isinstance(excinfo.value, Failure):
             return super().repr_failure(excinfo, style)
         colour = self.config.get_terminal_writer().hasmarkup
-        return "\n".join([str(excinfo.value.args[0]), *coloured(excinfo.value.diff, colour)])
+        said = printable(str(excinfo.value.args[0]))
+        return "\n".join([said, *coloured(excinfo.value.diff, colour)])
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return (

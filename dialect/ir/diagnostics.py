@@ -14,6 +14,14 @@ from typing import BinaryIO
 from .files import read_pieces
 from .limits import LIMITS, excess
 
+# C0 and C1, which terminals obey, and what changes the direction of text or begins a line
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str, kept: str = "\n\t") -> str:
+    """A text whose control characters, except those kept, are escaped as in JSON: names and messages for terminals."""
+    return _CONTROL.sub(lambda m: m[0] if m[0] in kept else f"\\u{ord(m[0]):04x}", text)
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -124,16 +132,18 @@ class Diagnostic:
 
     def __str__(self) -> str:
         code = f"[{self.code}]" if self.code else ""
+        message = printable(self.message)
         if self.span is NOWHERE:
-            lines = [f"{self.severity}{code}: {self.message}"]
+            lines = [f"{self.severity}{code}: {message}"]
         else:
-            lines = [f"{self.span}: {self.severity}{code}: {self.message}"]
+            lines = [f"{printable(str(self.span), '')}: {self.severity}{code}: {message}"]
             lines += [self.span.snippet()] if self.span.source.text else []
         for note in self.notes:
             if note.span is None or note.span is NOWHERE:
-                lines.append(f"  note: {note.message}")
+                lines.append(f"  note: {printable(note.message)}")
             else:
-                lines += [f"{note.span}: note: {note.message}", note.span.snippet()]
+                place = printable(str(note.span), "")
+                lines += [f"{place}: note: {printable(note.message)}", note.span.snippet()]
         return "\n".join(lines)
 
 
