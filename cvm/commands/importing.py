@@ -15,6 +15,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import write
 from cvm.dialect.builtin import Const, Data
+from cvm.dialect.ir.array_files import read_arrays
 from cvm.dialect.ir.extensions import load_offered
 from cvm.dialect.program.function import Operation
 from cvm.dialect.program.module import Module
@@ -132,8 +133,8 @@ def _size(text: str) -> tuple[str, int | list[int]]:
 def _constant(text: str) -> tuple[str, np.ndarray]:
     name, equals, value = text.partition("=")
     try:
-        if value.endswith(".npy"):
-            return name, np.load(value, allow_pickle=False)
+        if value.endswith(".npy") and isinstance(held := read_arrays(value), np.ndarray):
+            return name, held
         array = np.asarray(json.loads(value))
     except (OSError, ValueError, RecursionError) as e:
         raise Usage(f"--constant {name}: {str(e).splitlines()[0]}") from None

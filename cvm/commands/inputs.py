@@ -15,6 +15,7 @@ import numpy as np
 
 from cvm.cli import Usage
 from cvm.commands.io import write
+from cvm.dialect.ir.array_files import read_arrays
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import Type
 from cvm.dialect.program.function import Function, Value
@@ -168,14 +169,7 @@ def _reading(path: str, requirement: str) -> Iterator[None]:
 def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
     """The array of an .npy file, or the arrays of an .npz; nothing is unpickled."""
     with _reading(path, "not an .npy or .npz file of numbers"):
-        with open(path, "rb") as file:
-            if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
-                raise OSError
-        content: Any = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return content
-        with content as archive:
-            return {name: archive[name] for name in archive.files}
+        return read_arrays(path)
 
 
 def _literal(text: str) -> np.ndarray:

@@ -8,33 +8,35 @@ from pathlib import Path
 
 from cvm.cli import Usage
 from cvm.diagnostic_output import unescaped
-from cvm.testing.commands import Skipped, perform
+from cvm.testing.commands import Skipped, lacking, perform
 from cvm.testing.filetest import Failure, Filetest, bless, coloured
 
 
 def test(options: Namespace) -> int:
     blesses = options.bless or os.environ.get("CVM_BLESS") == "1"
     counts = {"passed": 0, "failed": 0, "skipped": 0}
-    for path in _files(options.paths):
+    for path in [*_files(options.paths)]:
         commands = dict.fromkeys(Filetest.load(path).commands)
         for command in commands:
             try:
                 diff = perform(Filetest.load(path), command, blesses)
-            except Skipped as e:
-                counts["skipped"] += 1
-                print(f"{path}: {command}: skipped: {e}")
+            except Skipped:
+                pass
             except Failure as e:
                 counts["failed"] += 1
                 _show(f"{path}: {command}: FAILED", [str(e.args[0]), *e.diff])
             else:
                 counts["passed"] += 1
                 _show(f"{path}: {command}: golden lines written", diff) if diff else None
+            for target, reason in lacking(Filetest.load(path).command(command)).items():
+                counts["skipped"] += 1
+                print(f"{path}: {command}: skipped: target {target}: {reason}")
         if blesses and commands:
             bless(path)
         if problems := [f"{path}:{n}: {said}" for n, said in Filetest.load(path).problems()]:
             counts["failed"] += 1
             _show(f"{path}: comments: FAILED", problems)
-    print(", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n) or "no tests")
+    print(", ".join(f"{n} {outcome}" for outcome, n in counts.items() if n))
     return 1 if counts["failed"] else 0
 
 
@@ -43,7 +45,9 @@ def _files(paths: list[str]) -> Iterator[Path]:
         if not (path := Path(name)).exists():
             raise Usage(f"there is no file or folder {name}")
         files = sorted(path.rglob("*.cvm")) if path.is_dir() else [path]
-        yield from (p for p in files if not path.is_dir() or Filetest.load(p).is_test())
+        if not (tests := [p for p in files if Filetest.load(p).is_test()]):
+            raise Usage(f"{name} holds no tests: no `// test` line in a .cvm file")
+        yield from tests
 
 
 def _show(head: str, lines: list[str]) -> None:

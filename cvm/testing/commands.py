@@ -5,7 +5,7 @@ lines; `perform` does that, or blesses: it writes the golden lines and gives the
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from difflib import unified_diff
 from functools import cache
 from itertools import takewhile
@@ -39,8 +39,9 @@ from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import PIPELINES, context_of
 from cvm.lowering.processor import compiling_for
 
+from .checks import Mismatch, check_text
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
-from .lines import Call, as_array, check_text, difference, read_call
+from .lines import Call, as_array, difference, read_call
 
 OPTIONS = {
     "target": ("run", "digest", "opt"),
@@ -79,9 +80,10 @@ def perform(test: Filetest, text: str, update: bool = False) -> list[str]:
     if printed is None:
         return []
     if checks := test.checks.get(text):
-        check_text(
-            "\n".join(line for lines in printed.values() for line in lines), checks, test.path
-        )
+        try:
+            check_text("\n".join(line for lines in printed.values() for line in lines), checks)
+        except Mismatch as e:
+            raise Failure(f"{test.path}:{e.args[0]}: {e.args[1]}") from None
         return []
     if command.name in CHECK_ONLY:
         raise Failure(f"{at}: there is no `// check:` line after `// test {text}`")
@@ -298,17 +300,28 @@ def run(test: Filetest, command: Command) -> None:
         raise Failure("\n".join(wrong))
 
 
+def lacking(command: Command) -> dict[str, str]:
+    """The targets that a command names and that cannot run here, with the reasons; none of an unknown target."""
+    if command.name not in ("run", "digest") or "target" not in command.options:
+        return {}
+    with suppress(cvm.TargetError):
+        reasons = {t: find_target(t).missing() for t in command.options["target"].split(",")}
+        return {target: reason for target, reason in reasons.items() if reason}
+    return {}
+
+
 def _targets(command: Command, default: list[str]) -> list[str]:
-    """The targets that the command names, or these; Skipped where one cannot run here."""
+    """The targets that the command names, or these, as far as they can run here; Skipped where none can."""
     chosen = command.options["target"].split(",") if "target" in command.options else default
     for name in chosen:
         try:
-            lacking = find_target(name).missing()
+            find_target(name)
         except cvm.TargetError as e:
             raise Usage(f"{e}") from None
-        if lacking:
-            raise Skipped(f"target {name}: {lacking}")
-    return chosen
+    reasons = lacking(command)
+    if not (able := [name for name in chosen if name not in reasons]):
+        raise Skipped("; ".join(f"target {name}: {reason}" for name, reason in reasons.items()))
+    return able
 
 
 def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:

@@ -18,6 +18,8 @@ from typing import NamedTuple
 from cvm.dialect.ir.diagnostics import printable
 from cvm.dialect.ir.files import write_file
 
+from .checks import Check
+
 GOLDEN, HEADER = "//>", "//= "
 CHECK_ONLY = (
     "llvm-opt",
@@ -76,14 +78,6 @@ class Expected(NamedTuple):
     message: str
 
 
-class Check(NamedTuple):
-    """A line that looks for text: `check`, `check-next`, `check-not` or `check-dag`."""
-
-    kind: str
-    pattern: str
-    line: int
-
-
 class Filetest:
     """A file taken apart. Its lines are numbered from 1, as diagnostics do."""
 
@@ -124,12 +118,10 @@ class Filetest:
         by_command: dict[str, list[Check]] = {}
         printing = [c for c in self.tests if c.name not in WITHOUT_TEXT]
         for n, line in enumerate(self.lines, 1):
-            if (
-                m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):\s*(.*?)\s*$", line)
-            ) is not None:
+            if (m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):(.*)$", line)) is not None:
                 above = [c for c in printing if c.line < n] or printing[:1]
                 by_command.setdefault(above[-1].text if above else "", []).append(
-                    Check(m[1], m[2], n)
+                    Check(m[1], m[2].strip(), n)
                 )
         return by_command
 

@@ -1,26 +1,13 @@
-"""The calls and literals of `run:` lines, and text compared with `check:` lines, as LLVM's FileCheck does.
-
-    check: T        T occurs after what was found before            check-next: T   on the line after that
-    check-not: T    T does not occur before the next match          check-dag: T    with its neighbours, in any order
-
-Blanks match any blanks. `{{...}}` is a regular expression, `[[x:...]]` one whose match is named x, `[[x]]` that text.
-"""
+"""The calls and literals of `run:` lines."""
 
 import json
 import re
-from collections.abc import Sequence
-from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cvm.dialect.ir.types import kind_of
 
-from .filetest import Check, Failure
-
-SHOWN = 12  # lines of text where a check fails
-_PART = re.compile(r"\{\{(.+?)\}\}|\[\[([A-Za-z_]\w*)(?::(.+?))?\]\](?!\])")
 _JSON = {"(": '{"":[', ")": "]}", "nan": "NaN", "-nan": "NaN", "inf": "Infinity", "": "0"}
 
 
@@ -37,12 +24,10 @@ class Call(NamedTuple):
 def read_call(text: str) -> Call:
     """A `run:` line, without its `// run:`."""
     if (
-        head := re.fullmatch(
-            r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL
-        )
+        head := re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)(.*)", text, re.DOTALL)
     ) is None:
         raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
-    function, arguments, relation, results = head.groups()
+    function, arguments, relation, results = head[1], head[2], head[3], head[4].strip()
     if relation == "error:":
         return Call(function, _values(arguments), relation, [], results)
     return Call(function, _values(arguments), relation, _values(results))
@@ -93,83 +78,3 @@ def difference(actual: np.ndarray, expected: np.ndarray, relation: str) -> str |
 
 def _signs(array: Any) -> np.ndarray:
     return np.signbit(array.real) + 2 * np.signbit(array.imag)
-
-
-def check_text(text: str, checks: Sequence[Check], path: Path) -> None:
-    captured: dict[str, str] = {}
-    forbidden: list[Check] = []
-    at = 0
-    for kind, group in groupby(checks, lambda c: c.kind):
-        if kind == "check-not":
-            forbidden += group
-            continue
-        for step in [[*group]] if kind == "check-dag" else [[c] for c in group]:
-            spans: list[tuple[int, int]] = []
-            for check in step:
-                spans.append(_search(text, check, at, captured, path, spans))
-            first = min(start for start, _ in spans)
-            if kind == "check-next" and text.count("\n", at, first) != 1:
-                raise _failed("is not on the next line", step[0], text, at, path)
-            _absent(text[:first], forbidden, at, captured, path)
-            forbidden, at = [], max(end for _, end in spans)
-    _absent(text, forbidden, at, captured, path)
-
-
-def _search(
-    text: str,
-    check: Check,
-    at: int,
-    captured: dict[str, str],
-    path: Path,
-    spans: Sequence[tuple[int, int]],
-) -> tuple[int, int]:
-    """The first match from a position on that lies apart from those taken; its captures are taken note of."""
-    for match in _pattern(check, captured, path).finditer(text, at):
-        if all(match.end() <= start or match.start() >= end for start, end in spans):
-            captured.update(match.groupdict())
-            return match.span()
-    raise _failed("does not follow in", check, text, at, path)
-
-
-def _absent(
-    text: str, forbidden: Sequence[Check], at: int, captured: dict[str, str], path: Path
-) -> None:
-    for check in forbidden:
-        if (match := _pattern(check, captured, path).search(text, at)) is not None:
-            raise _failed("stands in", check, text, text.rfind("\n", 0, match.start()) + 1, path)
-
-
-def _pattern(check: Check, captured: dict[str, str], path: Path) -> re.Pattern[str]:
-    parts, at, own = [], 0, set[str]()
-    for m in _PART.finditer(check.pattern):
-        parts.append(_literal(check.pattern[at : m.start()]))
-        expression, name, inner = m.groups()
-        if expression is not None:
-            parts.append(f"(?:{expression})")
-        elif inner is not None:
-            parts.append(f"(?P<{name}>{inner})")
-            own.add(name)
-        elif name in own:
-            parts.append(f"(?P={name})")
-        elif name in captured:
-            parts.append(re.escape(captured[name]))
-        else:
-            raise Failure(f"{path}:{check.line}: [[{name}]] has not been captured before")
-        at = m.end()
-    parts.append(_literal(check.pattern[at:]))
-    try:
-        return re.compile("".join(parts))
-    except re.error as e:
-        raise Failure(
-            f"{path}:{check.line}: {check.pattern!r} is no regular expression: {e}"
-        ) from None
-
-
-def _literal(text: str) -> str:
-    return r"[ \t]+".join(map(re.escape, re.split(r"[ \t]+", text)))
-
-
-def _failed(problem: str, check: Check, text: str, at: int, path: Path) -> Failure:
-    lines = text[at:].splitlines()
-    shown = "\n".join(lines[:SHOWN] + ["..."] * (len(lines) > SHOWN))
-    return Failure(f"{path}:{check.line}: {check.kind}: {check.pattern!r} {problem}\n{shown}")

@@ -11,7 +11,7 @@ import pytest
 
 from cvm.dialect.ir.diagnostics import printable
 
-from .filetest import Failure, Filetest, bless, coloured
+from .filetest import Command, Failure, Filetest, bless, coloured
 
 BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff
 
@@ -44,8 +44,19 @@ class File(pytest.File):
     def collect(self) -> Iterable[pytest.Item]:
         for command in dict.fromkeys(self.test.commands):
             yield Item.from_parent(self, name=command)
+            yield from self._lacking(self.test.command(command))
         if any(self.test.problems()):
             yield Comments.from_parent(self, name="comments")
+
+    def _lacking(self, command: Command) -> Iterable[pytest.Item]:
+        """An item for each of several targets that cannot run here."""
+        if "," in command.options.get("target", ""):
+            from .commands import lacking
+
+            for target, reason in lacking(command).items():
+                item = Item.from_parent(self, name=f"{command.text}: {target}")
+                item.add_marker(pytest.mark.skip(reason=f"target {target}: {reason}"))
+                yield item
 
 
 class Item(pytest.Item):

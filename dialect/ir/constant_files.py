@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .array_files import read_header
 from .attributes import quoted
 from .cast_arrays import from_file, with_plain_truths
 from .limits import LIMITS, excess
@@ -156,11 +157,7 @@ def _npz(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
 
 def _check_header(file: Any, wanted: TensorType) -> None:
     """Refuse an array of another shape, or of larger elements than any type's, before its elements are read."""
-    headers = (
-        np.lib.format.read_array_header_1_0,
-        np.lib.format.read_array_header_2_0,
-    )  # 3.0 is 2.0 in UTF-8
-    shape, _, dtype = headers[np.lib.format.read_magic(file)[0] > 1](file)
+    shape, dtype = read_header(file)
     if shape != wanted.shape or dtype.itemsize > np.dtype(complex).itemsize:
         raise FileConstantError(
             f"the constant is {wanted}, but the file holds an array of shape {shape} of {dtype}"

@@ -71,7 +71,7 @@ def _replaced(path: str, status: os.stat_result, pieces: list[memoryview]) -> bo
             made = os.fstat(file.fileno())
             if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            shutil.copystat(path, file.fileno())
+            shutil.copystat(path, file.name)
             written = True
             file.writelines(pieces)
             file.flush()
@@ -89,9 +89,8 @@ def _replaced(path: str, status: os.stat_result, pieces: list[memoryview]) -> bo
 def _replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file beside a path, which takes its place at the end; nothing is left of it where the body fails."""
     beside = os.path.join(os.path.dirname(path), f".new-{os.urandom(8).hex()}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with open(handle, "wb") as file:
+        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
         os.replace(beside, path)
     except BaseException:  # an interrupt leaves no file, either

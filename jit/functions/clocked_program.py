@@ -9,11 +9,11 @@ from io import BytesIO
 from os import PathLike
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
-from zipfile import is_zipfile
 
 import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
+from ...dialect.ir.array_files import read_arrays
 from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic, TargetError
 from ...dialect.ir.files import write_file
@@ -228,11 +228,8 @@ class CompiledGraph:
         """Takes the time and all state from a file that `save` wrote for this graph."""
         path = _path(path)
         try:
-            with open(path, "rb") as opened:
-                if not is_zipfile(opened):
-                    raise ValueError("it is no .npz file")
-            with np.load(path, allow_pickle=False) as file:
-                held = {n: file[n] for n in file.files}
+            if not isinstance(held := read_arrays(path), dict):
+                raise ValueError("it is no .npz file")
         except OSError as e:
             raise CallError(
                 f"the state cannot be read from {path}: {(e.strerror or str(e)).lower()}"

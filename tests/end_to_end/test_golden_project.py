@@ -232,3 +232,25 @@ def test_every_command_from_a_wheel_alone(tmp_path: Path, environment: Path) -> 
         "import sys\nsys.exit('cvm.dense' in open(sys.argv[1]).read())\n"
     )
     assert cvm("reduce", "q.cvm", "--test", f"{environment}/bin/python test.py") == REDUCED
+
+
+WITHOUT_SIMULATOR = """
+from types import SimpleNamespace
+from cvm.testing import commands
+
+find = commands.find_target
+absent = SimpleNamespace(missing=lambda: "not here")
+commands.find_target = lambda name: absent if name.startswith("cuda") else find(name)
+"""
+
+
+def test_the_plugin_runs_the_targets_that_can_run(tmp_path: Path) -> None:
+    """Targets that cannot run here are skipped one by one, and hide no wrong result of another."""
+    (tmp_path / "conftest.py").write_text(WITHOUT_SIMULATOR)
+    program = "// test run target=cuda,cpu,cuda-sim\nfunc @main(%x: tensor<1xi32>) { return %x }\n// run: @main([1]) == "
+    (tmp_path / "wrong.cvm").write_text(f"{program}[2]\n")
+    (tmp_path / "right.cvm").write_text(f"{program}[1]\n")
+    text = said([*PLUGIN, "-rs", "--color=no"], tmp_path, 1, ROOT)
+    assert "1 failed, 1 passed, 4 skipped" in text
+    assert "wrong.cvm:3: cpu: @main([1]) == [2]" in text
+    assert "target cuda-sim: not here" in text and "target cuda: not here" in text

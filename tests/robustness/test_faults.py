@@ -246,7 +246,7 @@ class Os:
         return failing(getattr(os, name)) if name in ("fstat", "utime", "replace") else getattr(os, name)
 
 for module in (disk_cache, files):
-    module.open, module.os = lambda *arguments: File(builtins.open(*arguments)), Os()
+    module.open, module.os = lambda *a, **named: File(builtins.open(*a, **named)), Os()
 failed = 0
 for program in ("new", "known"):
     at = 1

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -118,6 +119,45 @@ def test_a_member_is_not_read_before_its_header(
     (tmp_path / "p.cvm").write_text(PROGRAM.format(file="c.npz"))
     said, megabytes = run_script(PEAK, str(tmp_path / "p.cvm")).rsplit("\n", 2)[:2]
     assert message in said and int(megabytes) < 100
+
+
+LONG_HEADERS = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+import cvm
+from cvm.cli import main
+folder, sys.stderr = Path(sys.argv[1]), sys.stdout
+(folder / "f.cvm").write_text("func @main(%x: tensor<3xi32>) { return %x }")
+(folder / "g.cvm").write_text("graph @main { %n = cog.field \\"n\\" init dense<0.0> : !cog.field<[], f32>\\n cog.feedback %n, %n }")
+for name in ("c.npz", "w.npy"):
+    try:
+        cvm.load(folder / f"{name}.cvm")
+    except cvm.Error as e:
+        print(e)
+    main(["run", str(folder / "f.cvm"), "--input", f"x={folder / name}"])
+    main(["import", "no.onnx", "--constant", f"x={folder / name}"])
+main(["run", str(folder / "f.cvm"), "--inputs", str(folder / "c.npz")])
+main(["run", str(folder / "g.cvm"), "--load-state", str(folder / "c.npz")])
+print("megabytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_long_header_is_not_read(version: int, tmp_path: Path) -> None:
+    """A header of 300 MB, or the longest that version 1 has: of constants, inputs, states and constants of models."""
+    width, length = (2, 65535) if version == 1 else (4, 300_000_000)
+    head = b"\x93NUMPY" + bytes([version, 0]) + length.to_bytes(width, "little")
+    with open(tmp_path / "w.npy", "wb") as file:
+        file.write(head)
+        file.truncate(length)
+    with zipfile.ZipFile(tmp_path / "c.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(tmp_path / "w.npy", "w.npy")
+    for name in ("c.npz", "w.npy"):
+        (tmp_path / f"{name}.cvm").write_text(PROGRAM.format(file=name))
+    said = run_script(LONG_HEADERS, str(tmp_path))
+    assert said.count(f"the header of an array has {length} bytes, more than 10000") == 4
+    assert int(re.findall(r"megabytes (\d+)", said)[0]) < 300
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from cvm.jit.targets import find_target
 
-from cvm.testing.commands import perform
+from cvm.cli import main
+from cvm.testing import checks, commands
+from cvm.testing.commands import Skipped, perform
 from cvm.testing.filetest import Failure, Filetest
 
 ROOT = Path(__file__).parents[3]
@@ -369,3 +374,99 @@ def test_kernels_have_every_command_below_the_graph(file: Path) -> None:
     file.write_text(once.replace("[3, 5, -5]", "[3, 5, -6]"))
     with pytest.raises(Failure, match=r"result 1: at \[2\] it is -5, not -6"):
         verify(file)
+
+
+TARGETS = """// test run target=TARGETS
+
+func @main(%x: tensor<2xi32>) -> tensor<2xi32> {
+  %y = cvm.negative %x
+  return %y
+}
+// run: @main([1, -2]) == RESULT
+"""
+
+
+@pytest.fixture
+def without_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which cuda and cuda-sim cannot run."""
+
+    def find(name: str) -> object:
+        absent = SimpleNamespace(missing=lambda: f"no {name} here")
+        return absent if name.startswith("cuda") else find_target(name)
+
+    monkeypatch.setattr(commands, "find_target", find)
+
+
+@pytest.mark.usefixtures("without_simulator")
+@pytest.mark.parametrize(
+    ("targets", "result", "counts"),
+    [
+        ("cpu,cuda-sim", "[-1, 2]", "1 passed, 1 skipped"),
+        ("cuda,cpu,cuda-sim", "[-1, 2]", "1 passed, 2 skipped"),
+        ("cpu,cuda-sim", "[7, 7]", "1 failed, 1 skipped"),
+        ("cuda,cuda-sim", "[7, 7]", "2 skipped"),
+    ],
+)
+def test_a_target_that_is_missing_hides_no_other(
+    file: Path, capsys: pytest.CaptureFixture[str], targets: str, result: str, counts: str
+) -> None:
+    file.write_text(TARGETS.replace("TARGETS", targets).replace("RESULT", result))
+    assert main(["test", str(file)]) == ("failed" in counts)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == counts
+    assert [line.partition("skipped: ")[2] for line in lines if "skipped: " in line] == [
+        f"target {t}: no {t} here" for t in targets.split(",") if t != "cpu"
+    ]
+    if result == "[7, 7]":
+        with pytest.raises(Failure if "cpu" in targets else Skipped):
+            perform(Filetest.load(file), f"run target={targets}")
+
+
+@pytest.mark.usefixtures("without_simulator")
+def test_digests_are_of_the_targets_that_can_run(file: Path) -> None:
+    file.write_text(
+        TARGETS.partition("// run:")[0].replace("run target=TARGETS", "digest target=cuda-sim,cpu")
+    )
+    assert "//> %y sha256 " in bless(file)
+    verify(file)
+
+
+@pytest.mark.parametrize("name", [".", "a.cvm", "empty"])
+def test_a_place_without_tests_is_a_wrong_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cvm").write_text(TARGETS.partition("\n")[2].partition("// run:")[0])
+    (tmp_path / "empty").mkdir()
+    assert main(["test", name]) == 2
+    assert (
+        capsys.readouterr().err == f"cvm: {name} holds no tests: no `// test` line in a .cvm file\n"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["{{(x+x+)+y}}", "[[a:(x|x)*y]]"])
+def test_a_regular_expression_that_takes_exponential_time_is_ended(
+    file: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    monkeypatch.setattr(checks, "SECONDS", 1)
+    text = LAYER.partition("func")
+    name = "x" * 50
+    program = "".join(text[1:]).replace("@layer", f"@{name}")
+    file.write_text(f"// test graph\n// check: func\n// check-next: {pattern}\n{program}")
+    with pytest.raises(Failure) as caught:
+        perform(Filetest.load(file), "graph")
+    assert str(caught.value) == f"{file}:3: {pattern!r} takes more than 1 s to match"
+
+
+def test_a_long_run_of_blanks_in_an_expectation_is_read_in_time(file: Path) -> None:
+    blanks = " " * 200_000
+    file.write_text(
+        f"// test run\n{TARGETS.partition(chr(10))[2]}".replace("RESULT", f"{blanks}x{blanks}y")
+    )
+    began = time.process_time()
+    with pytest.raises(Failure, match="expected numbers"):
+        perform(Filetest.load(file), "run")
+    file.write_text(f"// test graph\n// check: a{blanks}b\n{LAYER.partition('check')[2]}")
+    with pytest.raises(Failure, match="does not follow"):
+        perform(Filetest.load(file), "graph")
+    assert time.process_time() - began < 30  # it took hours
