@@ -511,15 +511,48 @@ def _view(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def view(x: Any, *args: Any, **options: Any) -> Any:
-        return x.viewed(function(x, *args, **options))
+        return x.viewed(lambda a: function(a, *args, **options))
 
     return view
 
 
+def _reshaped(x: Any, *shape: Any, order: str = "C") -> Any:
+    """A view where axes are split; otherwise a view or a copy, as NumPy's layout has it."""
+    found = reshape(x, *shape, order=order)
+    certain = order == "C" and _splits(x.shape, found.shape)
+    return x.viewed(lambda a: reshape(a, *shape, order=order), found=found, certain=certain)
+
+
+def _splits(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Test whether each size is the product of adjacent new ones, apart from sizes of 1."""
+    if not all(isinstance(n, int) for n in (*old, *new)) or 0 in old:
+        return False
+    sizes = [n for n in new if n != 1][::-1]
+    for size in (n for n in old if n != 1):
+        while size != 1 and sizes and size % sizes[-1] == 0:
+            size //= sizes.pop()
+        if size != 1:
+            return False
+    return not sizes
+
+
+def _flat(x: Any, order: str = "C") -> Any:
+    """A view of a vector that is no view itself; otherwise a view or a copy, as NumPy's layout has it."""
+    return x.viewed(lambda a: ravel(a, order), certain=x.ndim <= 1 and x.origin is None)
+
+
 def _subscript(x: Any, key: Any) -> Any:
-    found = subscript(x, key)
-    chosen = any(isinstance(p, ARRAYS) for p in (key if isinstance(key, tuple) else (key,)))
-    return found if chosen else x.viewed(found, key)
+    found, parts = subscript(x, key), key if isinstance(key, tuple) else (key,)
+    if not found.ndim and not any(p is ... for p in parts):
+        return found.copied()  # a scalar
+    if x.is_scalar or any(isinstance(p, ARRAYS) and not is_scalar(p) for p in parts):
+        return x.as_array(found.copied())
+    return x.viewed(lambda a: subscript(a, key), key, found=found)
+
+
+def is_scalar(given: Any) -> bool:
+    """Test for a scalar among arrays: one of NumPy, or a traced one."""
+    return isinstance(given, TracedArray) and given.is_scalar
 
 
 maximum, minimum = (partial(_larger_or_smaller, f"{m}imum", f"dali.{m}") for m in ("max", "min"))
@@ -533,7 +566,8 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 METHODS: dict[str, Callable[..., Any]] = {
     **REDUCTIONS,
     **{f.__name__: f for f in (astype, clip, repeat)},
-    **{f.__name__: _view(f) for f in (ravel, reshape, squeeze, swapaxes, transpose)},
+    **{f.__name__: _view(f) for f in (squeeze, swapaxes, transpose)},
+    **{"ravel": _flat, "reshape": _reshaped},
 }
 # NumPy's functions and ufuncs of traced arrays, besides the ufuncs that are operators of the dali dialect
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -569,12 +603,28 @@ def _reduced(
 COPIED = (
     "astype",
     "clip",
+    "copy",
+    "meshgrid",
     "nan_to_num",
     "pad",
     "roll",
     "round",
     "around",
 )  # NumPy's results share no memory
+# Results of rank 0 are scalars in NumPy, except for views of arrays, and those of these functions.
+VIEWS = (
+    "squeeze",
+    "transpose",
+    "reshape",
+    "moveaxis",
+    "real",
+    "imag",
+    "broadcast_to",
+    "broadcast_arrays",
+)
+ARRAYS_OF_RANK_0 = ("np.copy", "where", "select", "roll", "tile", "tensordot", "linalg.tensordot", "zeros_like", "ones_like",
+    "empty_like", "full_like")  # fmt: skip
+OF_OPERAND = ("copy", "astype")  # scalars of scalars
 MEANINGLESS = (
     "copy",
     "device",
@@ -610,11 +660,25 @@ def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except (ArithmeticError, IndexError, TypeError, ValueError) as e:
             fail(f"{name} of a traced array: {e}")  # as NumPy says of what is known while compiling
-        if name.removeprefix("np.") in COPIED and not shares:
-            found = TracedArray(found.tracer, found.value, found.weak)
-        return found if out is None else into(out, found)
+        return _as_numpy_gives(name, found, args, shares) if out is None else into(out, found)
 
     return call
+
+
+def _as_numpy_gives(name: str, found: Any, args: Sequence[Any], shares: bool) -> Any:
+    """The result of a function as NumPy's: a view, an array of its own, or a scalar."""
+    if isinstance(found, (tuple, list)):
+        return type(found)(_as_numpy_gives(name, x, args, shares) for x in found)
+    plain = name.removeprefix("np.")
+    if not isinstance(found, TracedArray) or shares or (plain in VIEWS and not found.ndim):
+        return found
+    if plain in COPIED or not found.ndim:
+        found = found.copied()
+    if not found.ndim and (
+        {name, plain} & {*ARRAYS_OF_RANK_0} or (plain in OF_OPERAND and not is_scalar(args[0]))
+    ):
+        found.is_scalar = False
+    return found
 
 
 @cache
@@ -674,7 +738,7 @@ TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__imatmul__ = lambda self, other: into(self, matmul(self, other))  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
 NUMPYS = {  # functions that take other arguments than the methods of their names, and reductions by ufuncs
-    "reshape": _view(lambda x, shape, order="C": reshape(x, shape, order=order)),
+    "reshape": lambda x, shape, order="C": _reshaped(x, shape, order=order),
     "transpose": _view(lambda x, axes=None: transpose(x, *(axes or ()))),
     **{f"{ufunc}.reduce": partial(_reduced, name) for name, ufunc in COMBINE.items()},
 }

@@ -20,7 +20,7 @@ from .traced_function import as_array, flatten_results, traced, unflatten
 
 Arrays = Sequence[TracedArray]
 Step = Callable[[Any, Arrays], tuple[Any, Any]]
-MOST_TRACES = 4  # of a body, until the types of Python numbers that it carries are settled
+MOST_TRACES = 5  # of a body, until the types of Python numbers that it carries are settled
 
 
 def scan(
@@ -62,7 +62,10 @@ def scan(
     )
     ys: Sequence[Any]
     if isinstance(sizes[0], int) and sizes[0] == 0:
-        last, ys = body.carried, [np.zeros((0, *y.shape), y.dtype) for y in body.collected]
+        last, ys = (
+            [x.copied() for x in body.carried],
+            [np.zeros((0, *y.shape), y.dtype) for y in body.collected],
+        )
     else:
         trips = None if slices else sizes[0]
         last, ys = body.loop(
@@ -132,6 +135,7 @@ def _array(tracer: Tracer, given: Any) -> TracedArray:
     assert found is not None
     array = tracer.constant(found)
     array.weak = weak
+    array.is_scalar = not isinstance(given, np.ndarray) and not array.ndim
     return array
 
 
@@ -158,9 +162,10 @@ class _Body:
             )
             inner.span = self.span
             given = [
-                inner.argument(f"carry{n}", c.type, c.weak) for n, c in enumerate(self.carried)
-            ]  # type: ignore[arg-type]
-            taken = [inner.argument(f"x{n}", t) for n, t in enumerate(types)]
+                inner.argument(f"carry{n}", c.type, c.weak, c.is_scalar)  # type: ignore[arg-type]
+                for n, c in enumerate(self.carried)
+            ]
+            taken = [inner.argument(f"x{n}", t, is_scalar=True) for n, t in enumerate(types)]
             with inner:
                 carry, collected = step(unflatten(self.form, iter(given)), taken)
                 form, leaves = flatten_results(carry)
@@ -186,6 +191,9 @@ class _Body:
         if found.type.key[1] != (carried := self.carried[n]).type.key[1]:
             which = f"the step's result {n} has shape {found.shape}"
             fail(f"{self.name} carries an array of shape {carried.shape}, {which}")
+        if carried.is_scalar and not found.is_scalar:
+            self.carried[n] = carried.as_array(carried.copied())
+            return False
         if found.dtype == carried.dtype or (
             found.weak and np.can_cast(found.dtype, carried.dtype, "same_kind")
         ):
@@ -194,7 +202,7 @@ class _Body:
             which = f"the step's result {n} is one of {found.dtype}"
             fail(f"{self.name} carries an array of {carried.dtype}, {which}: use astype")
         self.carried[n] = astype(carried, found.dtype)
-        self.carried[n].weak = found.weak
+        self.carried[n].weak, self.carried[n].is_scalar = found.weak, carried.is_scalar
         return False
 
     def loop(
@@ -208,5 +216,5 @@ class _Body:
         types = [v.known_type for v in function.results]
         found = tracer.add(operator.with_signature(function.argument_types, types), self.span)
         for result, carried in zip(found, self.carried, strict=False):
-            result.weak = carried.weak
+            result.weak, result.is_scalar = carried.weak, carried.is_scalar
         return found[: len(self.carried)], found[len(self.carried) :]

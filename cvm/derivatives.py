@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
+import numpy as np
+
 from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Undecided
@@ -131,7 +133,7 @@ class _Recorded:
         self.tracer: Tracer = tracer
         self.builder = Builder(tracer.operations, caller())
         self.by = [self.node(x).scalar("identity") for x in leaves]
-        copies = iter([TracedArray(tracer, n.value) for n in self.by])
+        copies = iter([self._copy(n, x) for n, x in zip(self.by, leaves, strict=True)])
         self.forms = [flat[n][0] for n in sorted(wrt)]
         first = len(tracer.operations)
         self.value = plain_function(function)(*[unflatten(form, copies) for form, _ in flat])
@@ -139,6 +141,11 @@ class _Recorded:
         self.form, results = flatten_results(self.value)
         self.results = [self.node(r).value for r in results]
         self.rules = Rules(self.builder, "cvm.grad", self.builder.span, Module(tracer.functions))
+
+    def _copy(self, node: Node, given: Any) -> TracedArray:
+        found = TracedArray(self.tracer, node.value)
+        found.is_scalar &= not isinstance(given, np.ndarray) and getattr(given, "is_scalar", True)
+        return found
 
     def node(self, given: Any) -> Node:
         return self.builder.node(self.tracer.operand(given, self.tracer.rules, self.builder.span))

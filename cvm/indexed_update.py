@@ -10,7 +10,14 @@ import numpy as np
 
 from .array_api import ravel, reshape, subscript, where
 from .numpy_or_dali_ufuncs import converted
-from .trace import NUMPY_FUNCTIONS, TracedArray, apply, fail, ufunc_of_trace
+from .trace import (
+    NUMPY_FUNCTIONS,
+    TracedArray,
+    apply,
+    element_numbers,
+    fail,
+    ufunc_of_trace,
+)
 
 COMBINED = {"set": None, "add": "add", "multiply": "mul", "min": "minimum", "max": "maximum"}
 UFUNCS = {"add": "add", "multiply": "multiply", "min": "minimum", "max": "maximum"}
@@ -42,7 +49,7 @@ class IndexUpdate:
                     "elements that a mask chooses take a number, or values along the axes that the mask does not have"
                 )
             return where(mask, new if name == "set" else ufunc_of_trace(UFUNCS[name], x, new), x)
-        places = subscript(_numbers(x), self.key)
+        places = subscript(element_numbers(x), self.key)
         try:
             fits = np.broadcast_shapes(new.shape, places.shape) == places.shape
         except ValueError:
@@ -65,29 +72,22 @@ def _mask(x: TracedArray, key: Any) -> Any:
     return np.expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
 
 
-def _numbers(x: TracedArray) -> Any:
-    """The number of each element, in row-major order."""
-    found: Any = np.zeros((), np.int64)
-    for axis in range(x.ndim):
-        if not isinstance(x.shape[axis], int):
-            fail("elements are changed in arrays whose sizes are known while compiling")
-        found = found * np.int64(x.shape[axis]) + apply("builtin.iota_like", x, axis=axis)
-    return x.tracer.array(found)
-
-
 def update_in_place(x: TracedArray, new: Any) -> None:
     """Gives an array that the function made new elements."""
-    x.change_in_place(f"make a new array, as by %{x.value.name}.at[...].set(values)")
+    x.change_in_place(_instead(x))
     x.take_value(new)
 
 
+def _instead(x: TracedArray) -> str:
+    return f"make a new array, as by %{x.value.name}.at[...].set(values)"
+
+
 def _set(self: TracedArray, key: Any, values: Any) -> None:
-    came_back = (
-        self.memory is not None and self.memory.changed is values and values.origin[0] is self
-    )
-    if came_back and values.origin[1] == key:  # `x[key] += y`: the elements that it changed
-        self.memory = values.memory
-    update_in_place(self, IndexUpdate(self, key).changed("set", values))
+    self.change_in_place(_instead(self))
+    view = values.origin if isinstance(values, TracedArray) else None
+    if view is not None and view[0] is self and view[1] is key:
+        return  # of `x[key] += y`, which has changed these elements already
+    self.take_value(IndexUpdate(self, key).changed("set", values))
 
 
 def _update(name: str, x: Any, indices: Any, values: Any) -> None:

@@ -68,13 +68,15 @@ class Tracer:
         self.parameters: dict[str, str] = {}  # of the Python function, by the names of their arrays
         self.operations: list[Operation] = []
         self.span = NOWHERE
+        self.before: list[Tracer | None] = []  # what ran outside, for each time it is entered
 
     def __enter__(self) -> Tracer:
-        self.before, _running.tracer = running_tracer(), self
+        self.before.append(running_tracer())
+        _running.tracer = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        _running.tracer = self.before
+        _running.tracer = self.before.pop()
 
     def contains(self, tracer: Tracer | None) -> bool:
         """Test whether a tracer is this one, or that of a body inside of it."""
@@ -82,12 +84,8 @@ class Tracer:
 
     def seen(self, given: TracedArray, span: Span) -> Value:
         """The value of an array of this function or of an outer one."""
-        changed = None if given.memory is None else given.memory.changed
-        if changed is not None and changed is not given:
-            fail(
-                "this array shares memory with another one, which was changed: use np.copy before, or that one",
-                span,
-            )
+        if given.memory is not None:
+            given.memory.check(span)
         if given.tracer is self:
             return given.value
         if self.outer is None:
@@ -101,11 +99,16 @@ class Tracer:
             value, Value(f"outer{len(self.captured)}", value.known_type, span)
         )
 
-    def argument(self, name: str, type: TensorType, weak: Any = None) -> TracedArray:
-        """An argument; `weak` is the Python type of one that was given as a number."""
+    def argument(
+        self, name: str, type: TensorType, weak: Any = None, is_scalar: bool | None = None
+    ) -> TracedArray:
+        """An argument; `weak` is the Python type of one that was given as a number, which makes it a scalar."""
         value = Value(name, type, self.span)
         self.arguments.append(value)
-        return TracedArray(self, value, weak)
+        found = TracedArray(self, value, weak)
+        if not found.is_scalar or not (bool(weak) if is_scalar is None else is_scalar):
+            found.is_scalar, found.memory = False, Memory(found, is_argument=True)
+        return found
 
     def note_difference(self, differs: Callable[[], bool], name: str) -> None:
         """Keeps a place where the rules of NumPy and of the dali dialect differ."""
@@ -128,12 +131,12 @@ class Tracer:
         return self.add(Const(data=Data(data), type=type), span or caller())[0]
 
     def array(self, given: Any, dialect: str = "numpy") -> TracedArray:
-        """A traced array as it is, and one of a number or of NumPy data."""
-        return (
-            given
-            if isinstance(given, TracedArray)
-            else TracedArray(self, self.operand(given, dialect))
-        )
+        """A traced array as it is, and one of a number or of NumPy data, which stay as they are."""
+        if isinstance(given, TracedArray):
+            return given
+        found = TracedArray(self, self.operand(given, dialect))
+        found.is_read_only = True
+        return found
 
     def operand(self, given: Any, dialect: str, span: Span | None = None) -> Value:
         """The value of an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
@@ -361,35 +364,111 @@ def into(out: Any, found: Any) -> Any:
 
 
 class Memory:
-    """The memory that an array and its views share in NumPy: whether it is an argument's, and the array that was changed last."""
+    """The elements that an array and its views share in NumPy: each has a change of another when it is used next.
 
-    __slots__ = ("changed", "is_argument")
+    A view that has changed is written to the elements when another array is read. Where NumPy's layout decides whether an
+    array is a view or a copy, the two have memories of their own that are `related`: a change of one closes the others."""
 
-    def __init__(self, is_argument: bool) -> None:
+    __slots__ = ("changed_in", "elements", "is_argument", "newest", "related", "version")
+
+    def __init__(self, owner: TracedArray, is_argument: bool = False) -> None:
+        self.elements = owner.copied()  # of the array that made them
         self.is_argument = is_argument
-        self.changed: TracedArray | None = (
-            None  # the others, which NumPy changes with it, are refused from then on
-        )
+        self.changed_in: Span | None = None  # where a related array was changed
+        self.newest: TracedArray | None = None  # the view whose elements are newer than these
+        self.related = [self]
+        self.version = owner.version
+
+    def read(self, array: TracedArray) -> Value:
+        """The elements of one of the arrays, recorded by the function that made the memory."""
+        self.check(caller())
+        with self.elements.tracer:
+            if (view := self.newest) is not None:
+                self.newest = None
+                flat = apply("cvm.flatten", self.elements), apply("cvm.flatten", view.copied())
+                places = apply("cvm.flatten", view.move(element_numbers(self.elements)))
+                found = apply("builtin.scatter", *flat, [places], axes=(0,))
+                self.elements = apply("cvm.reshape", found, target_shape=self.elements.shape)
+            return array.move(self.elements).value
+
+    def check(self, span: Span) -> None:
+        """Refuse arrays whose elements depend on NumPy's layout."""
+        if self.changed_in is not None:
+            line = self.changed_in.line
+            why = f"this array may share memory with another one, which line {line} changes"
+            fail(f"{why}, as NumPy lays them out: use np.copy before", span)
+
+    def write(self, array: TracedArray, new: TracedArray) -> None:
+        """Give one of the arrays other elements."""
+        if self.changed_in is not None or (self.newest is not None and self.newest is not array):
+            self.read(array)
+        self.version += 1
+        array.hold(new.value, self.version)
+        if array.origin is None:
+            self.elements, self.newest = array.copied(), None
+        else:
+            self.newest = array
+        for other in self.related:
+            if other is not self:
+                other.changed_in = caller()
+                other.version += 1
+        self.related = [self]
+
+
+def element_numbers(x: TracedArray) -> TracedArray:
+    """The number of each element, in row-major order."""
+    found: Any = np.zeros((), np.int64)
+    for axis in range(x.ndim):
+        if not isinstance(x.shape[axis], int):
+            fail("elements are changed in arrays whose sizes are known while compiling")
+        found = found * np.int64(x.shape[axis]) + apply("builtin.iota_like", x, axis=axis)
+    return x.tracer.array(found)
 
 
 class TracedArray:
-    """Stands for an array while a Python function is traced. Its operators follow the rules of the trace."""
+    """Stands for an array while a Python function is traced. Its operators follow the rules of the trace.
 
-    __slots__ = ("memory", "origin", "tracer", "value", "weak")
+    One of rank 0 is an array or a scalar, as in NumPy. Scalars do not change: `s += 1` binds `s` to another."""
+
+    __slots__ = (
+        "_value",
+        "is_read_only",
+        "is_scalar",
+        "memory",
+        "origin",
+        "step",
+        "tracer",
+        "version",
+        "weak",
+    )
     __array_priority__ = 1000
 
     def __init__(self, tracer: Tracer, value: Value, weak: type | None = None) -> None:
         self.tracer = tracer
-        self.value = value
+        self._value = value
         self.weak = (
             weak  # int, float or complex for a Python number, whose element type gives way (NEP 50)
         )
+        self.is_scalar = not value.known_type.array_shape
+        self.is_read_only = False
         self.memory: Memory | None = None  # of a view, in NumPy, and of an array with views
+        self.version = 0  # of the memory, when the value was read
         self.origin: tuple[TracedArray, Any] | None = None  # the array and the subscript of a view
+        self.step: Callable[[TracedArray], TracedArray] | None = None  # from that array to the view
+
+    @property
+    def value(self) -> Value:
+        memory = self.memory
+        if memory is not None and memory.version != self.version:
+            self.hold(memory.read(self), memory.version)
+        return self._value
+
+    def hold(self, value: Value, version: int) -> None:
+        self._value, self.version = value, version
 
     @property
     def type(self) -> Type:
-        return self.value.known_type
+        return self._value.known_type
 
     @property
     def shape(self) -> tuple[int | Size, ...]:
@@ -425,28 +504,75 @@ class TracedArray:
     def __iter__(self) -> Any:
         return (self[n] for n in range(len(self)))  # type: ignore[index]
 
-    def viewed(self, found: TracedArray, key: Any = None) -> TracedArray:
-        """An array as one that shares this array's memory in NumPy."""
-        self.memory = found.memory = self.memory or Memory(self.value in self.tracer.arguments)
-        found.origin = self, key
+    def copied(self) -> TracedArray:
+        """An array of the same elements with memory of its own, or a scalar."""
+        return TracedArray(self.tracer, self.value, self.weak)
+
+    def __copy__(self, _: Any = None) -> TracedArray:
+        return self if self.is_scalar else self.as_array(self.copied())
+
+    __deepcopy__ = __copy__
+
+    @staticmethod
+    def as_array(found: TracedArray) -> TracedArray:
+        """What NumPy gives as an array also where its rank is 0."""
+        found.is_scalar = False
         return found
 
+    def viewed(
+        self,
+        step: Callable[[TracedArray], TracedArray],
+        key: Any = None,
+        *,
+        found: TracedArray | None = None,
+        read_only: bool = False,
+        certain: bool = True,
+    ) -> TracedArray:
+        """An array whose elements `step` takes from this one's, as one that shares memory with it.
+
+        It is not `certain` where NumPy makes a copy of some layouts."""
+        found = step(self) if found is None else found
+        if self.is_scalar or (found is self and not read_only):
+            return found
+        if self.memory is None:
+            self.memory = Memory(self)
+        found = self.as_array(found.copied() if found.memory is not None else found)
+        found.is_read_only = certain and (read_only or self.is_read_only)
+        if certain:
+            found.memory, found.version = self.memory, self.memory.version
+            found.origin, found.step = (self, key), step
+        else:
+            found.memory = Memory(found, self.memory.is_argument)
+            found.memory.related = self.memory.related
+            found.memory.related.append(found.memory)
+        return found
+
+    def move(self, elements: TracedArray) -> TracedArray:
+        """This array's part of all elements of its memory."""
+        if self.origin is None or self.step is None:
+            return elements
+        return self.step(self.origin[0].move(elements))
+
     def change_in_place(self, instead: str) -> None:
-        """Refuses to change an argument, or the memory of one, and an array of the function around the body of a loop."""
-        if self.value in self.tracer.arguments or (
-            self.memory is not None and self.memory.is_argument
-        ):
+        """Refuse to change scalars, arguments, arrays that NumPy gives read-only, and those of the function around a body."""
+        if self.is_scalar:
+            fail("NumPy's scalars cannot be changed in place: write s = other, or use np.copy")
+        if self.memory is not None and self.memory.is_argument:
             fail(f"a compiled function leaves its arguments as they are: {instead}")
-        if tracer_of([self]) is not self.tracer:
+        if self.is_read_only:
+            fail("this array is read-only, or not one of a traced function: use np.copy")
+        owner = self.tracer if self.memory is None else self.memory.elements.tracer
+        if tracer_of([self]) is not owner:
             fail(
                 f"the body of a loop leaves arrays of the function around it as they are, carry them: {instead}"
             )
 
     def take_value(self, new: TracedArray) -> None:
-        """Take the elements of another array; those that share this one's memory are not used after it."""
-        self.value = new.value
-        if self.memory is not None:
-            self.memory.changed, self.memory = self, Memory(False)
+        """Take the elements of another array."""
+        if self.memory is None:
+            self._value = new.value
+        else:
+            self.memory.write(self, new)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
@@ -488,7 +614,9 @@ class TracedArray:
             return _function(f"{ufunc.__name__}.{method}")(*inputs, **options)
         out, dtype, mask = (options.pop(name, None) for name in ("out", "dtype", "where"))
         inputs = inputs if dtype is None else tuple(_of_dtype(ufunc, inputs, dtype))
-        if ufunc.__name__ in NUMPY_FUNCTIONS:
+        if tracer_of(inputs) is None:
+            found = self.tracer.array(ufunc(*inputs, **options))  # of numbers, into `out`
+        elif ufunc.__name__ in NUMPY_FUNCTIONS:
             found = NUMPY_FUNCTIONS[ufunc.__name__](*inputs, **options)
         elif given := [o for o, value in options.items() if value is not None]:
             fail(
@@ -501,6 +629,8 @@ class TracedArray:
                 why = "leaves the elements open that where does not choose"
                 fail(f"np.{ufunc.__name__} {why}: give out, or use np.where")
             found = NUMPY_FUNCTIONS["where"](mask, found, out[0])
+        if out is not None and len(out) == 1 and np.shape(out[0]) != found.shape:
+            found = NUMPY_FUNCTIONS["broadcast_to"](found, np.shape(out[0]))
         return found if out is None else into(out, found)
 
     def __array_function__(
@@ -552,6 +682,8 @@ def _reflected(self: TracedArray, name: str, other: Any) -> Any:
 
 
 def _in_place(self: TracedArray, name: str, other: Any) -> Any:
+    if self.is_scalar:
+        return _binary(self, name, other)
     self.change_in_place(
         f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements"
     )

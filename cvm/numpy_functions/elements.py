@@ -55,14 +55,17 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
 
 @numpy_function
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """A view that NumPy gives read-only."""
     first, second = whole_axes((axis1, axis2), x.ndim)
-    x = np.moveaxis(np.moveaxis(x, first, -1), second - (second > first), -1)
-    rows, columns = known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
+    rows, columns = known_size(x, first), known_size(x, second)
     start = max(-offset, 0), max(offset, 0)
     places = [np.arange(max(min(rows - start[0], columns - start[1]), 0)) + n for n in start]
-    return x.viewed(
-        apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1))
-    )
+
+    def step(x: Any) -> Any:
+        x = np.moveaxis(np.moveaxis(x, first, -1), second - (second > first), -1)
+        return apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1))
+
+    return x.viewed(step, read_only=True)
 
 
 @numpy_function
@@ -206,6 +209,16 @@ def lcm(x1: Any, x2: Any, /) -> Any:
     return astype(a // divisor * b, dtype)
 
 
+_real, _imag = (partial(apply, "theano.elemwise", scalar_op=part) for part in ("real", "imag"))
+
+
+def _zeros(x: Any) -> Any:
+    """The imaginary part of real numbers, which NumPy gives read-only."""
+    found = np.zeros_like(x)
+    found.is_scalar, found.is_read_only = x.is_scalar, True
+    return found
+
+
 ARRAY_FUNCTIONS |= {
     "trace": lambda x, offset=0, axis1=0, axis2=1, dtype=None: np.sum(
         diagonal(x, offset, axis1, axis2), -1, dtype
@@ -213,12 +226,8 @@ ARRAY_FUNCTIONS |= {
     "allclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: np.all(
         isclose(a, b, rtol, atol, equal_nan)
     ),
-    "real": lambda x: (
-        x.viewed(apply("theano.elemwise", x, scalar_op="real")) if x.dtype.kind == "c" else x
-    ),
-    "imag": lambda x: x.viewed(
-        apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x)
-    ),
+    "real": lambda x: x if x.dtype.kind != "c" else x.viewed(_real, certain=False),
+    "imag": lambda x: x.viewed(_imag, certain=False) if x.dtype.kind == "c" else _zeros(x),
     "fix": lambda x: np.trunc(x),
     "gcd": lambda x1, x2, /: _common_divisor("gcd", (x1, x2))[2],
 }

@@ -30,6 +30,15 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     )
 
 
+def _array(x: Any) -> Any:
+    return x.as_array(x.copied()) if x.is_scalar else x
+
+
+def _spread(x: Any, shape: Any) -> Any:
+    """A view that NumPy gives read-only, of scalars, too."""
+    return _array(x).viewed(lambda a: broadcast_to(a, shape), read_only=True)
+
+
 @numpy_function
 def tile(x: Any, reps: Any) -> Any:
     counts = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
@@ -139,10 +148,8 @@ def linspace(
 def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
     at = whole_axis(axis, x.ndim)
     pieces = np.array_split(range(known_size(x, at)), np.asarray(sections).tolist())
-    return [
-        x.viewed(along_axis(x, at, slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0])))
-        for p in pieces
-    ]
+    parts = [slice(*(p[[0, -1]] + [0, 1]) if len(p) else [0]) for p in pieces]
+    return [x.viewed(lambda a, part=part: along_axis(a, at, part)) for part in parts]
 
 
 @numpy_function
@@ -190,11 +197,13 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
 def broadcast_arrays(*arrays: Any) -> Any:
     found = arrays_of(*arrays)
     shape = np.broadcast_shapes(*(x.shape for x in found))
-    return tuple(x.viewed(broadcast_to(x, shape)) for x in found)
+    if all(x.shape == shape for x in found):
+        return tuple(_array(x) for x in found)
+    return tuple(_spread(x, shape) for x in found)
 
 
 @numpy_function
-def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
+def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     np.meshgrid(indexing=indexing)  # type: ignore[call-overload]  # which refuses others than NumPy's
     flat = [np.ravel(x) for x in arrays_of(*arrays)]
     order = (
@@ -207,11 +216,12 @@ def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy") -> Any:
         np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n])
         for n, x in enumerate(flat)
     ]
-    return tuple(x if sparse else broadcast_to(x, tuple(shape)) for x in spread)
+    full = broadcast_to if copy else _spread
+    return tuple(x if sparse else full(x, tuple(shape)) for x in spread)
 
 
 ARRAY_FUNCTIONS |= {
-    "broadcast_to": lambda x, shape: x.viewed(broadcast_to(x, shape)),
+    "broadcast_to": _spread,
     **{
         f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))
     },

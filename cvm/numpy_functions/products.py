@@ -143,7 +143,7 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     """Each operand is laid out along all indices, products are taken from the left, and what the result lacks is summed."""
     if not isinstance(subscripts, str):
         fail("np.einsum takes its subscripts as a string")
-    arrays, dtype = _widened(*operands)
+    arrays = arrays_of(*operands)
     given, arrow, result = subscripts.replace(" ", "").partition("->")
     if not arrow:
         result = "..." * ("..." in given) + "".join(
@@ -179,8 +179,11 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     for term, x in zip(terms, arrays, strict=True):
         x = np.transpose(x, sorted(range(x.ndim), key=lambda a, t=term: letters.index(t[a])))
         spread.append(np.expand_dims(x, [n for n, c in enumerate(letters) if c not in term]))
-    product = reduce(mul, spread)
     summed = tuple(range(len(result), len(letters)))
+    if len(spread) == 1 and not summed:
+        return spread[0]  # a view
+    spread, dtype = _widened(*spread)
+    product = reduce(mul, spread)
     return astype(np.sum(product, axis=summed, dtype=product.dtype) if summed else product, dtype)
 
 
@@ -230,17 +233,8 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
         fail(f"np.sliding_window_view has a size for each of {len(over)} axes, got {len(sizes)}")
     one, none = (1,) * len(sizes), (0,) * len(sizes)
     wide = tuple(whole_number(n, "a window's size") for n in sizes)
-    found = apply(
-        "builtin.windows",
-        x,
-        axes=over,
-        sizes=wide,
-        strides=one,
-        dilations=one,
-        before=none,
-        after=none,
-    )
-    return x.viewed(found)
+    windows = partial(apply, "builtin.windows", axes=over, sizes=wide, strides=one, dilations=one)
+    return x.viewed(partial(windows, before=none, after=none), read_only=True)
 
 
 def matrix_power(a: Any, n: int) -> Any:

@@ -367,6 +367,16 @@ func.func private @twice(%x: tensor<4x6xi32>) -> tensor<4x6xi32> {
 """
 
 
+def functions(data: bytes) -> None:
+    """Random Python functions with second names of what they change: NumPy's results, or a refusal."""
+    from aliasing_functions import judge
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in range(0, len(data), 8):
+            judge(int.from_bytes(data[n : n + 8], "little"))
+
+
 def seeds() -> list[bytes]:
     return [n.to_bytes(8, "little") for n in range(16)]
 
@@ -392,5 +402,6 @@ ATTACKS = {
     "mlir": Attack(read_mlir, linalg, mutate_text),
     "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
     "programs": Attack(partial(generated, "cpu"), seeds, partial(reseed, size=16), 16),
+    "functions": Attack(functions, seeds, partial(reseed, size=16), 16),
     "cuda": Attack(partial(generated, "cuda-sim"), seeds, partial(reseed, size=8), 8),
 }

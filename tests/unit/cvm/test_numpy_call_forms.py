@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,19 @@ y = y[::-1]; y[0] = 1 | z = y.T; y[0] = 1 | z = y[[0, 1]]; z += 1; y[0] = z[1] |
 np.add(y, 1, out=y) | np.sqrt(abs(x) + 0.0, out=y) | np.maximum(y, 0, y) | np.add(x, 1, out=y, where=x > 0) | np.cumsum(x, axis=0, out=y)
 np.clip(y, 0, 1, out=y) | z = np.zeros_like(y[0]); np.sum(x, axis=0, out=z); y[0] = z | y = y / 0; np.nan_to_num(y, copy=False)
 z = y.astype(y.dtype); z += 1; y *= 2 | z = np.roll(y, 0); z += 1 | z = np.pad(y, 0); y[0] = z[1] + 1 | y = y.astype('i4'); z = np.round(y); z += 1 | np.add.at(y, [0, 0], 1) | a = y * 1; np.modf(x, out=(y, a)); y += a
+z = y[0]; z += 1 | z = y.T; y[0] = 1; y += z.T | y[0][1] += 5 | y[0], y[1] = y[1], y[0] | z = y[0]; z += 1; y[1] = z | np.add(1, x[0], out=y)
+z = np.split(y, 2)[0]; z += 1 | z = np.broadcast_to(y, (2, 4, 6)); y += 1; y += z[0] | z = np.diagonal(y); y[0] = 9; y[0, :4] = z
+z = np.lib.stride_tricks.sliding_window_view(y, 6, 1); y[0] = 9; y[:] = z[:, 0] | y[np.argmax(x[:, 0])] += 1 | z = copy(y); z += 1 | np.add(1, 2, out=y)
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 REFUSED = """
-z = y[0]; z += 1 | z = y.T; y[0] = 1; y += z.T | y[0][1] += 5 | y[0], y[1] = y[1], y[0] | z = x[0]; z += 1 | x[0] += 1 | z = y[0]; z += 1; y[1] = z
+z = x[0]; z += 1 | x[0] += 1 | z = np.broadcast_to(y, (2, 4, 6)); z += 1 | z = np.diagonal(y); z[0] = 1 | y.sum()[...] = 5 | np.add(1, 2, out=y.sum())
 y = x.reshape(-1); y[0] = 1 | np.add(x, 1, out=x) | np.add(x, 1, where=x > 0) | np.multiply(x, 0.5, out=y.astype('i4')) | z = y.ravel(); z[0] = 1 | x @= np.eye(6)
-z = np.split(y, 2)[0]; z += 1 | z = np.broadcast_to(y, (2, 4, 6)); y += 1; y += z[0] | z = np.diagonal(y); y[0] = 9; y[0, :4] = z
-y = y + 1j; y.real[0] = 1 | y = y.astype('i4'); y[0] = np.nan | z = np.lib.stride_tricks.sliding_window_view(y, 6, 1); y[0] = 9; y[:] = z[:, 0]
+y = y + 1j; y.real[0] = 1 | y = y.astype('i4'); y[0] = np.nan | z = np.lib.stride_tricks.sliding_window_view(y, 6, 1); z += 1
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 
 
 def compiled(statement: str) -> Any:
-    names: dict[str, Any] = {"np": np}
+    names: dict[str, Any] = {"np": np, "copy": copy}
     exec(f"def f(x):\n    y = x + 0\n    {statement.strip()}\n    return y", names)
     return names["f"]
 
