@@ -32,6 +32,8 @@ from .scalar_functions import (
 from .select_to_table import ENTRIES, look_up, table_of
 from .vector_accesses import VectorAccesses
 
+OF_BITS = ("neg", "abs", "select", "rarely")  # functions that leave the digits of a number
+
 
 @dataclass
 class Expressions:
@@ -108,6 +110,8 @@ class Expressions:
 
     def apply(self, function: str, operands: tuple[Expr, ...]) -> ll.Value:
         values = [self.value(o) for o in operands]
+        if operands[-1].type is F16 and function not in OF_BITS:
+            return self.of_halves(function, values)
         lanes = max([v.type.lanes for v in values])
         if function == "any":
             return values[0] if lanes == 1 else self.over_lanes("or", values[0])
@@ -122,6 +126,24 @@ class Expressions:
             row = VECTOR_ROWS.get(function, row)
             values = [self.splat(v, lanes) for v in values]
         return self.b.spell(row, values, ll.value_type(element, lanes))
+
+    def of_halves(self, function: str, values: list[ll.Value]) -> ll.Value:
+        """A function of f16, computed in f32 and rounded, which is exact: LLVM's instructions for f16 are not everywhere.
+
+        A product and a sum in f64 are one multiply-add of f16."""
+        wide = F64 if function == "fma" else F32
+        lanes = max(v.lanes for v in values)
+        given = [self.convert(self.splat(v, lanes), F16, wide) for v in values]
+        type = ll.value_type(wide, lanes)
+
+        def spelled(name: str, *operands: ll.Value) -> ll.Value:
+            return self.b.spell(INSTRUCTIONS[name, "float"], list(operands), type)
+
+        if function == "fma":
+            result = spelled("add", spelled("mul", *given[:2]), given[2])
+        else:
+            result = spelled(function, *given)
+        return self.convert(result, wide, F16) if result.type is type else result
 
     def by_lanes(self, e: Apply) -> ll.Value | None:
         """Emit operations with vector instructions of their own: sums of products of bytes, words of elements side by side,
@@ -189,8 +211,15 @@ class Expressions:
     def convert(self, value: ll.Value, source: ElementType, target: ElementType) -> ll.Value:
         if source is target:
             return value
-        if source is F64 and target is F16:
-            return self.convert(self.round_to_odd(value), F32, F16)
+        if source is F16:
+            type = ll.value_type(F32, value.lanes)
+            function = ll.Declaration(type, f"half_to_float.{ll.suffix(type)}", (value.type,))
+            return self.convert(self.b.call_once(function, value), F32, target)
+        if target is F16:
+            value = self.round_to_odd(value) if source is F64 else self.convert(value, source, F32)
+            type = ll.value_type(F16, value.lanes)
+            function = ll.Declaration(type, f"float_to_half.{ll.suffix(type)}", (value.type,))
+            return self.b.call_once(function, value)
         type, is_float = ll.value_type(target, value.lanes), source.kind == "float"
         if target.kind == "bool":
             zero = ll.splat_constant(ll.number(0, source), value.lanes)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
+from ...dialect.ir.types import F32
 from ...lowering.processor import Processor, processor
 from . import ir_builder as ll
 from .llvm_context import target_machine
@@ -44,9 +45,11 @@ FORMATS = {
     "float": Format(32, 23, "double"),
     "double": Format(64, 52, ""),
 }
-PROBED = {"floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "sqrt": 1, "fma": 3}  # operands
+PROBED = {"floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "lrint": 1, "sqrt": 1, "fma": 3}  # operands
 # those that LLVM has instructions for where it has some for another; compiled without, they may end the process
-LIKE = {"maximum": "sqrt", "minimum": "sqrt", "lrint": "rint"}
+LIKE = {"maximum": "sqrt", "minimum": "sqrt", "float_to_half": "half_to_float"}
+HALVES = {"half_to_float": "fpext", "float_to_half": "fptrunc"}  # and the instructions of IR
+HELPERS = "__extendhfsf2|__gnu_h2f_ieee|__aeabi_h2f"  # of compilers' libraries, for these
 
 
 def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> str:
@@ -54,19 +57,31 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
     name, type = declared.stem, declared.parameters[0]
     assert isinstance(type, ll.Type)
     scalar = "float" if type.scalar == "half" else type.scalar
-    if name != "fmod" and (LIKE.get(name, name), scalar) not in calls_of(processor()):
+    calls = calls_of(processor())
+    lacks = (LIKE.get(name, name), scalar) in calls or (name == "lrint" and ("rint", scalar) in calls)
+    if name in ("maximum", "minimum") and processor().triple.startswith("thumb"):
+        lacks = True  # some of f64 end the process in LLVM 22
+    if not (lacks or name == "fmod" or name in HALVES):
         return str(declared)
     b, format = ll.IRBuilder(), FORMATS[type.scalar]
     parameters = [ll.Value(f"%{n}", type) for n in "abc"[: len(declared.parameters)]]
-    if name in BY_WORDS:
+    if name in HALVES:
+        (x,) = parameters
+        by_words = half_to_float if type.scalar == "half" else _float_to_half
+        result = by_words(b, x) if lacks else b.add(ll.cast(HALVES[name], x, declared.result))
+    elif name in BY_WORDS:
         words = ll.ir_type(f"i{format.bits}", type.lanes)
         operands = [Word(b, b.add(ll.cast("bitcast", p, words))) for p in parameters]
         result = b.add(ll.cast("bitcast", BY_WORDS[name](format, *operands).value, type))
     elif name == "lrint":
         rint = ll.Declaration(type, f"llvm.rint.{ll.suffix(type)}", (type,))
-        called.add(define(rint, (), called))
-        whole = b.add(ll.call(rint._replace(name=own_name(rint)), *parameters))
-        result = b.add(ll.cast("fptosi", whole, declared.result))
+        called.add(text := define(rint, (), called))
+        own = own_name(rint) if text.startswith("define") else rint.name
+        whole = b.add(ll.call(rint._replace(name=own), *parameters))
+        sat = f"llvm.fptosi.sat.{ll.suffix(declared.result)}.{ll.suffix(type)}"
+        integer = ll.Declaration(declared.result, sat, (type,))
+        called.add(str(integer))
+        result = b.add(ll.call(integer, whole))
     elif name == "fma" and format.wider:
         result = _fma_of_wider(b, ll.ir_type(format.wider, type.lanes), parameters)
     else:
@@ -92,15 +107,20 @@ def calls_of(described: Processor) -> frozenset[tuple[str, str]]:
     lines = [f'target datalayout = "{machine.target_data}"']
     for name, count in PROBED.items():
         for type in (ll.ir_type("float"), ll.ir_type("double")):
-            declared = ll.Declaration(type, f"llvm.{name}.{ll.suffix(type)}", (type,) * count)
+            result, also = (ll.STATUS, "i32.") if name == "lrint" else (type, "")
+            full = f"llvm.{name}.{also}{ll.suffix(type)}"
+            declared = ll.Declaration(result, full, (type,) * count)
             operands = ", ".join(f"{type} %{n}" for n in "abc"[:count])
-            body = f"%r = call {type} @{declared.name}({operands})\n  ret {type} %r"
-            head = f"define {type} @probe_{name}_{type}({operands}) nounwind"
+            body = f"%r = call {result} @{declared.name}({operands})\n  ret {result} %r"
+            head = f"define {result} @probe_{name}_{type}({operands}) nounwind"
             lines += [str(declared), f"{head} {{\n  {body}\n}}"]
+    body = "%r = fpext half %a to float\n  ret float %r"
+    lines.append(f"define float @probe_half(half %a) nounwind {{\n  {body}\n}}")
     module = llvm.parse_assembly("\n".join(lines), llvm.create_context())
     assembly = machine.emit_assembly(module)
     found = re.findall(rf"(?<![\w.])({'|'.join(PROBED)})(f?)(?![\w.])", assembly)
-    return frozenset((name, "float" if f else "double") for name, f in found)
+    halves = [("half_to_float", "f")] * bool(re.search(HELPERS, assembly))
+    return frozenset((name, "float" if f else "double") for name, f in found + halves)
 
 
 # By integers: elements of vectors alike
@@ -193,7 +213,44 @@ BY_WORDS: dict[str, Callable[..., Word]] = {
     "maximum": _of(_extreme, "sgt"),
     "minimum": _of(_extreme, "slt"),
 }
-NAMES = (*BY_WORDS, "lrint", "sqrt", "fma", "fmod")
+NAMES = (*BY_WORDS, "lrint", "sqrt", "fma", "fmod", *HALVES)
+
+
+# Between f16 and f32
+
+
+def half_to_float(b: ll.IRBuilder, x: ll.Value) -> ll.Value:
+    """An f16 as f32. A subnormal number becomes one of f32, which the product makes normal."""
+    narrow, wide = ll.ir_type("i16", x.lanes), ll.STATUS.of(x.lanes)
+    bits = Word(b, b.add(ll.cast("zext", b.add(ll.cast("bitcast", x, narrow)), wide)))
+    size = bits & 0x7FFF
+    moved = size << 13
+    number = _in_floats(moved, "fmul", 2.0 ** (127 - 15))
+    special = moved | moved.number(0x7FC00000).where(size.test("ugt", 0x7C00), 0x7F800000)
+    found = special.where(size.test("uge", 0x7C00), number) | (bits & 0x8000) << 16
+    return b.add(ll.cast("bitcast", found.value, ll.ir_type("float", x.lanes)))
+
+
+def _float_to_half(b: ll.IRBuilder, x: ll.Value) -> ll.Value:
+    """An f32 as the nearest f16, ties to even. The last place of 0.5 is the least subnormal number of f16."""
+    bits = Word(b, b.add(ll.cast("bitcast", x, ll.STATUS.of(x.lanes))))
+    size = bits & 0x7FFFFFFF
+    small = _in_floats(size, "fadd", 0.5) - 0x3F000000
+    usual = (size - (127 - 15 << 23) + 0xFFF + (size >> 13 & 1)) >> 13
+    number = small.where(size.test("ult", 127 - 14 << 23), usual)
+    number = size.number(0x7C00).where(size.test("uge", 0x477FF000), number)  # from 65520 on
+    nan = size >> 13 & 0x3FF | 0x7E00
+    found = nan.where(size.test("ugt", 0x7F800000), number) | bits >> 16 & 0x8000
+    narrow = b.add(ll.cast("trunc", found.value, ll.ir_type("i16", x.lanes)))
+    return b.add(ll.cast("bitcast", narrow, ll.ir_type("half", x.lanes)))
+
+
+def _in_floats(x: Word, opcode: str, y: float) -> Word:
+    """An operation of f32 on the numbers that words are, and on a constant."""
+    type = ll.ir_type("float", x.value.lanes)
+    operand = ll.splat_constant(ll.number(y, F32), type.lanes)
+    result = x.b.add(ll.binary(opcode, x.b.add(ll.cast("bitcast", x.value, type)), operand))
+    return Word(x.b, x.b.add(ll.cast("bitcast", result, x.value.type)))
 
 
 # By a wider type

@@ -6,10 +6,11 @@ Differences are of unsigned integers; floats are compared with both ends, so tha
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from ...dialect.ir.types import BF16, F32, UI16, ElementType, Type
+from ...dialect.ir.types import BF16, F16, F32, UI16, ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor
 from . import ir_builder as ll
+from .float_functions import half_to_float
 
 TOGETHER = 4  # vectors of a turn, none of which waits for another
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
@@ -172,15 +173,17 @@ class _Look:
 
     def judged(self, x: ll.Value) -> ll.Value:
         """The check of a vector."""
+        ends = self.low, self.high
         if (element := self.element) is BF16:  # in f32, of which it has the upper half
             x = self.b.add(ll.cast("zext", x, ll.STATUS.of(x.lanes)))
             x = self.b.add(
                 ll.binary("shl", x, ll.splat_constant(ll.Constant("16", ll.STATUS), x.lanes))
             )
             x, element = self.b.add(ll.cast("bitcast", x, ll.value_type(F32, x.lanes))), F32
-        low, high = (
-            ll.splat_constant(ll.number(v, element), x.lanes) for v in (self.low, self.high)
-        )
+        elif element is F16:
+            x, element = half_to_float(self.b, x), F32
+            ends = tuple(float(F16.dtype.type(v)) for v in ends)
+        low, high = (ll.splat_constant(ll.number(v, element), x.lanes) for v in ends)
         if self.element.is_integer:
             return self.b.add(ll.binary("sub", x, low))
         above, below = (
