@@ -58,7 +58,9 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
     assert isinstance(type, ll.Type)
     scalar = "float" if type.scalar == "half" else type.scalar
     calls = calls_of(processor())
-    lacks = (LIKE.get(name, name), scalar) in calls or (name == "lrint" and ("rint", scalar) in calls)
+    lacks = (LIKE.get(name, name), scalar) in calls or (
+        name == "lrint" and ("rint", scalar) in calls
+    )
     if name in ("maximum", "minimum") and processor().triple.startswith("thumb"):
         lacks = True  # some of f64 end the process in LLVM 22
     if not (lacks or name == "fmod" or name in HALVES):
