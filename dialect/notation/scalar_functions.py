@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.cast_arrays import converted
 from ..ir.types import C64, C128, F32, F64, I1, I32, ElementType
 from .math_tables import ROWS
 from .reference_functions import by_element, erfcx, precise
@@ -246,7 +247,7 @@ _row("floor", 1, FLOATS, np.floor)
 _row("ceil", 1, FLOATS, np.ceil)
 _row("trunc", 1, FLOATS, np.trunc)
 _row("rint", 1, FLOATS, np.rint, doc="to the nearest integer, halves to even")
-_row("lrint", 1, FLOATS, lambda a: np.rint(a).astype(np.int32), doc="the same as i32, in which it is",
+_row("lrint", 1, FLOATS, lambda a: converted(np.rint(a), I32), doc="the same as i32, in which it is",
     element=lambda e: I32)  # fmt: skip
 
 # transcendental functions, here in higher precision and rounded; the back ends' are within 2 ulp of them

@@ -4,7 +4,11 @@ A float that is NaN or too large for an integer becomes the least i32 (for types
 low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's vector loops give other values for ui32 than
 its scalar loops; these are the scalar ones."""
 
-from ..ir.types import BF16, F32, F64, I32, I64, UI32, UI64, ElementType
+from typing import Any
+
+import numpy as np
+
+from ..ir.types import BF16, BY_DTYPE, F32, F64, I32, I64, UI32, UI64, ElementType
 from ..notation.expressions import Expr, cast, constant, select
 
 
@@ -25,6 +29,34 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
         upper = cast(_truncated(x - high, I64), UI64) ^ constant(1 << 63, UI64)
         return select(x >= high, upper, cast(_truncated(x, I64), UI64))
     return cast(_truncated(x, I64 if element in (I64, UI32) else I32), element)
+
+
+def arrays_like_numpy(array: Any, element: ElementType) -> np.ndarray:
+    """The same conversion of arrays: `ndarray.astype` differs between NumPy's loops and processors where C leaves it open."""
+    given = np.asarray(array)
+    source = BY_DTYPE[given.dtype]
+    if source.kind == "complex" and element.kind not in ("complex", "bool"):
+        given = given.real
+    with np.errstate(all="ignore"):
+        if source.is_discrete or not element.is_integer:
+            return given.astype(element.dtype)
+        real: np.ndarray = given.astype(np.float32) if source.bits == 16 else given
+        if element is not UI64:
+            return _all_truncated(real, I64 if element in (I64, UI32) else I32).astype(
+                element.dtype
+            )
+        high = real.dtype.type(2.0**63)
+        upper = _all_truncated(real - high, I64).astype(np.uint64) ^ np.uint64(1 << 63)
+        return np.where(real >= high, upper, _all_truncated(real, I64).astype(np.uint64))
+
+
+def _all_truncated(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """The same as `_truncated`, of arrays."""
+    low, high = element.limits
+    whole = np.trunc(x)
+    inside = (whole < float(high + 1)) & (whole >= float(low))
+    integers = np.where(inside, whole, 0).astype(element.dtype)
+    return np.where(inside, integers, element.dtype.type(low))
 
 
 def _truncated(x: Expr, element: ElementType) -> Expr:

@@ -7,7 +7,7 @@ import numpy as np
 from ..ir.types import I1, ElementType, promoted
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.complex_arithmetic import INF, choose, is_nan, less_equal
-from .astype_formula import cast_like_numpy
+from .astype_formula import arrays_like_numpy, cast_like_numpy
 from .ufunc_table import UFUNCS, Ufunc, complex_or, row
 
 DOES_NOT_FIT = "a Python integer is out of the range of the other operand's element type"
@@ -81,7 +81,7 @@ def astype(element: ElementType) -> Ufunc:
     return Ufunc(
         "astype",
         1,
-        lambda x: np.asarray(x).astype(element.dtype),
+        lambda x: arrays_like_numpy(x, element),
         lambda x: cast_like_numpy(x, element),
         types=lambda x: (x, element),
         takes_complex=True,
