@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cvm.dialect.builtin import Const, Data
+from cvm.dialect.builtin import Const, Data, owned
 from cvm.dialect.ir.attributes import conform
 from cvm.dialect.ir.cast_arrays import with_plain_truths
 from cvm.dialect.ir.diagnostics import NOWHERE, Diagnostic, Source, Span, TraceError
@@ -37,6 +37,7 @@ POWERS = {
     0.5: "sqrt",
 }  # ufuncs that NumPy takes for an exponent that is one number
 PYTHON_NUMBERS = (int, float, complex)
+COMPARED = 1 << 20  # bytes at once of a captured array, which needs no more memory then
 _running = threading.local()
 
 
@@ -60,6 +61,7 @@ class Tracer:
         self.functions: dict[str, Function] = (
             outer.functions if outer else {}
         )  # of the program, besides this one
+        self.frozen: dict[int, tuple[np.ndarray, Data]] = outer.frozen if outer else {}  # by id
         self.notes_differences = notes_differences
         self.differences: list[
             tuple[str, Span]
@@ -127,8 +129,16 @@ class Tracer:
 
     def constant(self, array: np.ndarray, span: Span | None = None) -> TracedArray:
         type = TensorType(array.shape, element_of(array.dtype, span))
-        data = with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
-        return self.add(Const(data=Data(data), type=type), span or caller())[0]
+        return self.add(Const(data=self._data(array), type=type), span or caller())[0]
+
+    def _data(self, array: np.ndarray) -> Data:
+        """The elements as they are now: one copy of an array that is used several times, unless it changes in between."""
+        given, data = self.frozen.get(id(array), (None, None))
+        if given is not array or data is None or not _same_bytes(array, data.array):
+            copy = np.array(array, order="C").reshape(array.shape)
+            data = Data(owned(with_plain_truths(copy)))
+            self.frozen[id(array)] = array, data
+        return data
 
     def array(self, given: Any, dialect: str = "numpy") -> TracedArray:
         """A traced array as it is, and one of a number or of NumPy data, which stay as they are."""
@@ -164,6 +174,15 @@ class Tracer:
         values = tuple(self.operand(r, self.rules, self.span) for r in results)
         arguments = (*self.arguments, *self.captured.values())
         return Function(self.name, arguments, tuple(self.operations), values, span=self.span)
+
+
+def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    """Test whether both have the same elements, bit for bit; False for an array with gaps."""
+    if a.shape != b.shape or a.dtype != b.dtype or not a.flags.c_contiguous:
+        return False
+    x, y = (z.reshape(-1).view(np.uint8) for z in (a, b))
+    parts = (slice(n, n + COMPARED) for n in range(0, x.size, COMPARED))
+    return all(np.array_equal(x[part], y[part]) for part in parts)
 
 
 def fail(message: str, span: Span | None = None) -> NoReturn:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..dialect.builtin import Const, Data, Elements
+from ..dialect.builtin import Const, Data, Elements, owned
 from ..dialect.ir.attributes import Symbol, conform
 from ..dialect.ir.constant_files import FileConstantError
 from ..dialect.ir.diagnostics import Span
@@ -328,7 +328,7 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
         array = scope.files.constant(path.value, name, TensorType(type.array_shape, type.element))
     except FileConstantError as e:
         return scope.report.at(node.path, "const.file", str(e))
-    return Data(array, (path.value, name))
+    return Data(owned(array), (path.value, name))
 
 
 def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:

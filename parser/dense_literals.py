@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dialect.builtin import Data
+from ..dialect.builtin import Data, owned
 from ..dialect.ir.cast_arrays import array_of
 from ..dialect.ir.literal_types import fit
 from ..dialect.ir.suggest import did_you_mean
@@ -83,7 +83,7 @@ def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | No
     if values.size != int(np.prod(shape)):
         return None
     array = array_of(values, element).reshape(shape)
-    return Data(array) if element.is_integer or np.isfinite(array).all() else None
+    return Data(owned(array)) if element.is_integer or np.isfinite(array).all() else None
 
 
 def _brackets(shape: tuple[int, ...]) -> str:
@@ -100,11 +100,12 @@ def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementTyp
         if 0 not in shape:
             message = f"expected elements for the shape {size_text(shape)}, got none"
             raise Wrong(Mistake("const.shape", message, offset - 1, offset + len(body) + 1))
-        return Data(np.zeros(shape, element.dtype))
+        return Data(owned(np.zeros(shape, element.dtype)))
     if not body.lstrip().startswith("["):
         array = array_of(Elements(body, offset, (), element).read()[0], element)
         return Data(np.broadcast_to(array, shape), splat=bool(shape)) if shape else Data(array)
-    return Data(array_of(Elements(body, offset, shape, element).read(), element).reshape(shape))
+    array = array_of(Elements(body, offset, shape, element).read(), element)
+    return Data(owned(array.reshape(shape)))
 
 
 class Elements:

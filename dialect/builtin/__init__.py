@@ -3,7 +3,7 @@
 Operators of data movement are loaded on first use, since most programs have none."""
 
 from .call import Call, Calling
-from .const import Const, Data, Elements
+from .const import Const, Data, Elements, owned
 from .view_bitcast import View
 
-__all__ = ["Call", "Calling", "Const", "Data", "Elements", "View"]
+__all__ = ["Call", "Calling", "Const", "Data", "Elements", "View", "owned"]

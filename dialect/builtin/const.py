@@ -12,15 +12,43 @@ from ..notation.expressions import Element, Tensor
 from ..spec.op import Operator, T, operator
 
 
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The array if nothing can change its elements, or else a read-only copy."""
+    if array.size > 1 and not any(
+        s for s, n in zip(array.strides, array.shape, strict=True) if n > 1
+    ):
+        return np.broadcast_to(array.reshape(-1)[0], array.shape)
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return owned(np.array(array, order="C"))
+        base = base.base
+    return array
+
+
+def owned(array: np.ndarray) -> np.ndarray:
+    """A new array that nothing else changes, made read-only, so that a constant keeps it without a copy."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base.flags.writeable = False
+        base = base.base
+    return array
+
+
 class Data:
-    """The elements of a constant: written in the program, one element for all (a splat), or read from a named file."""
+    """The elements of a constant: written in the program, one element for all (a splat), or read from a named file.
+
+    Nothing changes them: an array that can be written to is copied."""
 
     def __init__(
         self, array: np.ndarray, file: tuple[str, str | None] | None = None, splat: bool = False
     ) -> None:
-        self.array = array
+        self.array = frozen(array)
         self.file = file
         self.splat = splat
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Data, (self.array, self.file, self.splat)
 
     @property
     def text(self) -> str:

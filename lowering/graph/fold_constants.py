@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...dialect.builtin import Calling, Const, Data
+from ...dialect.builtin import Calling, Const, Data, owned
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.spec.op import Unmet
 from ..passes import graph_pass
@@ -43,7 +43,7 @@ def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operat
         operation.results, found if isinstance(found, tuple) else (found,), strict=True
     ):
         known[result] = np.ascontiguousarray(array).reshape(array.shape)
-        constant = Const(Data(known[result]), result.known_type)
+        constant = Const(Data(owned(known[result])), result.known_type)
         constants.append(replace(operation, operator=constant, results=(result,), declared=None))
     return constants
 

@@ -1,9 +1,15 @@
 """Python functions as programs: what is traced, what it computes, and what cannot be traced."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
+from cvm.dialect.builtin import Data
+from cvm.dialect.ir.types import F32, TensorType
+from cvm.dialect.program.builder import Builder
+from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.module import Module
 
 import cvm
 
@@ -327,3 +333,80 @@ def test_trace_gives_the_program_without_running_it():
     assert np.array_equal(found, scaled(IMAGE, GAIN))
     with pytest.raises(cvm.Error):
         scaled.trace(IMAGE)
+
+
+class Weights:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.parts = [array, {"again": array}]
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "cuda-sim"])
+@pytest.mark.parametrize("dtype", ["f4", "i4"])
+def test_captured_arrays_are_those_of_the_trace(target, dtype):
+    w = np.arange(9).reshape(3, 3).astype(dtype)
+    weights = Weights(w)
+    kept = w.copy()
+    f = cvm.compile(
+        lambda x: (
+            x * w,
+            x @ weights.array,
+            x + weights.parts[0].T,
+            np.concatenate([x, weights.parts[1]["again"]]),
+            x - w[..., 0, 1],
+            w,
+        ),
+        target=target,
+        rules="numpy",
+    )
+    x = np.ones((3, 3), dtype)
+    wanted = (x * kept, x @ kept, x + kept.T, np.concatenate([x, kept]), x - kept[0, 1], kept)
+    for change in (lambda: None, lambda: w.fill(5)):
+        change()
+        found = f(x)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+        for one in found:
+            one[...] = 7  # results are the caller's
+    assert all(
+        not o.operator.data.array.flags.writeable
+        for o in f.program().functions["lambda"].operations
+        if o.operator.name == "const"
+    )
+
+
+def test_arrays_are_captured_as_they_are_where_they_are_used():
+    w = np.zeros(3)
+
+    def f(x):
+        before = x + w
+        w[1] = 4
+        return before, x + w
+
+    before, after = cvm.compile(f, target="reference", rules="numpy")(np.ones(3))
+    assert before.tolist() == [1, 1, 1] and after.tolist() == [1, 5, 1]
+
+
+def test_captured_arrays_are_copied_once():
+    w = np.ones((512, 1024))
+    f = cvm.compile(lambda x: (x * w).sum() + (x + w).max(), target="reference", rules="numpy")
+    f.trace(np.ones(1024))  # what is loaded once
+    tracemalloc.start()
+    try:
+        f.trace(np.ones((1, 1024)))
+        assert tracemalloc.get_traced_memory()[1] < 1.9 * w.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "cuda-sim"])
+def test_constants_of_built_programs_are_copied(target):
+    w = np.arange(4, dtype=np.float32)
+    type_ = TensorType((4,), F32)
+    builder, x = Builder(), Value("x", type_)
+    y = builder.node(x).scalar("mul", builder.node(x).constant(w))
+    main = Function("main", (x,), tuple(builder.operations), (y.value,))
+    f = cvm.compile(Module({"main": main}), target=target)
+    w[:] = 9
+    assert f(np.ones(4, np.float32)).tolist() == [0, 1, 2, 3]
+    assert not pickle.loads(pickle.dumps(Data(w))).array.flags.writeable
