@@ -534,7 +534,7 @@ class TracedArray:
 
     @staticmethod
     def as_array(found: TracedArray) -> TracedArray:
-        """What NumPy gives as an array also where its rank is 0."""
+        """Mark a result as an array, also where its rank is 0."""
         found.is_scalar = False
         return found
 

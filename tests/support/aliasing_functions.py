@@ -56,7 +56,7 @@ class Loops:
 
 
 def _copies(arrays: Any) -> Any:
-    """What a step is given: arrays that it leaves as they are, and scalars."""
+    """Copies of carried values for a step: read-only arrays, and scalars."""
     found = tuple(copied(x) for x in arrays)
     for x in found:
         x.flags.writeable = False

@@ -1,4 +1,4 @@
-"""What has rank 0 is a scalar or an array in a traced function, as in NumPy; arrays and their views share memory."""
+"""Scalars and arrays of rank 0 in traced functions, as in NumPy, and memory that arrays share with their views."""
 
 from __future__ import annotations
 
