@@ -8,7 +8,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import load, read, shown
 from cvm.dialect.cog.clocked import warnings
-from cvm.dialect.ir.diagnostics import Span
+from cvm.dialect.ir.diagnostics import Note, Span
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.ir.types import MAX_SIZE
@@ -68,10 +68,11 @@ def _check(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> None:
     mistakes = []
     for kernel in kernels:
         try:
-            check_kernel(kernel)
+            check_kernel(kernel, strict=True)
         except LoweringError as e:
             place = places.get(e.statement, kernel.span) if e.statement else kernel.span
-            mistakes.append(cvm.Diagnostic(e.message, place, "kernel.illegal"))
+            notes = [Note("the other access", places[e.other])] if e.other in places else []
+            mistakes.append(cvm.Diagnostic(e.message, place, e.code, tuple(notes)))
     if mistakes:
         raise cvm.VerifyError(mistakes)
 

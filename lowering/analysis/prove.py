@@ -11,11 +11,12 @@ from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, a
 from ...dialect.notation.index_bounds import index_bounds
 
 STEPS = 3000  # affine forms that a proof examines before it gives up
+DEPTH = 64  # replacements one inside the other
 
 
 def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
     """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices, the inner to eliminate first."""
-    plain_goal, known = _plain(goal), tuple(_plain(f) for f in facts)
+    plain_goal, known = plain(goal), tuple(plain(f) for f in facts)
     follows = any((rest := plain_goal - f).constant >= 0 and not rest.terms for f in known)
     return follows or _Proof(order).holds(plain_goal, known)
 
@@ -25,7 +26,7 @@ class _Proof:
 
     def __init__(self, order: dict[Key, int]) -> None:
         self.order = order
-        self.steps = 0
+        self.steps = self.depth = 0
         self.failed: set[tuple[object, int]] = set()
 
     def holds(self, goal: Affine, facts: tuple[Affine, ...]) -> bool:
@@ -35,17 +36,17 @@ class _Proof:
             return True
         self.steps += 1
         seen = (frozenset((k, f) for k, (_, f) in goal.terms.items()), goal.constant), len(facts)
-        if not goal.terms or self.steps > STEPS or seen in self.failed:
+        if not goal.terms or self.steps > STEPS or self.depth > DEPTH or seen in self.failed:
             return False
         atom, factor = max(goal.terms.values(), key=lambda t: self.rank(t[0]))
-        known = (*facts, *map(_plain, _definition(atom)))
+        known = (*facts, *map(plain, _definition(atom)))
         found = any(self.replaced(goal, atom, factor, fact, facts) for fact in known)
         if not found and (cases := _cases(atom)) is not None:
             goals = (
-                (_plain(goal.without(atom) + affine(value) * factor), given)
+                (plain(goal.without(atom) + affine(value) * factor), given)
                 for value, given in cases
             )
-            found = all(self.holds(case, (*facts, *map(_plain, given))) for case, given in goals)
+            found = all(self.holds(case, (*facts, *map(plain, given))) for case, given in goals)
         if not found:
             self.failed.add(seen)
         return found
@@ -60,9 +61,12 @@ class _Proof:
             return False
         common = gcd(mine, factor)
         times = abs(mine) // common  # integers: goal >= 0 if times * goal > -times
-        return self.holds(
-            _plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts
+        self.depth += 1
+        found = self.holds(
+            plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts
         )
+        self.depth -= 1
+        return found
 
     def rank(self, atom: Expr) -> tuple[int, int]:
         """The order of elimination: an atom ranks above its operands, indices by binding, sizes last."""
@@ -78,13 +82,13 @@ class _Proof:
         return self.order.get(key(atom), 0), 0
 
 
-def _plain(sum: Affine) -> Affine:
+def plain(sum: Affine) -> Affine:
     """An affine form without remainders: a mod c is a - c * (a // c)."""
     for atom, factor in list(sum.terms.values()):
         match atom:
             case Apply("floormod", (a, Const(c) as divisor), _) if c > 0:
                 quotient = apply("floordiv", a, divisor)
-                return _plain(
+                return plain(
                     sum.without(atom) + affine(a) * factor - affine(quotient) * (factor * c)
                 )
     return sum

@@ -13,10 +13,11 @@ from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation import expressions as ex, loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.printer import statement_text
-from ...dialect.notation.traverse import rewrite, walk
-from .accesses import accesses, allocated, stores, varies
+from ...dialect.notation.traverse import walk
+from .accesses import stores, varies
+from .dependence import dependence
+from .instances import Nest
 from .prove import prove
 from .vector_alignment import begins_lines, can_shift, left_over
 
@@ -27,13 +28,21 @@ MAX_STACK = 1 << 21  # bytes of a kernel's buffers; a thread's stack is 8 MB on 
 class LoweringError(AssertionError):
     """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault, if it is in the body."""
 
-    def __init__(self, message: str, statement: ir.Statement | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        statement: ir.Statement | None = None,
+        code: str = "kernel.illegal",
+        other: ir.Statement | None = None,
+    ) -> None:
         super().__init__(
             message
             + ("" if statement is None else "\n" + statement_text(statement).partition("\n")[0])
         )
         self.message = message
         self.statement = statement
+        self.code = code
+        self.other = other  # an access that the statement conflicts with
 
 
 @dataclass(frozen=True)
@@ -52,9 +61,12 @@ class Scope:
     )  # buffers private to an iteration of the vector or parallel loop
 
 
-def check_kernel(kernel: ir.Kernel) -> list[str]:
-    """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal."""
-    checker = _Checker(kernel)
+def check_kernel(kernel: ir.Kernel, strict: bool = False) -> list[str]:
+    """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal.
+
+    In kernels that are not cvm's own, `strict`, every loop that is not serial is proved to carry no dependence; of others,
+    those whose subscripts are linear."""
+    checker = _Checker(kernel, strict)
     scope = Scope(tensors=frozenset(kernel.parameters))
     if kernel.condition is not None:
         checker.expression(kernel.condition, scope)
@@ -65,11 +77,12 @@ def check_kernel(kernel: ir.Kernel) -> list[str]:
 
 
 class _Checker:
-    def __init__(self, kernel: ir.Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: ir.Kernel, strict: bool) -> None:
+        self.kernel, self.strict = kernel, strict
         self.results = set(kernel.outputs)
         self.unproved: set[str] = set()
         self.stack = 0  # bytes
+        self.nest = Nest(kernel.body, kernel.condition)
         self.at: ir.Statement | None = None
 
     def hold(self, condition: bool, message: str) -> None:
@@ -189,14 +202,24 @@ class _Checker:
 
     def independent(self, s: ir.For) -> None:
         """Check that iterations of a vector or parallel loop carry no dependence through memory."""
-        own = allocated(s.body)
-        written = {t: at for t, at in accesses(s.body)[1].items() if t not in own}
-        for statement in ir.statements(s.body):
-            for e in (n for top in ir.expressions(statement) for n in walk(top)):
-                if isinstance(e, ex.Read) and e.tensor in written:
-                    self.at = statement
-                    apart = all(_apart(e.indices, at, s) for at in written[e.tensor])
-                    self.hold(apart, f"%{e.tensor.name} is carried from one iteration to another")
+        if (found := dependence(self.nest, s)) is not None:
+            store, other = found
+            subscripts = [affine(i) for i in (*store.indices, *other.indices)]
+            if not self.strict and not all(
+                isinstance(a, LINEAR) for i in subscripts for a in _atoms(i)
+            ):
+                return
+            self.at = other.statement
+            name = f"%{store.tensor.name}"
+            said = f"lanes write different values to one element of {name}"
+            if not other.writes or s.kind != "vector":
+                said = f"{name} is carried from one iteration to another of the {s.kind} loop"
+            raise LoweringError(
+                f"kernel @{self.kernel.name}: {said} over %{s.index.name}",
+                other.statement,
+                "kernel.dependence",
+                store.statement,
+            )
 
     def store(self, s: ir.Store, scope: Scope) -> None:
         self.hold(
@@ -282,53 +305,5 @@ def _equal(var: ex.Var, value: ex.Expr) -> list[Affine]:
     return [difference, difference * -1]
 
 
-def _apart(read: tuple[ex.Expr, ...], write: tuple[ex.Expr, ...], s: ir.For) -> bool:
-    """Test whether a loop carries no dependence between a read and a write."""
-    if len(read) != len(write):
-        return True  # `access` reports that
-    if [*map(key, read)] == [*map(key, write)]:
-        return any(s.index in walk(i) for i in read)
-    if any(a is s.index is b or _disjoint(a, b) for a, b in zip(read, write, strict=True)):
-        return True
-    extent = s.length
-    differences = [
-        affine(rewrite(a, _quotient)) - affine(rewrite(b, _quotient))
-        for a, b in zip(read, write, strict=True)
-    ]
-    if any(
-        not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences
-    ):
-        return True
-    inner = {s.index, *(i.index for i in ir.statements(s.body) if isinstance(i, ir.For))}
-    fixed = (
-        d
-        for d in differences
-        if not any(n in inner or isinstance(n, (ex.Var, ex.Read)) for n in _atoms(d))
-    )
-    return any(map(_never_zero, fixed))
-
-
-def _never_zero(sum: Affine) -> bool:
-    """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
-    factors = sum.plus(-sum.constant).divisor
-    return bool(sum.constant % factors if factors else sum.constant)
-
-
-def _quotient(e: ex.Expr) -> ex.Expr | None:
-    """x - m * (x // m) for x mod m: the gcd test sees its factors."""
-    match e:
-        case ex.Apply("floormod", (x, m), _):
-            return x - x // m * m
-    return None
-
-
 def _atoms(sum: Affine) -> set[ex.Expr]:
     return {n for a, _ in sum.terms.values() for n in walk(a)}
-
-
-def _disjoint(a: ex.Expr, b: ex.Expr) -> bool:
-    (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
-    return any(
-        high is not None and low is not None and high < low
-        for high, low in ((a_high, b_low), (b_high, a_low))
-    )

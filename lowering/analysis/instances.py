@@ -1,0 +1,234 @@
+"""The accesses of a kernel, and instances of them: an access at given values of its loops' indices, with the facts
+that hold there. Dependence tests and proofs of initialization compare instances."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from ...dialect.ir.linear_form import Key
+from ...dialect.ir.types import I64
+from ...dialect.notation import expressions as ex, loops as ir
+from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.notation.traverse import rewrite, walk
+from .prove import plain, prove
+
+Values = Mapping[ex.Expr, ex.Expr]
+Branch = tuple[ir.If, bool]  # a branch, and which side of it
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A read or a store, with the loops and branches around it, outermost first, and its place in program order."""
+
+    statement: ir.Statement
+    tensor: ex.Tensor
+    indices: tuple[ex.Expr, ...]
+    loops: tuple[ir.For, ...]
+    branches: tuple[Branch, ...]
+    position: int
+
+    @property
+    def writes(self) -> bool:
+        return self.position % 2 == 1
+
+
+@dataclass
+class Nest:
+    """The accesses of a block. `depth` is the number of loops around the allocation of a buffer, or around a `Let`."""
+
+    block: ir.Block
+    condition: ex.Expr | None = None
+    reads: list[Access] = field(default_factory=list[Access])
+    stores: list[Access] = field(default_factory=list[Access])
+    values: dict[ex.Expr, ex.Expr] = field(default_factory=dict[ex.Expr, ex.Expr])
+    depth: dict[object, int] = field(default_factory=dict[object, int])
+    loops_of: dict[ex.Expr, tuple[ir.For, ...]] = field(
+        default_factory=dict[ex.Expr, tuple[ir.For, ...]]
+    )
+    order: dict[Key, int] = field(default_factory=dict[Key, int])
+
+    def __post_init__(self) -> None:
+        self._numbers = count()
+        self.mutable = {s.tensor for s in ir.statements(self.block) if isinstance(s, ir.Store)}
+        self._visit(self.block, (), ())
+
+    def _visit(
+        self, block: ir.Block, loops: tuple[ir.For, ...], branches: tuple[Branch, ...]
+    ) -> None:
+        for s in block:
+            number = next(self._numbers)
+            for top in ir.expressions(s):
+                self.reads += [
+                    Access(s, e.tensor, e.indices, loops, branches, 2 * number)
+                    for e in walk(top)
+                    if isinstance(e, ex.Read)
+                ]
+            match s:
+                case ir.For():
+                    self.rank(s.index)
+                    self._visit(s.body, (*loops, s), branches)
+                case ir.If(_, then, otherwise):
+                    self._visit(then, loops, (*branches, (s, True)))
+                    self._visit(otherwise, loops, (*branches, (s, False)))
+                case ir.Let(var, value):
+                    self.rank(var)
+                    self.loops_of[var] = loops
+                    reads = (e for e in walk(value) if isinstance(e, ex.Read))
+                    if var.type is I64 and not any(e.tensor in self.mutable for e in reads):
+                        self.values[var] = rewrite(value, self.values.get)
+                case ir.Alloc(tensor):
+                    self.depth[tensor] = len(loops)
+                case ir.Store(tensor, at, _):
+                    stored = Access(s, tensor, at, loops, branches, 2 * number + 1)
+                    self.stores.append(stored)
+
+    def rank(self, atom: ex.Expr) -> None:
+        """Number an index or a variable, so that proofs eliminate it before those outside of it."""
+        self.order[key(atom)] = len(self.order) + 1
+
+    def fresh(self, index: ex.Index) -> ex.Index:
+        """An index of the same extent, ranked as the innermost."""
+        new = ex.Index(f"{index.name}'", index.extent)
+        self.rank(new)
+        return new
+
+
+class Instance:
+    """An access at other values of its indices; what is not known of a value there is a variable of the instance."""
+
+    def __init__(self, nest: Nest, access: Access, values: Values) -> None:
+        self.nest, self.access, self.values = nest, access, values
+        self._own: dict[object, ex.Expr] = {}
+
+    def at(self, e: ex.Expr) -> ex.Expr:
+        return rewrite(rewrite(e, self.nest.values.get), self._moved)
+
+    def _moved(self, e: ex.Expr) -> ex.Expr | None:
+        if e in self.values:
+            return self.values[e]
+        inside = isinstance(e, ex.Var) and any(
+            s.index in self.values for s in self.nest.loops_of.get(e, ())
+        )
+        if inside or (isinstance(e, ex.Read) and e.tensor in self.nest.mutable):
+            if e not in self._own:
+                self._own[e] = new = ex.Var("unknown", e.type)
+                self.nest.rank(new)
+            return self._own[e]
+        return None
+
+    def indices(self) -> tuple[ex.Expr, ...]:
+        return tuple(map(self.at, self.access.indices))
+
+    def bounds(self, s: ir.For) -> list[Affine]:
+        """The facts of a loop's bounds at the instance."""
+        index = affine(self.at(s.index))
+        lower = [index - affine(self.at(e)) for e in ex.flat_operands("max", s.start)]
+        upper = [affine(self.at(e)) - index for e in ex.flat_operands("min", s.end)]
+        return [index, *lower, *(u.plus(-1) for u in upper)]
+
+    def guards(self) -> tuple[list[Affine], list[tuple[object, bool]]]:
+        """The conditions under which the instance is executed: affine ones, and branches of other conditions."""
+        found, opaque = list[Affine](), list[tuple[object, bool]]()
+        parts = [] if self.nest.condition is None else ex.conjunction(self.nest.condition)
+        for part in parts:
+            found += affine_conditions(self.at(part)) or []
+        for branch, side in self.access.branches:
+            forms = affine_conditions if side else negated_conditions
+            conditions = ex.conjunction(branch.condition) if side else [branch.condition]
+            known = [forms(self.at(c)) for c in conditions]
+            if any(k is None for k in known):
+                around = self.access.loops
+                inside = (s for s in around if _within(branch, s.body))
+                opaque.append(((id(branch), *(key(self.at(s.index)) for s in inside)), side))
+            found += [f for k in known for f in k or ()]
+        return found, opaque
+
+    def facts(self) -> list[Affine]:
+        """What holds where the instance is executed."""
+        stated = [*(f for s in self.access.loops for f in self.bounds(s)), *self.guards()[0]]
+        return [*dict.fromkeys(r for f in stated for r in _relaxed(f))]
+
+
+def _relaxed(fact: Affine, depth: int = 3) -> Iterator[Affine]:
+    """A fact, and those that follow with bounds in place of quotients, least and greatest values."""
+    yield fact
+    for atom, factor in fact.terms.values() if depth else ():
+        rest = fact.without(atom)
+        match atom:
+            case ex.Apply("floordiv", (a, ex.Const(c))) if c > 0:
+                bound = affine(a) if factor > 0 else affine(a).plus(1 - c)
+                yield from _relaxed(rest * c + bound * factor, depth - 1)
+            case ex.Apply("min" | "max" as which, operands) if (factor > 0) is (which == "min"):
+                for e in operands:
+                    yield from _relaxed(rest + affine(e) * factor, depth - 1)
+
+
+def _within(statement: ir.Statement, block: ir.Block) -> bool:
+    return statement in ir.statements(block)
+
+
+def apart(
+    nest: Nest, a: tuple[ex.Expr, ...], b: tuple[ex.Expr, ...], facts: Iterable[Affine]
+) -> bool:
+    """Test whether two accesses are to different elements under facts: equal subscripts contradict them."""
+    equal = [plain(affine(x) - affine(y)) for x, y in zip(a, b, strict=True)]
+    facts = [plain(f) for f in facts]
+    for n, d in enumerate(equal):
+        others = [e * sign for e in equal[:n] + equal[n + 1 :] for sign in (1, -1)]
+        goals = [(d * sign).plus(-1) for sign in (1, -1)]
+        if _never_zero(d) or any(prove(g, [*facts, *others], nest.order) for g in goals):
+            return True
+    solved = _solved(nest, equal, facts)
+    if solved is None:
+        return True
+    return any(
+        (f.constant < 0 and not f.terms) or prove((f * -1).plus(-1), solved, nest.order)
+        for f in solved
+    )
+
+
+def _solved(nest: Nest, equal: list[Affine], facts: list[Affine]) -> list[Affine] | None:
+    """The facts after elimination of what equalities determine; None if those contradict each other.
+
+    Where c * x + y = 0 and y is known to be less than c, both x and y are 0 (delinearization)."""
+    known = {_identity(f) for f in facts}
+    waiting = [*(f for f in facts if f.terms and _identity(f * -1) in known), *equal]
+    for _ in range(4 * len(waiting) + 8):
+        if not waiting:
+            break
+        d = waiting.pop()
+        if _never_zero(d):
+            return None
+        if not d.terms:
+            continue
+        unit = [t for t in d.terms.values() if abs(t[1]) == 1 and not isinstance(t[0], ex.Extent)]
+        if unit:
+            atom, factor = unit[0]
+            value = d.without(atom) * -factor
+
+            def put(form: Affine, atom: ex.Expr = atom, value: Affine = value) -> Affine:
+                return form.without(atom) + value * form.factor(atom)
+
+            waiting, facts = [put(e) for e in waiting], [put(f) for f in facts]
+            continue
+        most = max(abs(f) for _, f in d.terms.values())
+        large = Affine({k: t for k, t in d.terms.items() if not t[1] % most})
+        small = d - large
+        if small.terms and all(
+            prove((small * sign).plus(most - 1), facts, nest.order) for sign in (1, -1)
+        ):
+            ones = {k: (a, f // most) for k, (a, f) in large.terms.items()}
+            waiting += [small, Affine(ones)]
+        else:  # until others are solved
+            waiting.insert(0, d)
+    return facts
+
+
+def _identity(form: Affine) -> object:
+    return frozenset((k, f) for k, (_, f) in form.terms.items()), form.constant
+
+
+def _never_zero(sum: Affine) -> bool:
+    """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
+    factors = sum.plus(-sum.constant).divisor
+    return bool(sum.constant % factors if factors else sum.constant)
