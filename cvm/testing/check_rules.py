@@ -126,10 +126,11 @@ class _Slopes:
             if self.reverse:
                 parts = [p * t for p, t in zip(parts, along, strict=True)]
             stated = _sum(parts)
-            step = max(STEPS[r.dtype.char] for r in results)
-            close = max(CLOSE[r.dtype.char] for r in results)
+            floats = [*results, *(arrays[n] for n in self.wrt)]
+            step = max(STEPS[a.dtype.char] for a in floats)
+            close = max(CLOSE[a.dtype.char] for a in floats)
             near, far = (self._difference(arrays, along, h) for h in (step / 2, step))
-            eps = max(float(np.finfo(r.dtype).eps) for r in results)
+            eps = max(float(np.finfo(a.dtype).eps) for a in floats)
             size = _sum([np.abs(r) for r in results])
             bound = close * (_sum([np.abs(p) for p in parts]) + abs(near)) + 8 * eps * size / step
         if not np.isfinite([near, far, size]).all() or abs(near - far) > bound / 4:

@@ -66,3 +66,57 @@ def test_memory_that_does_not_suffice(target: str, size: str) -> None:
         f = cvm.compile(text, target=target)
     with pytest.raises(cvm.CallError, match=r"memory does not suffice: Unable to allocate .* TiB"):
         f(a, a.T)
+
+
+def located(text: str, **limits: int) -> list[tuple[str, str, str, list[tuple[str, str]]]]:
+    """The code, place, marked text and notes of each mistake of a program."""
+    with cvm.limits(**limits), pytest.raises(cvm.VerifyError) as e:
+        cvm.parse(text, "p.cvm")
+    return [
+        (d.code, str(d.span), d.span.text, [(n.message, str(n.span)) for n in d.notes])
+        for d in e.value.diagnostics
+    ]
+
+
+TWO = """func @two(%x: tensor<2xi32>) {
+  %a = cvm.negative %x
+  %b = cvm.negative %a
+  return %b
+}
+func @main(%x: tensor<2xi32>) {
+  %a = call @two(%x)
+  %b = call @two(%a)
+  %c = call @two(%b)
+  return %c
+}
+func @outer(%x: tensor<2xi32>) {
+  %a = call @main(%x)
+  return %a
+}
+"""
+
+
+def test_the_place_of_a_call_that_is_too_deep() -> None:
+    """At the callee's name, without a note: every function of the chain is one call."""
+    assert located(chain(DEEPEST + 1)) == [("call.depth", "p.cvm:2:14", "@f1", [])]
+
+
+@pytest.mark.parametrize("limit", [4, 5, 6, 7, 8])
+def test_the_place_of_a_call_that_exceeds_the_operations(limit: int) -> None:
+    """The first call with which the limit is exceeded, with the size of its callee; callers of the function are not reported.
+
+    @main is three calls, in the place of each of which come two operations: 5, 7 and 9."""
+    line = 7 if limit < 5 else 8 if limit < 7 else 9
+    note = [("@two has 2", "p.cvm:1:6")]
+    assert located(TWO, operations=limit) == [
+        ("limit.operations", f"p.cvm:{line}:13", "@two", note)
+    ]
+
+
+def test_the_place_of_a_function_of_too_many_operations() -> None:
+    """Its name, without a note, once; neither its own calls nor those of it are reported besides."""
+    assert located(TWO, operations=2) == [("limit.operations", "p.cvm:6:6", "@main", [])]
+    assert located(TWO, operations=1)[:1] == [("limit.operations", "p.cvm:1:6", "@two", [])]
+    with cvm.limits(operations=9):
+        inside = TWO.partition("func @outer")[0]
+        assert [*cvm.parse(inside).functions] == ["two", "main"]
