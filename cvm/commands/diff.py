@@ -1,11 +1,14 @@
 """`cvm diff`: the first operation whose values differ between two targets, programs or pipelines, or from saved arrays.
 
 In: two sides, each a program, the passes it goes through and the target that runs it. Every value of an operation that
-both sides have becomes a result; arguments are then made as small as the difference allows."""
+both sides have becomes a result; arguments are then made as small as the difference allows. Values are paired by their
+positions where two files have the same operations, whatever their names, else by name."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from cvm.commands.run import named
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import kind_of
+from cvm.dialect.ir.unify import agree
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function, Graph, Value
 from cvm.dialect.program.module import Module
@@ -46,6 +50,7 @@ class Side:
     program: Level | None = None
     target: str = "cpu"
     saved: Values | None = None
+    file: str = ""
 
     @property
     def function(self) -> Function:
@@ -67,11 +72,12 @@ class Side:
         ]
         return {v.name: v for v in computed or function.results}
 
-    def evaluate(self, names: Sequence[str], caller: Function) -> Evaluate:
-        """A function from the arguments of `given` to these values: by their names, or in their order if others have those."""
+    def evaluate(self, pairs: Mapping[str, str], caller: "Side") -> Evaluate:
+        """A function from the caller's arguments to the values of this side in `pairs`, by the caller's names for them."""
+        names = [*pairs.values()]
         if self.saved is not None:
             saved = self.saved
-            return lambda _: {n: saved[n] for n in names if n in saved}
+            return lambda _: {n: saved[own] for n, own in pairs.items()}
         function, program = self.function, self.program
         assert program is not None
         if isinstance(program, Module):
@@ -83,9 +89,13 @@ class Side:
             )
             program = program.with_functions({**program.functions, self.entry: tapped})
         f = compiled(program, self.entry, self.target)
-        order, own = ([v.name for v in side.arguments] for side in (caller, function))
-        places = [order.index(n) for n in own] if {*order} == {*own} else range(len(order))
-        return lambda arrays: named(f, f(*[arrays[n].copy() for n in places]))
+        places = _places(caller, self)
+
+        def values(arrays: Arrays) -> Values:
+            found = named(f, f(*[arrays[n].copy() for n in places]))
+            return {n: found[own] for n, own in pairs.items()}
+
+        return values
 
 
 @dataclass(frozen=True)
@@ -103,8 +113,8 @@ class Difference:
 
 def diff(options: Namespace) -> int:
     a, b = _sides(options)
-    if not (names := _common(a, b)):
-        raise Usage(f"{a.label} and {b.label} have no value of one name")
+    if not (pairs := _pairs(a, b)):
+        raise Usage(f"{a.label} and {b.label} have no value of one name, and other operations")
     has_inputs = (
         options.inputs
         or options.input
@@ -116,12 +126,78 @@ def diff(options: Namespace) -> int:
         if said := explain(a, b, arrays, options.ulps):
             print(said)
             return 1
-    print(f"{a.label} and {b.label}: all {len(names)} values are the same")
+    print(f"{a.label} and {b.label}: all {len(pairs)} values are the same")
     return 0
 
 
-def _common(a: Side, b: Side) -> list[str]:
-    return [n for n in a.values() if n in (b.values() if b.saved is None else b.saved)]
+def _pairs(a: Side, b: Side) -> dict[str, str]:
+    """The names of the values that are compared, on one side and on the other.
+
+    Of two files with equal sequences of operations every value; otherwise those of one name, and results in their order; where none has
+    a name of the other side, those in the longest sequences of operations in common."""
+    own, results = a.values(), [r.name for r in a.function.results]
+    if b.saved is not None:
+        named = {n: n for n in own if n in b.saved}
+        return named or (
+            dict(zip(results, b.saved, strict=True)) if len(results) == len(b.saved) else {}
+        )
+    other = b.values()
+    keys, others = _keys(a), _keys(b)
+    if keys == others and a.file != b.file:  # of one file, names say more
+        return dict(zip(own, other, strict=True))
+    pairs = {n: n for n in own if n in other}
+    of_results = [r.name for r in b.function.results]
+    if not pairs:
+        names, others_names = [*own], [*other]
+        for n, m, length in SequenceMatcher(
+            None, keys, others, autojunk=False
+        ).get_matching_blocks():
+            pairs |= dict(zip(names[n : n + length], others_names[m : m + length], strict=True))
+    for n, m in zip(results, of_results, strict=False):
+        if n in own and m in other and n not in pairs and m not in pairs.values():
+            pairs[n] = m
+    return {n: pairs[n] for n in own if n in pairs}
+
+
+def _keys(side: Side) -> list[tuple[str, object]]:
+    """The operator and the type of each value, or of the arrays that kernels write."""
+    operators = {r: o.operator.name for o in side.function.operations for r in o.results}
+    return [(operators.get(v, ""), _unnamed(v)) for v in side.values().values()]
+
+
+def _unnamed(value: Value) -> object:
+    """The type of a value, without the names of its sizes."""
+    type = value.known_type
+    return type.element, tuple(d if isinstance(d, int) else "?" for d in type.array_shape)
+
+
+def _places(caller: Side, callee: Side) -> Sequence[int]:
+    """The arguments of one side in the order of the other's: by position if their types agree, or else by name.
+
+    Kernels have their arrays in the order in which they use them: by name first."""
+    given, wanted = caller.function.arguments, callee.function.arguments
+    names = [v.name for v in given]
+    by_name = [names.index(v.name) for v in wanted] if {*names} == {v.name for v in wanted} else []
+    by_position = range(len(given)) if len(given) == len(wanted) else []
+    if not (isinstance(caller.program, Module) and isinstance(callee.program, Module)):
+        return by_name or by_position  # kernels have arrays in other shapes
+    alike: tuple[Callable[[Value, Value], bool], ...] = (
+        lambda v, w: _unnamed(v) == _unnamed(w),
+        lambda v, w: agree(v.known_type, w.known_type),
+    )
+    for same, order in product(alike, (by_position, by_name)):
+        if len(order) == len(wanted) and all(map(same, wanted, (given[n] for n in order))):
+            return order
+    listed = (", ".join(f"%{v.name}: {v.type}" for v in side) for side in (given, wanted))
+    raise Usage(
+        "the arguments differ: ({}) on {}, ({}) on {}".format(
+            *(
+                part
+                for pair in zip(listed, (caller.label, callee.label), strict=True)
+                for part in pair
+            )
+        )
+    )
 
 
 def _sides(options: Namespace) -> tuple[Side, Side]:
@@ -150,29 +226,47 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
         parts = ((name, files), (pipeline, pipelines), (target, targets))
         label = " ".join(part for part, pair in parts if part and pair[0] != pair[1])
         entry = (
-            find(program, options.entry).name
+            _entry(program, options.entry, sides)
             if isinstance(program, Module)
             else entries(program)[0]
         )
-        sides.append(Side(label or name, entry, program, target))
+        sides.append(Side(label or name, entry, program, target, file=name))
     return sides[0], sides[1]
+
+
+def _entry(program: Module, name: str, before: Sequence[Side]) -> str:
+    """The function of this name; on the second side, where none has it, the only one with the first side's signature."""
+    if name not in program.functions and before and before[0].program is not None:
+        first = before[0].function
+
+        def alike(f: Function) -> bool:
+            pairs = [(first.arguments, f.arguments), (first.results, f.results)]
+            return all(
+                len(x) == len(y)
+                and all(agree(v.known_type, w.known_type) for v, w in zip(x, y, strict=True))
+                for x, y in pairs
+            )
+
+        found = [n for n, f in program.functions.items() if alike(f)]
+        if len(found) == 1:
+            return found[0]
+    return find(program, name).name
 
 
 def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     """The first operation whose values differ, in words; empty where there is none."""
-    names = _common(a, b)
-    results = [v.name for v in a.function.results if v.name in names]
+    pairs = _pairs(a, b)
+    results = [v.name for v in a.function.results if v.name in pairs]
     chosen = filter(
-        None, (names, results, *([n] for n in names))
+        None, ([*pairs], results, *([n] for n in pairs))
     )  # what is shown may be right, and wrong if fused
-    return next(
-        filter(None, (_explain(a, b, names_tried, arrays, ulps) for names_tried in chosen)), ""
-    )
+    tried = ({n: pairs[n] for n in names} for names in chosen)
+    return next(filter(None, (_explain(a, b, some, arrays, ulps) for some in tried)), "")
 
 
-def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
+def _explain(a: Side, b: Side, pairs: Mapping[str, str], arrays: Arrays, ulps: int) -> str:
     kernels = isinstance(b.program, Plan) or isinstance(a.program, Plan)
-    of_a, of_b = (side.evaluate(names, a.function) for side in (a, b))
+    of_a, of_b = a.evaluate({n: n for n in pairs}, a), b.evaluate(pairs, a)
     if (difference := first_difference(of_a(arrays), of_b(arrays), ulps, kernels)) is None:
         return ""
     name = difference.name
@@ -181,7 +275,7 @@ def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) 
         return first_difference({name: of_a(tried)[name]}, {name: of_b(tried)[name]}, ulps, kernels)
 
     small = arrays if b.saved is not None else smallest(a.function, arrays, at)
-    return "\n".join(_text(a, b, at(small) or difference, small))
+    return "\n".join(_text(a, b, at(small) or difference, small, pairs[name]))
 
 
 def first_difference(
@@ -232,13 +326,15 @@ def _ordered(x: np.ndarray) -> np.ndarray:
     return np.where(bits < 0, -(bits & np.int64((1 << (8 * x.dtype.itemsize - 1)) - 1)) - 1, bits)
 
 
-def _text(a: Side, b: Side, first: Difference, arrays: Arrays) -> Iterator[str]:
+def _text(a: Side, b: Side, first: Difference, arrays: Arrays, other: str) -> Iterator[str]:
     operation = next(
         (o for o in a.function.operations if first.name in [r.name for r in o.results]), None
     )
     place = f"%{first.name}"
     if operation is not None:
         place = f"{operation.span}: {place} of {operation.operator.name or 'call'}"
+    if other != first.name:
+        place += f", %{other} on {b.label},"
     values = [v if isinstance(v, str) else repr(v.item()) for v in (first.a, first.b)]
     apart = (
         ""

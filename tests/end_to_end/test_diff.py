@@ -84,8 +84,12 @@ def test_a_difference_that_shows_in_fused_code_only(
 def test_programs_and_saved_arrays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("b.cvm").write_text(PROGRAM.replace("a_max = 50", "a_max = 49"))
     assert ": 50 on a.cvm, 49 on b.cvm, 1 ulp apart" in run(capsys, "a.cvm", "b.cvm")
-    Path("b.cvm").write_text(PROGRAM.replace("%", "%z"))
-    assert "have no value of one name" in run(capsys, "a.cvm", "b.cvm", status=2)
+    Path("b.cvm").write_text(
+        "func @main(%x: tensor<?N x 4 x i32>, %w: tensor<3x4xi32>) {\n"
+        "  %a = cvm.sum %x {axes = [1]}\n  return\n}\n"
+    )
+    said = run(capsys, "a.cvm", "b.cvm", status=2)
+    assert "a.cvm and b.cvm have no value of one name, and other operations" in said
     module = cvm.load("a.cvm")
     np.savez("in.npz", x=np.arange(8, dtype=np.int32).reshape(2, 4), w=np.ones((3, 4), np.int32))
     with np.load("in.npz") as given:
@@ -144,3 +148,68 @@ def test_conformance_names_the_operation(monkeypatch: pytest.MonkeyPatch) -> Non
         case, "wrong", known
     )  # type: ignore[arg-type]
     assert first_wrong(case, "cpu", known) == ""  # type: ignore[arg-type]
+
+
+RENAMED = """func @helper(%p: tensor<3xi32>) -> tensor<3xi32> {
+  %q = cvm.negative %p
+  return %q
+}
+
+func @main(%c: tensor<?M x 4 x i32>, %h: tensor<3x4xi32>) -> tensor<?M x 3 x i32> {
+  %y = cvm.dense %c, %h
+  %x = cvm.clip %y {a_min = -50, a_max = 50}
+  %w = cvm.negative %x
+  return %w
+}
+"""  # the names of PROGRAM, each for something else
+
+
+def test_names_do_not_matter(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of values, sizes, arguments and functions, and neither does the order of functions."""
+    for name in ("", "2"):
+        text = RENAMED.replace("@main", f"@main{name}") if name else RENAMED
+        Path("b.cvm").write_text(text)
+        assert "a.cvm and b.cvm: all 3 values are the same" in run(
+            capsys, "a.cvm", "b.cvm", status=0
+        )
+    Path("b.cvm").write_text(RENAMED.replace("a_max = 50", "a_max = 49"))
+    said = run(capsys, "a.cvm", "b.cvm")
+    assert "a.cvm:3:8: %c of cvm.clip, %x on b.cvm, differs at [" in said
+    assert ": 50 on a.cvm, 49 on b.cvm, 1 ulp apart" in said and "\n%x: tensor<1x4xi32>" in said
+
+
+def test_arguments_are_paired_by_position(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By name only where their types require it; without that, the call of both is not the same."""
+    two = "func @main(%a: tensor<3xi32>, %b: tensor<3xi32>) {\n  %y = cvm.elemwise_sub %a, %b\n  return %y\n}\n"
+    Path("a.cvm").write_text(two)
+    Path("b.cvm").write_text(two.replace("%a", "%t").replace("%b", "%a").replace("%t", "%b"))
+    assert "all 1 values are the same" in run(capsys, "a.cvm", "b.cvm", status=0)
+    Path("b.cvm").write_text(two.replace("sub %a, %b", "sub %b, %a"))
+    assert "%y of cvm.elemwise_sub differs at" in run(capsys, "a.cvm", "b.cvm")
+    Path("a.cvm").write_text(PROGRAM)
+    head = "%x: tensor<?N x 4 x i32>, %w: tensor<3x4xi32>"
+    Path("b.cvm").write_text(PROGRAM.replace(head, ", ".join(head.split(", ")[::-1])))
+    assert "all 3 values are the same" in run(capsys, "a.cvm", "b.cvm", status=0)
+    Path("b.cvm").write_text(two)
+    assert (
+        "the arguments differ: (%x: tensor<?N x 4 x i32>, %w: tensor<3x4xi32>) on a.cvm, "
+        "(%a: tensor<3xi32>, %b: tensor<3xi32>) on b.cvm"
+    ) in run(capsys, "a.cvm", "b.cvm", status=2)
+
+
+def test_operations_in_common_are_compared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where one program has more of them, and other names, and results in any case."""
+    more = RENAMED.replace(
+        "  %w = cvm.negative %x\n  return %w",
+        "  %k = cvm.relu %x\n  %w = cvm.negative %x\n  return %w",
+    )
+    for name in "cyxw":
+        more = more.replace(f"%{name}", f"%v_{name}")
+    Path("b.cvm").write_text(more.replace("%h", "%v_h"))
+    assert "all 3 values are the same" in run(capsys, "a.cvm", "b.cvm", status=0)
+    Path("b.cvm").write_text(
+        PROGRAM.replace("  return %y", "  %t = cvm.negative %y\n  return %t").replace("%y", "%r")
+    )
+    assert "%y of cvm.negative, %t on b.cvm, differs at" in run(capsys, "a.cvm", "b.cvm")

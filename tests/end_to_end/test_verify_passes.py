@@ -201,30 +201,57 @@ GRAPH: dict[Callable[[Function], Any], tuple[str, str]] = {
     drops_a_definition: ("p.cvm:3:21", "pass.definition: %h is used, but nothing defines it"),
     moves_a_definition: ("p.cvm:3:21", "pass.definition: %h is used before its definition"),
     defines_twice: ("p.cvm:2:8", "pass.definition: %h is defined twice"),
-    returns_another_value: ("p.cvm:5:10", "pass.definition: %w is returned, but nothing defines it"),
+    returns_another_value: (
+        "p.cvm:5:10",
+        "pass.definition: %w is returned, but nothing defines it",
+    ),
     states_a_type: ("p.cvm:2:8", f"pass.type: {HERE} tensor<5xi32>"),
     states_no_type: ("p.cvm:2:8", f"pass.type: {HERE} no type"),
-    changes_a_type_in_place: ("p.cvm:3:8", "pass.type: %y is tensor<4xi32>, but the pass states tensor<4xf32>"),
+    changes_a_type_in_place: (
+        "p.cvm:3:8",
+        "pass.type: %y is tensor<4xi32>, but the pass states tensor<4xf32>",
+    ),
     breaks_a_constraint: ("p.cvm:2:", "cvm.clip.C3: a_min < a_max, but a_min = 5, a_max = 3"),
-    calls_nothing: ("", "pass.definition: @nowhere is called, but the program has no such function"),
-    drops_a_result: ("p.cvm:1:6", "pass.signature: the results of @main may not change from (tensor<4xi32>, tensor<2xi32>) to (tensor<4xi32>)"),
-    swaps_arguments: ("p.cvm:1:6", "pass.signature: the arguments of @main may not change from (tensor<4xi32>, tensor<2xi32>) to (tensor<2xi32>, tensor<4xi32>)"),
+    calls_nothing: (
+        "",
+        "pass.definition: @nowhere is called, but the program has no such function",
+    ),
+    drops_a_result: (
+        "p.cvm:1:6",
+        "pass.signature: the results of @main may not change from (tensor<4xi32>, tensor<2xi32>) to (tensor<4xi32>)",
+    ),
+    swaps_arguments: (
+        "p.cvm:1:6",
+        "pass.signature: the arguments of @main may not change from (tensor<4xi32>, tensor<2xi32>) to (tensor<2xi32>, tensor<4xi32>)",
+    ),
     renames: ("p.cvm:1:6", "pass.signature: the name of @main may not change from @main to @other"),
     raises: ("test_verify_passes.py:", "pass.fails: it fails: ValueError: planted"),
-    raises_not_implemented: ("test_verify_passes.py:", "pass.fails: it fails: NotImplementedError: planted"),
+    raises_not_implemented: (
+        "test_verify_passes.py:",
+        "pass.fails: it fails: NotImplementedError: planted",
+    ),
     asserts: ("test_verify_passes.py:", "pass.fails: it fails: AssertionError: planted"),
     gives_text: ("test_verify_passes.py:", "pass.fails: it gives str, not a Function"),
-    gives_operations_of_nothing: ("p.cvm:1:6", "pass.form: its result cannot be verified: AttributeError: 'NoneType'"),
+    gives_operations_of_nothing: (
+        "p.cvm:1:6",
+        "pass.form: its result cannot be verified: AttributeError: 'NoneType'",
+    ),
     reports: ("", "planted"),
-}  # fmt: skip
+}
 LOOPS: dict[Callable[[Kernel], Any], tuple[str, str]] = {
     unbound: ("p.cvm:", "pass.kernel: kernel @main.0: "),
     beyond: ("p.cvm:", "pass.kernel: kernel @main.0: an index of %x may be beyond 4"),
     stores_a_float: ("p.cvm:", "pass.kernel: kernel @main.0: %"),
-    drops_an_array: ("p.cvm:", "pass.signature: the arrays of kernel @main.0 may not change from (%x: 4xi32, "),
-    drops_kernels: ("p.cvm:", "pass.signature: the arrays of kernel @main.0 may not change from (%"),
+    drops_an_array: (
+        "p.cvm:",
+        "pass.signature: the arrays of kernel @main.0 may not change from (%x: 4xi32, ",
+    ),
+    drops_kernels: (
+        "p.cvm:",
+        "pass.signature: the arrays of kernel @main.0 may not change from (%",
+    ),
     drops_a_guard: ("p.cvm:", "pass.kernel: kernel @main.1: an index of %"),
-}  # fmt: skip
+}
 PLANTED = [(f, "graph", "inline", *said) for f, said in GRAPH.items()] + [
     (f, "loops", "collapse", *said) for f, said in LOOPS.items()
 ]

@@ -25,21 +25,59 @@ X = {
     "f8": np.array([[2.0**53, 0.7, 0.1], [1e300, -7, 0.3]], "f8"),
 }
 REDUCTIONS: dict[str, Callable[[Any], Any]] = {
-    "sum": lambda x: (np.sum(x), np.sum(x, axis=1), np.sum(x, axis=1, where=MASK), np.sum(x, axis=0, initial=2)),
+    "sum": lambda x: (
+        np.sum(x),
+        np.sum(x, axis=1),
+        np.sum(x, axis=1, where=MASK),
+        np.sum(x, axis=0, initial=2),
+    ),
     "sum of a dtype": lambda x: tuple(np.sum(x, axis=1, dtype=d) for d in ("i4", "i8", "f4", "f8")),
-    "prod": lambda x: (np.prod(x, axis=1), np.prod(x, axis=0, where=MASK), np.prod(x, axis=1, initial=3)),
-    "prod of a dtype": lambda x: tuple(np.prod(x, axis=1, dtype=d) for d in ("i4", "i8", "f4", "f8")),
-    "max": lambda x: (np.max(x), np.max(x, axis=1, initial=1), np.max(x, axis=0, where=MASK, initial=0)),
-    "min": lambda x: (np.min(x), np.min(x, axis=1, initial=1), np.min(x, axis=0, where=MASK, initial=1)),
-    "any": lambda x: (np.any(x), np.any(x, axis=1, where=MASK), np.all(x, axis=0), np.all(x, axis=1, where=MASK)),
-    "mean": lambda x: (np.mean(x), np.mean(x, axis=1), np.mean(x, axis=1, where=MASK), np.mean(x, axis=0, keepdims=True)),
+    "prod": lambda x: (
+        np.prod(x, axis=1),
+        np.prod(x, axis=0, where=MASK),
+        np.prod(x, axis=1, initial=3),
+    ),
+    "prod of a dtype": lambda x: tuple(
+        np.prod(x, axis=1, dtype=d) for d in ("i4", "i8", "f4", "f8")
+    ),
+    "max": lambda x: (
+        np.max(x),
+        np.max(x, axis=1, initial=1),
+        np.max(x, axis=0, where=MASK, initial=0),
+    ),
+    "min": lambda x: (
+        np.min(x),
+        np.min(x, axis=1, initial=1),
+        np.min(x, axis=0, where=MASK, initial=1),
+    ),
+    "any": lambda x: (
+        np.any(x),
+        np.any(x, axis=1, where=MASK),
+        np.all(x, axis=0),
+        np.all(x, axis=1, where=MASK),
+    ),
+    "mean": lambda x: (
+        np.mean(x),
+        np.mean(x, axis=1),
+        np.mean(x, axis=1, where=MASK),
+        np.mean(x, axis=0, keepdims=True),
+    ),
     "mean of a dtype": lambda x: tuple(np.mean(x, axis=1, dtype=d) for d in ("f4", "f8")),
-    "mean of a dtype where": lambda x: tuple(np.mean(x, axis=1, dtype=d, where=MASK) for d in ("i8", "f4", "f8")),
-    "where": lambda x: (np.where(x, x, 1), np.where(MASK, x, 2.5), np.where(MASK, np.float32(1), x)),
+    "mean of a dtype where": lambda x: tuple(
+        np.mean(x, axis=1, dtype=d, where=MASK) for d in ("i8", "f4", "f8")
+    ),
+    "where": lambda x: (
+        np.where(x, x, 1),
+        np.where(MASK, x, 2.5),
+        np.where(MASK, np.float32(1), x),
+    ),
     "clip": lambda x: (np.clip(x, 1, 3), np.clip(x, 0.5, None)) if x.dtype != bool else (),
-    "joined": lambda x: (np.concatenate([x, np.ones((1, 3), "f4")]), np.stack([x, np.ones((2, 3), "i4")])),
+    "joined": lambda x: (
+        np.concatenate([x, np.ones((1, 3), "f4")]),
+        np.stack([x, np.ones((2, 3), "i4")]),
+    ),
     "matmul": lambda x: (x @ x.T, x @ np.ones(3, "i4"), np.ones(2, "f4") @ x),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -84,18 +122,42 @@ Joined = Callable[[Any], Any]
 BY_DALI: dict[str, tuple[Any, Joined, Any]] = {
     "an integer beside integers": (np.int8(5), lambda x: np.stack([x, 2]), np.array([5, 2], "i1")),
     "an integer beside floats": (np.float32(5), lambda x: np.stack([x, 2]), np.array([5, 2], "f4")),
-    "a float beside floats": (np.float64(5), lambda x: np.stack([0.1, x]), np.array([0.1, 5], "f8")),
+    "a float beside floats": (
+        np.float64(5),
+        lambda x: np.stack([0.1, x]),
+        np.array([0.1, 5], "f8"),
+    ),
     "a float beside f32": (np.float32(5), lambda x: np.stack([x, 0.1]), np.array([5, 0.1], "f4")),
-    "numbers of NumPy": (np.int16(5), lambda x: np.stack([np.int16(3), x, 4]), np.array([3, 5, 4], "i2")),
+    "numbers of NumPy": (
+        np.int16(5),
+        lambda x: np.stack([np.int16(3), x, 4]),
+        np.array([3, 5, 4], "i2"),
+    ),
     "arrays": (np.int16([5]), lambda x: np.concatenate([x, x]), np.array([5, 5], "i2")),
     "truths": (np.bool_(True), lambda x: np.stack([x, False]), np.array([True, False])),
-}  # fmt: skip
+}
 REFUSED: dict[str, tuple[Any, Joined, str]] = {
-    "a float beside integers": (np.int32(5), lambda x: np.stack([x, 2.5]), "of one element type, got i32 and f64"),
-    "a truth beside integers": (np.int32(5), lambda x: np.stack([x, True]), "of one element type, got i32 and i1"),
-    "an integer beyond the type": (np.uint8(5), lambda x: np.stack([x, 300]), "300 is no number of NumPy's uint8"),
-    "another type of NumPy": (np.int32(5), lambda x: np.stack([x, np.int64(3)]), "of one element type, got i32 and i64"),
-}  # fmt: skip
+    "a float beside integers": (
+        np.int32(5),
+        lambda x: np.stack([x, 2.5]),
+        "of one element type, got i32 and f64",
+    ),
+    "a truth beside integers": (
+        np.int32(5),
+        lambda x: np.stack([x, True]),
+        "of one element type, got i32 and i1",
+    ),
+    "an integer beyond the type": (
+        np.uint8(5),
+        lambda x: np.stack([x, 300]),
+        "300 is no number of NumPy's uint8",
+    ),
+    "another type of NumPy": (
+        np.int32(5),
+        lambda x: np.stack([x, np.int64(3)]),
+        "of one element type, got i32 and i64",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BY_DALI)
