@@ -75,11 +75,14 @@ register_target = register
 def register_pass(
     level: Level = "loops", after: str = "", changes_signature: bool = False
 ) -> Callable[[F], F]:
-    """Declare a function from Kernel to Kernel, or, of the level graph, from Function to Function, as the pass of its name.
+    """Declare a function as the pass of its name.
 
-    A further parameter `context` gets the Context; others with a default are options of the pass. With `after` it runs in every
-    compilation that has the pass of that name, after it. What it gives is verified; a pass over functions that
-    `changes_signature` runs by `cvm opt` only, since callers rely on the types of arguments and results."""
+    It gives a Kernel for a Kernel, or, of the level graph, a Function for a Function.
+
+    A further parameter `context` gets the Context; others with a default are options of the pass.
+    With `after` it runs in every compilation that has the pass of that name, after it. Its result
+    is verified. A pass that `changes_signature` runs by `cvm opt` only, since callers rely on the
+    types of arguments and results."""
 
     def declared(function: F) -> F:
         name = function.__name__

@@ -40,8 +40,9 @@ class Pass(Generic[P, R]):
     `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
     parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
     `options` are the further arguments of the function, with their values. A pass of another package runs in every
-    compilation `after` the pass of that name, if it names one. Its `package` is named where it fails, and `guard` is what has
-    it verified. A graph pass keeps the types of arguments and results unless it `changes_signature`."""
+    compilation `after` the pass of that name, if it names one. Errors name its `package`;
+    `guard` has its results verified. A graph pass keeps the types of arguments and results unless
+    it `changes_signature`."""
 
     name: str
     level: Level

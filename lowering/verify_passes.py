@@ -1,7 +1,8 @@
-"""Verify the results of passes: definitions, types, signatures and kernels, as MLIR's pass manager does between passes.
+"""Verify the results of passes: definitions, types, signatures and kernels.
 
-A mistake is a diagnostic at the operation or kernel at fault. It names the pass and its package, and where the pass is
-declared. Computed values are not compared; `cvm diff` does that."""
+A mistake is a diagnostic at the operation or kernel at fault. It names the pass and its package,
+and where the pass is declared. Computed values are not compared; `cvm diff` does that. MLIR's pass
+manager verifies between passes, too."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -30,7 +31,7 @@ Signature = tuple[object, tuple[Type | None, ...], tuple[Type | None, ...]]
 
 
 def verified(step: Pass[..., Any]) -> Pass[..., Any]:
-    """The pass, whose result is verified whenever it has run; Error where it is not legal, or where the pass fails."""
+    """The pass, whose result is verified after each run; Error if it is illegal or the pass fails."""
 
     def run(item: Any, context: Context) -> Any:
         before = _signature(item)  # of now: types are attributes of values, which a pass may change
@@ -100,7 +101,7 @@ def _mistakes(
 
 
 def undefined(function: Function, context: Context) -> Iterator[Diagnostic]:
-    """The uses of values, and of functions, without an earlier definition, and the values that are defined twice."""
+    """The uses of values and functions without a definition, and the values defined twice."""
     defined: dict[Value, Any] = {}
     later = {r for o in function.operations for r in o.results}
     said: set[Value] = set()
@@ -135,7 +136,7 @@ def undefined(function: Function, context: Context) -> Iterator[Diagnostic]:
 
 
 def _mistyped(function: Function, context: Context) -> Iterator[Diagnostic]:
-    """The broken constraints of operations, and the values whose types are not those that are inferred for them."""
+    """The broken constraints of operations, and the values that have not their inferred types."""
     types = {a: a.known_type for a in function.arguments if a.type is not None}
     module = context.module.with_functions({**context.module.functions, function.name: function})
     scope = Scope(module, {**types}, [])
@@ -224,7 +225,7 @@ def _line(e: LoweringError) -> Note:
 def _changed_arrays(
     before: Kernel, after: Any, kernels: list[Kernel], views: Mapping[Tensor, Tensor]
 ) -> Iterator[Diagnostic]:
-    """The mistake of kernels that do not read and write the arrays of the kernel in whose place they stand."""
+    """The mistake of kernels that have not the arrays of the kernel that they replace."""
     if isinstance(after, Kernel):
         old, new = before.parameters, after.parameters
         same = len(old) == len(new) and before.results == after.results
@@ -237,7 +238,8 @@ def _changed_arrays(
         old, new = before.outputs, tuple(written)
         same = {*old} <= written
     if not same:
-        message = f"the arrays of kernel @{before.name} may not change from {_arrays(old)} to {_arrays(new)}"
+        change = f"from {_arrays(old)} to {_arrays(new)}"
+        message = f"the arrays of kernel @{before.name} may not change {change}"
         yield Diagnostic(message, before.span, "pass.signature")
 
 

@@ -1,8 +1,9 @@
 """`cvm diff`: the first operation whose values differ between two targets, programs or pipelines, or from saved arrays.
 
-In: two sides, each a program, the passes it goes through and the target that runs it. Every value of an operation that
-both sides have becomes a result; arguments are then made as small as the difference allows. Values are paired by their
-positions where two files have the same operations, whatever their names, else by name."""
+In: two sides, each a program, the passes it goes through and the target that runs it. Every value
+of an operation that both sides have becomes a result; arguments are then made as small as the
+difference allows. Values are paired by their positions where two files have the same operations,
+whatever their names, else by name."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ class Side:
         return {v.name: v for v in computed or function.results}
 
     def evaluate(self, pairs: Mapping[str, str], caller: "Side") -> Evaluate:
-        """A function from the caller's arguments to the values of this side in `pairs`, by the caller's names for them."""
+        """A function from the caller's arguments to this side's values, by the caller's names."""
         names = [*pairs.values()]
         if self.saved is not None:
             saved = self.saved
@@ -133,8 +134,8 @@ def diff(options: Namespace) -> int:
 def _pairs(a: Side, b: Side) -> dict[str, str]:
     """The names of the values that are compared, on one side and on the other.
 
-    Of two files with equal sequences of operations every value; otherwise those of one name, and results in their order; where none has
-    a name of the other side, those in the longest sequences of operations in common."""
+    Of two files with equal sequences of operations every value; otherwise those of one name, and
+    results in their order; where no name is shared, the longest common sequences of operations."""
     own, results = a.values(), [r.name for r in a.function.results]
     if b.saved is not None:
         named = {n: n for n in own if n in b.saved}
@@ -172,7 +173,7 @@ def _unnamed(value: Value) -> object:
 
 
 def _places(caller: Side, callee: Side) -> Sequence[int]:
-    """The arguments of one side in the order of the other's: by position if their types agree, or else by name.
+    """The arguments of one side in the other's order: by position if types agree, else by name.
 
     Kernels have their arrays in the order in which they use them: by name first."""
     given, wanted = caller.function.arguments, callee.function.arguments
@@ -235,7 +236,7 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
 
 
 def _entry(program: Module, name: str, before: Sequence[Side]) -> str:
-    """The function of this name; on the second side, where none has it, the only one with the first side's signature."""
+    """The function of this name, or, on the second side, the only one of the first's signature."""
     if name not in program.functions and before and before[0].program is not None:
         first = before[0].function
 

@@ -1,8 +1,9 @@
-"""Check operators by their examples: each mistake is reported with the operator, the method at fault and a small input.
+"""Check operators by their examples: report the method at fault, with small arguments.
 
-A formula's accesses are proved in bounds, or checked as it runs, before it runs without checks. Formula and reference are
-compared on all targets, derivatives with finite differences, simplified operations with what they stand for. All of it
-runs in a child process, whose end by a signal is a mistake of the operator."""
+A formula's accesses are proved in bounds, or checked as it runs, before it runs without checks.
+Formula and reference are compared on all targets, derivatives with finite differences, simplified
+operations with the plain ones. All of it runs in a child process, whose end by a signal is a
+mistake of the operator."""
 
 import os
 import pickle
@@ -36,7 +37,7 @@ Running = Callable[[str, str, Arrays], None]  # notes a target and arguments bef
 
 
 def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
-    """Print a line for each operator that is wrong, and how many were compared; 1 if some are wrong."""
+    """Print the mistake of each wrong operator, and a count; 1 if some are wrong."""
     wrong, targets = 0, [t for t in TARGETS if not TARGETS[t].missing()]
     for op, mistake in _isolated(operators, targets):
         if mistake:
@@ -49,7 +50,7 @@ def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
 def _isolated(
     operators: Sequence[type[Operator[Any]]], targets: Sequence[str]
 ) -> Iterator[tuple[type[Operator[Any]], str]]:
-    """The mistake of each operator, found in a child process, of which there is another after each crash."""
+    """The mistake of each operator, by a child process, and by another one after each crash."""
     done = 0
     while done < len(operators):
         at: tuple[str, str, Arrays] | None = None
@@ -70,7 +71,7 @@ def _isolated(
 
 
 def _child(work: Callable[[Callable[[Any], None]], object]) -> Iterator[Any]:
-    """The messages that a child process sends, and last the number of the signal that ended it, or 0."""
+    """The messages of a child process, and last the number of the signal that ended it, or 0."""
     reading, writing = os.pipe()
     with warnings.catch_warnings(action="ignore"):  # of threads, which `fork_safety` deals with
         pid = os.fork()
@@ -140,7 +141,7 @@ def _checked(op: type[Operator[Any]], targets: Sequence[str], running: Running) 
 
 
 def _out_of_bounds(op: type[Operator[Any]], module: Module, function: Function) -> str:
-    """The first illegal access of the operator's loops, or another reason why they are not legal."""
+    """The first illegal access, or other reason why the operator's loops are not legal."""
     for kernel in unscheduled(module, function).all_kernels:
         try:
             check_kernel(kernel)

@@ -1,7 +1,7 @@
 """Check the rules of an operator beside its formula: `pullback`, `pushforward` and `simplified`.
 
-Derivatives are held against finite differences where these agree for two steps; simplified operations against what they
-stand for, bit for bit, on random and extreme values."""
+Derivatives are held against finite differences where these agree for two steps; simplified
+operations against the plain ones, bit for bit, on random and extreme values."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -99,7 +99,7 @@ def wrong_derivative(op: type[Operator[Any]], module: Module, function: Function
 
 
 class _Slopes:
-    """The slopes of the sum of a function's results along tangents: by a derivative, and by finite differences."""
+    """Slopes of the sum of a function's results, by a derivative and by finite differences."""
 
     def __init__(
         self, module: Module, function: Function, wrt: Sequence[int], kind: type[LOp] | type[ROp]
@@ -118,7 +118,7 @@ class _Slopes:
         self.function = ReferenceFunction(module, function)
 
     def wrong(self, arrays: Arrays, along: Arrays) -> tuple[float, float] | None:
-        """The slope by the derivative, and by differences; None where they agree, or differences tell nothing."""
+        """The slopes by the derivative and by differences; None where they agree or are unclear."""
         with np.errstate(all="ignore"):
             results = _outcome(self.function, arrays)
             seeds = [np.ones_like(r) for r in results] if self.reverse else along
@@ -199,7 +199,7 @@ def wrong_simplification(op: type[Operator[Any]], module: Module, function: Func
 def _simplified(
     function: Function, n: int, defined: dict[Value, Operator[Value]]
 ) -> Function | None:
-    """The function with its operation of this number simplified; None where it stays, as the pass `simplify` has it."""
+    """The function with one operation as `simplify` would replace it; None where it stays."""
     operation = function.operations[n]
     simpler = operation.operator.simplified(defined.get)
     key = operation.results[0].known_type.key
@@ -217,7 +217,7 @@ def _simplified(
 
 
 def _changed(functions: Sequence[ReferenceFunction], arrays: Arrays) -> str | None:
-    """The first element that differs; None where none does, or the arguments are none for the operation."""
+    """The first element that differs; None where none does, or the operation rejects the call."""
     try:
         with np.errstate(all="ignore"):
             x, y = (_outcome(f, arrays)[0] for f in functions)
@@ -232,7 +232,7 @@ def _changed(functions: Sequence[ReferenceFunction], arrays: Arrays) -> str | No
 def _programs(op: type[Operator[Any]], function: Function) -> Iterator[tuple[Function, int]]:
     """Functions whose last operation is that of the example, with the number of that operation.
 
-    Its operands are arguments, constants, each other, or results of other operations of the dialect."""
+    Its operands are arguments, constants, each other, or results of operations of the dialect."""
     own = [o for o in function.operations if isinstance(o.operator, op)]
     if len(own) != 1 or len(own[0].results) != 1:
         return

@@ -165,7 +165,7 @@ func @main(%c: tensor<?M x 4 x i32>, %h: tensor<3x4xi32>) -> tensor<?M x 3 x i32
 
 
 def test_names_do_not_matter(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of values, sizes, arguments and functions, and neither does the order of functions."""
+    """Rename values, sizes, arguments and functions, and reorder functions."""
     for name in ("", "2"):
         text = RENAMED.replace("@main", f"@main{name}") if name else RENAMED
         Path("b.cvm").write_text(text)
@@ -179,8 +179,11 @@ def test_names_do_not_matter(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_arguments_are_paired_by_position(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By name only where their types require it; without that, the call of both is not the same."""
-    two = "func @main(%a: tensor<3xi32>, %b: tensor<3xi32>) {\n  %y = cvm.elemwise_sub %a, %b\n  return %y\n}\n"
+    """Pair by name only where types require it, since a call passes arguments by position."""
+    two = (
+        "func @main(%a: tensor<3xi32>, %b: tensor<3xi32>) {\n"
+        "  %y = cvm.elemwise_sub %a, %b\n  return %y\n}\n"
+    )
     Path("a.cvm").write_text(two)
     Path("b.cvm").write_text(two.replace("%a", "%t").replace("%b", "%a").replace("%t", "%b"))
     assert "all 1 values are the same" in run(capsys, "a.cvm", "b.cvm", status=0)
@@ -200,7 +203,7 @@ def test_arguments_are_paired_by_position(folder: Path, capsys: pytest.CaptureFi
 def test_operations_in_common_are_compared(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where one program has more of them, and other names, and results in any case."""
+    """Compare programs of different length under other names, and results in any case."""
     more = RENAMED.replace(
         "  %w = cvm.negative %x\n  return %w",
         "  %k = cvm.relu %x\n  %w = cvm.negative %x\n  return %w",

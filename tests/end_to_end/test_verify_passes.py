@@ -1,4 +1,4 @@
-"""Mistakes of another package's passes: each is one diagnostic with the pass's name, in every command and in Python."""
+"""Mistakes of another package's passes: one diagnostic each, in every command and in Python."""
 
 from __future__ import annotations
 
@@ -218,11 +218,13 @@ GRAPH: dict[Callable[[Function], Any], tuple[str, str]] = {
     ),
     drops_a_result: (
         "p.cvm:1:6",
-        "pass.signature: the results of @main may not change from (tensor<4xi32>, tensor<2xi32>) to (tensor<4xi32>)",
+        "pass.signature: the results of @main may not change from (tensor<4xi32>, tensor<2xi32>) "
+        "to (tensor<4xi32>)",
     ),
     swaps_arguments: (
         "p.cvm:1:6",
-        "pass.signature: the arguments of @main may not change from (tensor<4xi32>, tensor<2xi32>) to (tensor<2xi32>, tensor<4xi32>)",
+        "pass.signature: the arguments of @main may not change from (tensor<4xi32>, "
+        "tensor<2xi32>) to (tensor<2xi32>, tensor<4xi32>)",
     ),
     renames: ("p.cvm:1:6", "pass.signature: the name of @main may not change from @main to @other"),
     raises: ("test_verify_passes.py:", "pass.fails: it fails: ValueError: planted"),

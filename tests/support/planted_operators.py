@@ -1,4 +1,4 @@
-"""Operators of another package, each with one mistake that `cvm ops planted --check` has to report."""
+"""Operators of another package, each with a mistake that `cvm ops planted --check` reports."""
 
 from __future__ import annotations
 

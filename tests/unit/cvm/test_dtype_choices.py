@@ -1,4 +1,4 @@
-"""The element types that NumPy's functions of traced arrays compute and give: by operand, `dtype`, `where`, `initial` and `out`."""
+"""Element types of NumPy's functions of traced arrays: by operand, `dtype`, `where` and `out`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ X = {
     "i4": np.array([[2**31 - 1, 2**31 - 1, 5], [-(2**31), 3, 7]], "i4"),
     "u4": np.array([[2**32 - 1, 2**31, 5], [2**32 - 1, 3, 7]], "u4"),
     "i8": np.array([[2**53 + 1, 2**53 + 3, 5], [-(2**60), 3, 7]], "i8"),
-    "f2": np.array([[2048, 1, 0.5], [60000, 7, 0.1]], "f2"),
+    "f2": np.array([[2048, 1, 0.5], [60000, 60000, 7]], "f2"),
     "f4": np.array([[2**24, 1, 0.1], [3e38, -7, 0.3]], "f4"),
     "f8": np.array([[2.0**53, 0.7, 0.1], [1e300, -7, 0.3]], "f8"),
 }
@@ -63,6 +63,7 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
         np.mean(x, axis=0, keepdims=True),
     ),
     "mean of a dtype": lambda x: tuple(np.mean(x, axis=1, dtype=d) for d in ("f4", "f8")),
+    "mean in integers": lambda x: tuple(np.mean(x, axis=1, dtype=d) for d in ("i4", "u1", "i8")),
     "mean of a dtype where": lambda x: tuple(
         np.mean(x, axis=1, dtype=d, where=MASK) for d in ("i8", "f4", "f8")
     ),

@@ -1,4 +1,4 @@
-"""Constants that are folded while importing: which operations, in what memory, and when an element stands for all."""
+"""Folding while importing: which operations, and when one element stands for a whole constant."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_a_constant_is_a_splat_where_its_memory_is_one_element(name: str) -> Non
 
 
 def added(builder: FoldingBuilder, x: Node, y: Node) -> Value:
-    operator = OPERATORS["theano.elemwise"]((x.value, y.value), scalar_op="add")  # type: ignore[call-arg]
-    return builder.add(operator)[0]
+    elemwise: Any = OPERATORS["theano.elemwise"]
+    return builder.add(elemwise((x.value, y.value), scalar_op="add"))[0]
 
 
 def test_operations_on_constants_are_computed() -> None:
@@ -88,7 +88,7 @@ def test_operations_on_arguments_are_not() -> None:
 def test_the_work_that_importing_may_take(
     name: str, options: dict[str, Any], operands: int, limit: int
 ) -> None:
-    """The elements of operands and results together."""
+    """Count the elements of operands and results together."""
     element = F32 if options.get("scalar_op") == "exp" else I32
     for elements, cheap in ((limit // (operands + 1), True), (limit // (operands + 1) + 1, False)):
         type = TensorType((elements,), element)

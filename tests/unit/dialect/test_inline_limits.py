@@ -103,7 +103,7 @@ def test_the_place_of_a_call_that_is_too_deep() -> None:
 
 @pytest.mark.parametrize("limit", [4, 5, 6, 7, 8])
 def test_the_place_of_a_call_that_exceeds_the_operations(limit: int) -> None:
-    """The first call with which the limit is exceeded, with the size of its callee; callers of the function are not reported.
+    """The first call that exceeds the limit, with the size of its callee, and no callers.
 
     @main is three calls, in the place of each of which come two operations: 5, 7 and 9."""
     line = 7 if limit < 5 else 8 if limit < 7 else 9
@@ -114,7 +114,7 @@ def test_the_place_of_a_call_that_exceeds_the_operations(limit: int) -> None:
 
 
 def test_the_place_of_a_function_of_too_many_operations() -> None:
-    """Its name, without a note, once; neither its own calls nor those of it are reported besides."""
+    """Its name, once and without a note; its own calls and calls of it are not reported."""
     assert located(TWO, operations=2) == [("limit.operations", "p.cvm:6:6", "@main", [])]
     assert located(TWO, operations=1)[:1] == [("limit.operations", "p.cvm:1:6", "@two", [])]
     with cvm.limits(operations=9):

@@ -1,4 +1,4 @@
-"""Tables of coefficients, digit by digit: each is computed again with mpmath, or by its recurrence, and equal."""
+"""Tables of coefficients, digit by digit: computed again, by mpmath or by recurrence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def erfinv_far(t: Any) -> Any:
 
 @cache
 def wave(order: int) -> Callable[[Any], tuple[Any, Any]]:
-    """Compute P, and Q over u, with J = sqrt(2 / πx) (P cos χ - Q sin χ), Y = sqrt(2 / πx) (P sin χ + Q cos χ), u = 8 / x."""
+    """Compute P and Q / u of J and Y: sqrt(2 / πx) times P cos χ - Q sin χ and P sin χ + Q cos χ.
+
+    u is 8 / x."""
 
     @cache
     def parts(t: Any) -> tuple[Any, Any]:
