@@ -205,6 +205,8 @@ def mean(
     x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, where: Any = None
 ) -> Any:
     """The mean: for integers in f64, for floats in their type, for f16 in f32."""
+    if dtype is None and x.type.element in (F16, BF16):
+        return astype(mean(astype(x, F32), axis, None, keepdims, where), x.type.element)
     whole = dtype is not None and np.dtype(dtype).kind in "biu"
     if whole or (where is not None and where is not True):
         present = apply("theano.elemwise", x, True if where is None else where, scalar_op="second")
