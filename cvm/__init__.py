@@ -9,14 +9,27 @@ Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column,
 from __future__ import annotations
 
 import os as _os
+import sys as _sys
+from importlib.machinery import ModuleSpec as _ModuleSpec, PathFinder as _PathFinder
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING, cast as _cast, overload as _overload
 
-_here = _Path(__file__).parent
-if not (
-    _here / "dialect"
-).is_dir():  # in a checkout the packages are beside this folder, in a wheel inside it
-    __path__.append(str(_here.parent))
+_HERE = _Path(__file__).parent
+_ROOMS = ("dialect", "grammar", "jit", "lowering", "parser")
+
+
+class _Rooms:
+    """Find the packages that are beside this folder in a checkout; `__path__` would find all that is there, this folder too."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> _ModuleSpec | None:
+        package, _, room = name.rpartition(".")
+        is_room = package == __name__ and room in _ROOMS
+        return _PathFinder.find_spec(name, [str(_HERE.parent)]) if is_room else None
+
+
+if not (_HERE / "dialect").is_dir():  # in a wheel the packages are inside this folder
+    _sys.meta_path.insert(0, _cast("_Any", _Rooms))
 
 from cvm.dialect.ir.compilation_context import USER_TRACEBACK as _USER_TRACEBACK  # noqa: E402
 from cvm.dialect.ir.diagnostics import (  # noqa: E402
@@ -267,9 +280,8 @@ def __getattr__(name: str) -> _Any:
 
 def _is_module(name: str) -> bool:
     """Test whether a module of the package has this name; `from cvm import name` asks for the attribute before it is loaded."""
-    files = (f"{name}.py", f"{name}/__init__.py")
-    return any(
-        _os.path.exists(_os.path.join(folder, file)) for folder in __path__ for file in files
+    return name in _ROOMS or any(
+        (_HERE / n).exists() for n in (f"{name}.py", f"{name}/__init__.py")
     )
 
 

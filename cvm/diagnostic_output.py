@@ -35,7 +35,7 @@ class Escaped:
 def escaped_output() -> Iterator[None]:
     """Escape the control characters of all that is printed meanwhile."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = cast("Any", [s and Escaped(s) for s in before])
+    sys.stdout, sys.stderr = cast("Any", [Escaped(s) if s is not None else s for s in before])
     try:
         yield
     finally:
@@ -44,7 +44,7 @@ def escaped_output() -> Iterator[None]:
 
 def unescaped(stream: TextIO) -> TextIO:
     """The stream for colours and the like, whose text has been escaped before."""
-    return stream.stream if isinstance(stream, Escaped) else stream
+    return getattr(stream, "stream", stream) if isinstance(stream, Escaped) else stream
 
 
 def show(diagnostics: Sequence[Diagnostic], what: str) -> None:

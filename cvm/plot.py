@@ -25,7 +25,7 @@ Readings = Mapping[str, Sequence[np.ndarray]]  # maps a name to its array at eve
 def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
     """Write a picture of the readings: animated as a .gif, else the last reading of arrays, and curves of numbers."""
     try:
-        import matplotlib
+        import matplotlib  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise cvm.Error("pictures need matplotlib: pip install 'cvm-lang[plot]'") from None
     matplotlib.use("Agg")
@@ -92,7 +92,7 @@ def _levels(images: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def _images(arrays: Sequence[np.ndarray]) -> list[Any]:
     """Pictures of a whole number of pixels for each element; numbers are coloured from dark to light."""
-    import matplotlib
+    import matplotlib  # pyright: ignore[reportMissingImports]
     from PIL import Image  # matplotlib brings it
 
     colours = (matplotlib.colormaps[MAP](np.arange(256))[:, :3] * 255).round().astype(np.uint8)
@@ -114,7 +114,7 @@ def _figure(
     times: Sequence[int],
 ) -> None:
     """A panel for each reading: an image, the curve of a vector, or of a number over time."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports]
 
     if not (shown := [n for n, arrays in readings.items() if n in images or arrays[-1].ndim <= 1]):
         raise cvm.Error(f"nothing to show: {_shapes(readings)}")

@@ -51,9 +51,14 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_ci_uses_the_commands_of_the_readme() -> None:
+    """As they stand there, with nothing else installed into their environment, before or afterwards."""
     first, second = blocks(README, "sh")[:2]
     script = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert first in script and second in script
+    before, between, after = re.split(f"{re.escape(first)}|{re.escape(second)}", script)
+    assert "rm -rf .venv" in before and "pip install" not in before + between
+    assert (
+        "\n.venv/bin/pip" not in after and "-m venv" in after and "pytest -q -n auto --all" in after
+    )
 
 
 def test_readme_shows_what_happens(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import cvm
 
 ROOT = Path(__file__).parents[2]
 # room: the rooms it may import beside itself, and the packages
@@ -121,6 +124,19 @@ def test_packages_are_listed() -> None:
         "cvm": "cvm",
         **{f"cvm.{room}": room for room in MAY_IMPORT if room != "cvm"},
     }
+
+
+@pytest.mark.parametrize("name", ["cvm", "setup", "tests", "examples", "docs.site"])
+def test_only_the_rooms_of_a_checkout_belong_to_the_package(name: str) -> None:
+    """A second copy of a module would have classes of its own."""
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"cvm.{name}")
+    assert not hasattr(cvm, name.partition(".")[0])
+
+
+def test_a_room_is_imported_from_the_package_by_name() -> None:
+    code = "from cvm import dialect, grammar, jit, lowering, parser; import cvm.jit; assert jit is cvm.jit"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(
