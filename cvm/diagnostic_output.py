@@ -42,9 +42,9 @@ def escaped_output() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def unescaped(stream: TextIO) -> TextIO:
+def unescaped(stream: TextIO | None) -> TextIO | None:
     """The stream for colours and the like, whose text has been escaped before."""
-    return getattr(stream, "stream", stream) if isinstance(stream, Escaped) else stream
+    return stream.stream if isinstance(stream, Escaped) else stream
 
 
 def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
