@@ -19,6 +19,7 @@ from .contraction.tile_and_fuse import tile_and_fuse
 from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
+from .formulas.scale_by_integers import scale_by_integers
 from .formulas.simplify_with_ranges import simplify_with_ranges
 from .gpu.expand_channel_groups import expand_channel_groups
 from .gpu.fuse_in_block import fuse_in_block
@@ -98,7 +99,7 @@ GRAPH = (
 )
 BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
 TO_FORMULAS = (BUILD_FORMULAS, fuse)
-FORMULAS = (integer_ranges, rounding_shift, simplify_with_ranges)
+FORMULAS = (scale_by_integers, integer_ranges, rounding_shift, simplify_with_ranges)
 LOOPS = (build_loops, fuse_kernels, in_place, legalize_types)
 
 # CPU

@@ -209,6 +209,13 @@ class Processor:
         return max(1, self.tile_vector_bytes / self.fma_bytes)
 
     @property
+    def has_doubles(self) -> bool:
+        """Test whether it has instructions for f64 arithmetic."""
+        if self.triple.startswith("thumb"):
+            return self.triple.endswith("hf") and self.cpu in WITH_DOUBLES
+        return not self.triple.startswith("riscv") or "d" in self.features
+
+    @property
     def has_int8_dot_product(self) -> bool:
         """Test whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
         return any(d.function.startswith("quadsum") for d in self.dot_products)
@@ -268,6 +275,7 @@ CORTEX_M = {  # the architecture, and the ABI: with floating-point registers whe
     "cortex-m33": "thumbv8m.main-none-eabihf",
     **dict.fromkeys(("cortex-m55", "cortex-m85"), "thumbv8.1m.main-none-eabihf"),
 }
+WITH_DOUBLES = frozenset({"cortex-m7", "cortex-m55", "cortex-m85"})
 _IMAC = ("m", "a", "c")
 _GC = (*_IMAC, "f", "d")
 TRIPLES = {  # of the system, by LLVM's name of a processor of another architecture, where none is given
