@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.lowering.processor import ARM, TRIPLES, named
+from run_wasm import in_wasmtime
 
 import cvm
 from cvm import cli
@@ -174,25 +175,6 @@ def test_bytes_are_those_of_this_machine(cpu: str, ends: str, tmp_path: Path) ->
         timeout=300,
     )
     assert (done.stdout + done.stderr).strip() == "same", done
-
-
-def in_wasmtime(path: Path) -> int:
-    """The exit status of a program for WASI."""
-    import wasmtime
-
-    engine, configuration = wasmtime.Engine(), wasmtime.WasiConfig()
-    linker, store = wasmtime.Linker(engine), wasmtime.Store(engine)
-    linker.define_wasi()
-    store.set_wasi(configuration)
-    start = linker.instantiate(store, wasmtime.Module.from_file(engine, str(path))).exports(store)[
-        "_start"
-    ]
-    assert isinstance(start, wasmtime.Func)
-    try:
-        start(store)
-    except wasmtime.ExitTrap as ended:
-        return int(ended.code)
-    return 0
 
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
