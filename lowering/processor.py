@@ -276,6 +276,7 @@ CORTEX_M = {  # the architecture, and the ABI: with floating-point registers whe
     **dict.fromkeys(("cortex-m55", "cortex-m85"), "thumbv8.1m.main-none-eabihf"),
 }
 WITH_DOUBLES = frozenset({"cortex-m7", "cortex-m55", "cortex-m85"})
+SCALAR = frozenset({*CORTEX_M, "generic-rv32"})  # without vectors: shorter ones make less code
 _IMAC = ("m", "a", "c")
 _GC = (*_IMAC, "f", "d")
 TRIPLES = {  # of the system, by LLVM's name of a processor of another architecture, where none is given
@@ -354,6 +355,7 @@ def with_features(
         cpu,
         TRIPLES.get(cpu, ""),
         features,
+        vector_bytes=16 if cpu in SCALAR else 32,
         tile_vector_bytes=64 if wide else narrow,
         fma_bytes=64 if wide and name not in HALVED else narrow,
         vector_registers=32 if wide or {"neon", "v"} & set(present) else 16,

@@ -65,6 +65,7 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
         lacks = True  # some of f64 end the process in LLVM 22
     if not (lacks or name == "fmod" or name in HALVES):
         return str(declared)
+    is_soft = ("sqrt", "float") in calls
     b, format = ll.IRBuilder(), FORMATS[type.scalar]
     parameters = [ll.Value(f"%{n}", type) for n in "abc"[: len(declared.parameters)]]
     if name in HALVES:
@@ -84,17 +85,21 @@ def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> st
         integer = ll.Declaration(declared.result, sat, (type,))
         called.add(str(integer))
         result = b.add(ll.call(integer, whole))
-    elif name == "fma" and format.wider:
+    elif name == "fma" and format.wider and not (is_soft and type.lanes > 1):
         result = _fma_of_wider(b, ll.ir_type(format.wider, type.lanes), parameters)
     else:
-        called.update(_of_doubles(name))
+        of_lane = ll.Declaration(type.of(1), f"{name}.{ll.suffix(type.of(1))}", (type.of(1),) * 3)
+        by_lane = name == "fma" and format.wider  # whose code is long
+        called.update((define(of_lane, (), called),) if by_lane else _of_doubles(name))
         result = ll.poison(type)
         for lane in range(type.lanes):
             parts = [b.add(ll.extract(p, lane)) if type.lanes > 1 else p for p in parameters]
-            part = _by_double(b, name, parts)
+            part = b.add(ll.call(of_lane, *parts)) if by_lane else _by_double(b, name, parts)
             result = b.add(ll.insert(result, part, lane)) if type.lanes > 1 else part
     b.do(ll.returned(result))
-    return b.inlined(declared.result, own_name(declared), *parameters)
+    text = b.inlined(declared.result, own_name(declared), *parameters)
+    is_long = is_soft and name == "fma" and type.lanes == 1
+    return text.replace("alwaysinline", "noinline", 1) if is_long else text
 
 
 def own_name(declared: ll.Declaration) -> str:

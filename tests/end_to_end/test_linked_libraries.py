@@ -93,9 +93,10 @@ void _start(void) {
   ask(93, 0, 0, 0);
 }
 """
-SECTIONS = """SECTIONS {{
-  . = {code}; .vectors : {{ KEEP(*(.vectors)) }} .text : {{ *(.text*) *(.rodata*) }} .ARM.exidx : {{ *(.ARM.exidx*) }}
-  . = {data}; .data : {{ *(.data*) }} .bss : {{ *(.bss*) *(COMMON) }}
+SECTIONS = """ENTRY(_start)
+SECTIONS {{
+  . = {code}; .vectors : {{ KEEP(*(.vectors)) }} .text : {{ *(.text*) *(.rodata*) *(.srodata*) }} .ARM.exidx : {{ *(.ARM.exidx*) }}
+  . = {data}; .data : {{ *(.data*) *(.sdata*) }} .bss : {{ *(.bss*) *(.sbss*) *(COMMON) }}
   stack_top = {data} + {size}; end = .;
 }}
 """
@@ -119,8 +120,9 @@ def cortex(cpu: str, machine: str, *board: int) -> Tools:
 
 def riscv(march: str, abi: str, emulator: str) -> Tools:
     flags = (f"-march={march}", f"-mabi={abi}", "-mcmodel=medany", "-nostartfiles")
-    further = ("--specs=picolibc.specs", "-Wl,--no-relax", "-Wl,-Ttext=0x100000")
-    return Tools(("riscv64-unknown-elf-gcc", *flags, *further), (emulator,))
+    further = ("--specs=picolibc.specs", "-Wl,--no-relax")
+    board = 0x100000, 0x200000, 0x100000  # an address space of Linux
+    return Tools(("riscv64-unknown-elf-gcc", *flags, *further), (emulator,), board)
 
 
 def zig(system: str, *emulator: str) -> Tools:
@@ -189,7 +191,7 @@ def test_results_are_those_of_this_machine(triple: str, cpu: str, tmp_path: Path
     (tmp_path / "arrays.h").write_text("\n".join(text))
     code, data, size = tools.board
     is_bare = "none" in triple or "elf" in triple
-    start = CORTEX if size else RISCV if is_bare else HOSTED
+    start = HOSTED if not is_bare else CORTEX if "eabi" in triple else RISCV
     (tmp_path / "main.c").write_text(f"#define FREE {int(is_bare)}\n{CALLS}{start}")
     (tmp_path / "link.ld").write_text(SECTIONS.format(code=code, data=data, size=size))
     command = [*tools.compiler, "-O1", "-w", "main.c", "floats.a", "speech.a", "-o", "run"]
