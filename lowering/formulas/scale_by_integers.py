@@ -103,7 +103,7 @@ def _like(
 def _steps(
     scales: np.ndarray, low: float, high: float
 ) -> tuple[*tuple[np.ndarray, ...], int] | None:
-    """What `_step` finds for each scale, and the shift; None where there is nothing that gives the same."""
+    """The numbers of `_step` for all scales, and the shift; None where no integers give the same for one."""
     if low != int(low) or high != int(high) or not low < high or not (scales > 0).all():
         return None
     shift = BITS - int(max(-low, high) + 1).bit_length()
@@ -116,7 +116,7 @@ def _steps(
 
 def _step(scale: float, values: np.ndarray, shift: int) -> tuple[int, ...] | None:
     """A multiplier, a summand and what negative numbers have more, and the integers before the first step and at the last."""
-    multiplier = round(scale * 2.0**shift)  # exact unless scales are tiny: they have 53 bits
+    multiplier = round(scale * 2.0**shift)  # near enough where each step fits
     steps = _first(scale, values)
     inside = (steps > I32.limits[0]) & (steps <= I32.limits[1])
     if not inside.any() or not 0 < multiplier < 1 << BITS:
