@@ -14,7 +14,12 @@ from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 
-REFERENCES = ("tflite-reference", "tosa", "onnxruntime")
+# the program that the verdicts were tested against, and where, by tests/fuzz
+REFERENCES = {
+    "tflite-reference": "ai-edge-litert 2.3.0 on x86-64, znver4",
+    "tosa": "tosa-tools 2026.8.0 on x86-64, znver4",
+    "onnxruntime": "onnxruntime 1.32.0 on x86-64, znver4",
+}
 SHOWN = 5  # places of operators of which the same is said
 
 

@@ -34,6 +34,15 @@ def main() -> int:
     from .attacks import ATTACKS
 
     names = options.attack or [n for n, a in ATTACKS.items() if a.corpus()]
+    for name in names:
+        if not (found := ATTACKS[name]).corpus():
+            print(f"{name}: it needs {found.needs or 'the onnx package'}")
+            return 2
+    if "certificates" in names and not options.inside:
+        from certificates import missing
+
+        for package in missing():
+            print(f"certificates: without {package}, which is not installed")
     if options.input:
         with suppress(cvm.Error):
             ATTACKS[names[0]].run(Path(options.input).read_bytes())

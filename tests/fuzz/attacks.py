@@ -49,6 +49,7 @@ class Attack:
     corpus: Callable[[], Sequence[bytes]]
     mutate: Mutation = mutate_bytes
     size: int = 1  # the number of programs in an input
+    needs: str = ""  # packages without which the corpus is empty
 
 
 @cache
@@ -377,6 +378,21 @@ def functions(data: bytes) -> None:
             judge(int.from_bytes(data[n : n + 8], "little"))
 
 
+def certified(data: bytes) -> None:
+    """Compare a random case with the program that its certificate names."""
+    from certificates import installed
+
+    seed = int.from_bytes(data, "little")
+    references = installed()
+    references[seed % len(references)].outcome(seed >> 8)
+
+
+def certificate_seeds() -> list[bytes]:
+    from certificates import installed
+
+    return seeds() if installed() else []
+
+
 def seeds() -> list[bytes]:
     return [n.to_bytes(8, "little") for n in range(16)]
 
@@ -404,4 +420,10 @@ ATTACKS = {
     "programs": Attack(partial(generated, "cpu"), seeds, partial(reseed, size=16), 16),
     "functions": Attack(functions, seeds, partial(reseed, size=16), 16),
     "cuda": Attack(partial(generated, "cuda-sim"), seeds, partial(reseed, size=8), 8),
+    "certificates": Attack(
+        certified,
+        certificate_seeds,
+        reseed,
+        needs="onnx and onnxruntime, ai-edge-litert or tosa-tools",
+    ),
 }

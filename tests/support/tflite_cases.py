@@ -381,6 +381,34 @@ for _type in ("INT8", "UINT8", "INT16"):
     reduction("REDUCE_MAX", _type, (1, 2), same=True)
 
 
+def choice_of_floats(
+    op: str,
+    shape: Sequence[int],
+    out: Sequence[int],
+    *axes: int,
+    index: str = "FLOAT32",
+    **options: Any,
+) -> None:
+    @case(f"{op} FLOAT32")
+    def build(d: Draw) -> bytes:
+        more = [constant(list(axes) if len(axes) > 1 else axes[0])] if axes else []
+        return one(op, [Tensor(shape, "FLOAT32"), *more], [Tensor(out, index)], 2, **options)
+
+
+choice_of_floats(
+    "MAX_POOL_2D",
+    (1, 5, 6, 3),
+    (1, 3, 3, 3),
+    padding=0,
+    stride_w=2,
+    stride_h=2,
+    filter_width=3,
+    filter_height=3,
+)
+for _op in ("REDUCE_MAX", "REDUCE_MIN"):
+    choice_of_floats(_op, (2, 5, 6, 3), (2, 1, 1, 3), 1, 2, keep_dims=True)
+for _op in ("ARG_MAX", "ARG_MIN"):
+    choice_of_floats(_op, (5, 6), (5,), 1, index="INT32", output_type=2)
 for _axes in ((1, 2), (3,)):
     reduction("SUM", "UINT8", _axes, keep=_axes == (1, 2))
 

@@ -78,7 +78,10 @@ def imported(
     to.check(filename)
     results: list[Value] = []
     for v in proto.graph.output:
-        results.append(to.result(filename, v.name, values.get(v.name)))
+        value = values.get(v.name)
+        if isinstance(value, np.ndarray) and value.dtype == object:  # sizes, of whatever type
+            value = to.node(value).cast(element_of(v.type.tensor_type.elem_type))
+        results.append(to.result(filename, v.name, value))
         to.names.setdefault(results[-1], v.name)
     return to.imported(filename, results, "onnxruntime")
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import F32, F64, I1, UI8, ElementType, compute_type
+from cvm.dialect.ir.types import F16, F32, F64, I1, UI8, ElementType, compute_type
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 
 from .elements import element_of
+from .exactness import HALF, NOT_NAN, WITHIN
 from .importer import At
 from .rules import Array, Known, Unsupported, aligned, rule
 
@@ -29,6 +31,9 @@ UNARY = {
 @rule(*UNARY)
 def unary(at: At, x: Node) -> Known:
     y = x.scalar(UNARY[at.op])
+    if at.op == "Sign" and x.element.kind == "float":  # of -0.0 it is 0.0
+        at.rule_exactness = NOT_NAN if x.element is F16 else EXACT
+        y = where(x.scalar("eq", 0.0), 0.0, y)
     return y if y.element is I1 else y.cast(x.element)
 
 
@@ -94,9 +99,11 @@ def gelu(at: At, x: Node) -> Known:
 
 @rule("Shrink")
 def shrink(at: At, x: Node) -> Known:
-    bias, limit = (number(x, at[k]) for k in ("bias", "lambd"))
-    above, below = x.scalar("gt", limit), x.scalar("lt", -limit)
-    return where(above, (x - bias).cast(x.element), where(below, (x + bias).cast(x.element), 0))
+    """Compute with f32 on integers, the type of its attributes."""
+    y = x.cast(F32) if x.element.is_integer else x
+    bias, limit = (number(y, at[k]) for k in ("bias", "lambd"))
+    above, below = y.scalar("gt", limit), y.scalar("lt", -limit)
+    return where(above, y - bias, where(below, y + bias, 0)).cast(x.element)
 
 
 @rule("IsInf")
@@ -164,6 +171,7 @@ def power(at: At, a: Node, b: Node) -> Known:
     if x.element.kind == "float":
         return x.scalar("pow", y.cast(x.element)).cast(x.element)
     if y.element.kind == "float":
+        at.rule_exactness = ROUNDED
         return x.cast(F64).scalar("pow", y.cast(F64)).cast(x.element)
     return at.apply("dali.pow", x, y.cast(x.element)).cast(x.element)
 
@@ -203,9 +211,13 @@ rule(
 
 @rule("Clip")
 def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> Known:
-    for limit, key, name in ((low, "min", "maximum"), (high, "max", "minimum")):
+    """Floats without bounds are clipped to finite ones."""
+    for limit, key, name, sign in ((low, "min", "maximum", -1), (high, "max", "minimum", 1)):
         if limit is None and at[key] is not None:
             limit = number(x, at[key])
+        elif limit is None and x.element.kind == "float":
+            infinity, zero = (np.array(v, x.element.dtype) for v in (sign * np.inf, 0))
+            limit = x.constant(np.nextafter(infinity, zero))
         x = x if limit is None else combine(name, x, limit)
     return x
 
@@ -213,14 +225,17 @@ def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> 
 # Types and identities
 
 
-def converted(x: Node, element: ElementType) -> Node:
+def converted(at: At, x: Node, element: ElementType) -> Node:
     if x.element.kind == "float" and element.is_integer:
+        at.rule_exactness = WITHIN
         x = x.scalar("trunc")
+    elif element is F16 and x.element.kind == "float":
+        at.rule_exactness = HALF
     return x.cast(element)
 
 
-rule("Cast", symbolic=lambda at, x: x)(lambda at, x: converted(x, element_of(at["to"])))
-rule("CastLike", symbolic=lambda at, x, like: x)(lambda at, x, like: converted(x, like.element))
+rule("Cast", symbolic=lambda at, x: x)(lambda at, x: converted(at, x, element_of(at["to"])))
+rule("CastLike", symbolic=lambda at, x, like: x)(lambda at, x, like: converted(at, x, like.element))
 rule("Identity", symbolic=lambda at, x: x)(lambda at, known: known)
 
 
@@ -240,5 +255,9 @@ def dropout(at: At, x: Node, ratio: Array | None = None, training: Array | None 
     trains = training is not None and training.any() and (ratio is None or ratio.any())
     if trains or (at.protos.get("is_test") is not None and not at["is_test"] and at["ratio"]):
         raise Unsupported("training mode, which draws random numbers,")
+    if at.wants(1) and 10 <= at.opset < 12:
+        at.rule_exactness = Exactness(
+            bound="unlike onnxruntime, whose mask of these opsets is false"
+        )
     mask = x.scalar("second", True)
     return [x, mask if at.opset >= 10 else mask.cast(x.element)]

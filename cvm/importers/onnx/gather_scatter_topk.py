@@ -12,6 +12,7 @@ from cvm.dialect.program.builder import Node
 
 from .elements import I64
 from .elementwise import number, where
+from .exactness import ORDERED
 from .importer import At
 from .movement import filled, part, reshaped
 from .rules import Array, Known, Unsupported, numbers, real_axes, rule, static
@@ -92,6 +93,8 @@ SCATTERED = {
 def scattered(at: At, x: Node, updates: Node, places: list[Node]) -> Node:
     if (combined := SCATTERED[at["reduction"]]) is not None and x.element is I1:
         raise Unsupported("a reduction of booleans")
+    if combined in ("maximum", "minimum") and x.element.kind == "float":
+        at.rule_exactness = ORDERED
     return at.apply(
         "builtin.scatter", x, updates, *places, axes=tuple(range(len(places))), scalar_op=combined
     )

@@ -307,10 +307,10 @@ class Importer:
                 ):
                     self.names.setdefault(value.value, name)
         if self.depth <= 1 and not self.refusals:
-            computed = (r for o in self.builder.operations[before:] for r in o.results)
-            self.operators.append(
-                ImportedOperator(at.op, at.where, at.exactness(), frozenset(computed))
-            )
+            is_folded = any(isinstance(at.values.get(n), np.ndarray) for n in node.output)
+            made = () if is_folded else self.builder.operations[before:]
+            computed = frozenset(r for o in made for r in o.results)
+            self.operators.append(ImportedOperator(at.op, at.where, at.exactness(), computed))
 
     def refuse(self, at: At, reason: str) -> None:
         self.refusals.append(
@@ -327,6 +327,9 @@ class At:
     values: Values
     opsets: Mapping[str, int]
     where: str
+    rule_exactness: Exactness | None = field(
+        default=None, kw_only=True
+    )  # where the rule decides it
 
     def __post_init__(self) -> None:
         domain = self.node_proto.domain
@@ -414,14 +417,14 @@ class At:
     # How it is imported
 
     def has_floats(self) -> bool:
-        outputs = (self.values.get(name) for name in self.node_proto.output)
+        names = (*self.node_proto.output, *self.node_proto.input[:1])
         return any(
             kind_of(v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype) in "fc"
-            for v in outputs
+            for v in map(self.values.get, names)
         )
 
     def exactness(self) -> Exactness:
-        return of_operator(
+        return self.rule_exactness or of_operator(
             self.op, self.has_floats(), [self.values.get(name) for name in self.node_proto.input]
         )
 
@@ -515,9 +518,6 @@ class OperatorAt(At):
     refused: ClassVar[
         Mapping[str, str]
     ] = {}  # why an operator has no rule, where there is more to say
-    rule_exactness: Exactness | None = field(
-        default=None, kw_only=True
-    )  # by the rule, where that decides it
 
     def exactness(self) -> Exactness:
         return self.rule_exactness or self.rules[self.op].exact[self.has_floats()]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvm.dialect.ir.types import F32, F64, I32
+from cvm.dialect.ir.types import F32, F64, I32, compute_type
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import Exactness
 
-from .elementwise import combine
+from .elementwise import combine, number
 from .importer import At
 from .movement import FAR, part, reshaped
 from .reductions_and_normalization import extreme, mean, total
@@ -287,6 +288,12 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
 def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
     """The window of pooling, which at last reaches beyond the padding where ceil_mode says so."""
     strides, dilations, before, after = spatial(at, x, kernel)
+    if at["auto_pad"].startswith("SAME"):
+        along = zip(static(x, "padding SAME", range(2, x.rank)), kernel, strides, strict=True)
+        if max(dilations) > 1 or any((-(-n // s) - 1) * s + k < n for n, k, s in along):
+            at.rule_exactness = Exactness(
+                bound="unlike onnxruntime, whose SAME padding omits dilations and may be negative"
+            )
     if at["ceil_mode"]:
         sizes = static(x, "windows beyond the edge", range(2, x.rank))
         after = list(after)
@@ -324,17 +331,25 @@ def max_pool(at: At, x: Node) -> Any:
             "strides": tuple(strides),
         }
         return at.apply("cvm.max_pool2d", x, **attributes)
-    patches = windows(
-        at, x, kernel, window, -np.inf if x.element.kind == "float" else float(x.element.limits[0])
-    )
+    least = -np.inf if x.element.kind == "float" else float(x.element.limits[0])
+    patches = windows(at, x, kernel, window, least)
     within = tuple(range(x.rank, patches.rank))
     if not at.wants(1):
         return extreme(patches, within, "max")
     flat = (
         at.apply("builtin.reshape", patches, merge=(*[1] * x.rank, rank)) if rank > 1 else patches
     )
-    best = at.apply("builtin.argmax", flat, axis=x.rank)
     sizes = static(x, "places in what is pooled")
+    best = at.apply("builtin.argmax", flat, axis=x.rank)
+    first: Array = np.zeros((), np.int64)
+    for j, row in enumerate(positions(sizes[2:], kernel, window)):
+        inside = ((row >= 0) & (row < sizes[2 + j])).argmax(1)
+        first = first[..., None] * kernel[j] + inside
+    top = extreme(patches, within, "max")
+    fill = at.node(first).dimshuffle(["x", "x", *range(rank)])
+    best = top.scalar("eq", number(x, least)).scalar(
+        "switch", fill, best
+    )  # of padding there is none
     order = range(rank) if not at["storage_order"] else range(rank)[::-1]
     place = None
     steps = [int(np.prod(kernel[j + 1 :])) for j in range(rank)]
@@ -352,28 +367,31 @@ def max_pool(at: At, x: Node) -> Any:
         "builtin.iota_like", best, axis=1
     )
     assert place is not None
-    return [extreme(patches, within, "max"), channel * int(np.prod(sizes[2:])) + place]
+    return [top, channel * int(np.prod(sizes[2:])) + place]
+
+
+def positions(sizes: Sequence[int], kernel: Sequence[int], window: Window) -> Iterator[Array]:
+    """The places in windows along each axis, counted from the first element: a row for a window."""
+    for n, k, stride, dilation, before, after in zip(sizes, kernel, *window, strict=True):
+        starts = numbers((n + before + after - dilation * (k - 1) - 1) // stride + 1)
+        yield starts[:, None] * stride - before + np.arange(k) * dilation
 
 
 @rule("AveragePool")
 def average_pool(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
-    window = strides, dilations, before, after = pool_windows(at, x, kernel)
+    window = _, _, before, after = pool_windows(at, x, kernel)
     patches = windows(at, x, kernel, window)
     within, padded = tuple(range(x.rank, patches.rank)), at["count_include_pad"]
     if not any(before) and not any(a > 0 for a in after):
         return total(patches, within) / float(np.prod(kernel))
     sizes = static(x, "an average at the edge", range(2, x.rank))
-    number: Array = np.ones((), np.int64)
+    count: Array = np.ones((), np.int64)
     _, _, first, last = spatial(at, x, kernel)
-    for j, n in enumerate(sizes):
-        low, high = (-first[j], n + last[j]) if padded else (0, n)
-        starts = numbers(
-            (n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1
-        )
-        positions = starts[:, None] * strides[j] - before[j] + np.arange(kernel[j]) * dilations[j]
-        number = number[..., None] * ((positions >= low) & (positions < high)).sum(1)
-    return total(patches, within) / at.node(number.astype(x.element.dtype)).dimshuffle(
+    for j, row in enumerate(positions(sizes, kernel, window)):
+        low, high = (-first[j], sizes[j] + last[j]) if padded else (0, sizes[j])
+        count = count[..., None] * ((row >= low) & (row < high)).sum(1)
+    return total(patches, within) / at.node(count.astype(x.element.dtype)).dimshuffle(
         ["x", "x", *range(len(kernel))]
     )
 
@@ -386,9 +404,8 @@ def lp_pool(at: At, x: Node) -> Known:
 
 
 def lp_norm(x: Node, over: tuple[int, ...], p: int) -> Node:
-    return (
-        total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element)
-    )
+    wide = x.cast(compute_type(x.element)).scalar("abs_")
+    return total(wide.scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element)
 
 
 def global_average(at: At, x: Node, over: tuple[int, ...]) -> Node:

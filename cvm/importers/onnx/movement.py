@@ -10,6 +10,7 @@ import numpy as np
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
 from cvm.dialect.ir.types import I8, I16, I32, MAX_SIZE, UI8, UI16
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import Exactness
 
 from .elements import I64, element_of, to_array
 from .elementwise import number
@@ -77,11 +78,12 @@ def filled(shape: tuple[int, ...], value: Array) -> Array:
 
 @rule("Range", symbolic=lambda at, a, b, c: symbolic_range(at, a, b, c))
 def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
-    """Range of known sizes."""
+    """Range of known sizes, each number the sum of the one before and the step."""
     start, limit, delta = (v.reshape(()) for v in (start, limit, delta))
     if abs(float(limit) - float(start)) / abs(float(delta)) > MAX_CONSTANT:
         raise Unsupported("a range of more than 2^24 numbers")
-    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+    count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
+    return np.add.accumulate([start, *[delta] * count], dtype=start.dtype)[:count]
 
 
 def symbolic_range(at: At, start: Array, limit: Array, delta: Array) -> Known:
@@ -205,6 +207,10 @@ def given_axes(at: At, axes: Any) -> tuple[Any, ...] | None:
 @rule("Squeeze", symbolic=lambda at, x, axes=None: np.squeeze(x, given_axes(at, axes)))
 def squeeze(at: At, x: Node, axes: Array | None = None) -> Known:
     dims = given_axes(at, axes)
+    if axes is not None and dims == ():
+        at.rule_exactness = Exactness(
+            bound="unlike onnxruntime, which takes no axes for all of them"
+        )
     return (
         at.apply("cvm.squeeze", x, axes=() if dims is None else real_axes(dims, x.rank))
         if dims != ()
@@ -285,11 +291,19 @@ def slice_(
 ) -> Known:  # fmt: skip
     bounds = [[0, FAR, 1] for _ in range(x.rank)]
     for first, last, axis, step in zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True):
-        bounds[axis] = [
-            bound(at, x, axis, first, step),
-            bound(at, x, axis, last, step),
-            known_size(step, "a step"),
-        ]
+        begin, by = bound(at, x, axis, first, step), known_size(step, "a step")
+        if by < 0 and isinstance(last, int) and last in (2**31 - 1, 2**63 - 1):
+            at.rule_exactness = Exactness(
+                bound="unlike onnxruntime, which slices backward to INT_MAX as to the beginning"
+            )
+        if by < 0 and begin < -1:  # what is beyond the first element begins at it
+            if isinstance(size := x.shape[axis], int):
+                begin = max(begin, -size)
+            elif at.rule_exactness is None:
+                at.rule_exactness = Exactness(
+                    f"axis {axis} has at least {min(-begin, FAR)} elements"
+                )
+        bounds[axis] = [begin, bound(at, x, axis, last, step), by]
     return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in bounds] for k in range(3)))
 
 
@@ -439,6 +453,10 @@ def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], va
 
 def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int], mode: str) -> Node:
     """A border of elements of the value: mirrored, the nearest ones, or from the other end."""
+    if min((*before, *after), default=0) < 0:  # what is cut off is not there to be mirrored
+        first, last = (tuple(min(n, 0) for n in side) for side in (before, after))
+        x = at.apply("builtin.pad", x, before=first, after=last)
+        before, after = ([max(n, 0) for n in side] for side in (before, after))
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
         if b or a:
             (n,) = static(x, "an axis with a border", (axis,))

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import BY_DTYPE, F32, I32, UI8, ElementType
+from cvm.dialect.ir.types import BY_DTYPE, F16, F32, I32, UI8, ElementType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.spec.broadcasting import same_shape
 
 from .elements import element_of
 from .elementwise import clipped, combine, number
+from .exactness import HALF
 from .importer import At
 from .matmul_conv_pool import kernel_sizes, product, spatial
 from .movement import reshaped
@@ -65,6 +66,8 @@ def quantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
 def dequantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
     """To floats, from integers."""
     to = scale.element if not at["output_dtype"] else element_of(at["output_dtype"])
+    if to is F16:
+        at.rule_exactness = HALF
     return dequantized(
         x, of_axis(at, x, scale), None if zero is None else of_axis(at, x, zero)
     ).cast(to)

@@ -85,15 +85,16 @@ REDUCTIONS: dict[str, Any] = {
 @rule(*REDUCTIONS)
 def reduction(at: At, x: Node, axes: Ints | None = None) -> Known:
     listed = at["axes"] if axes is None else axes
+    keeps = at["keepdims"]
     if at["noop_with_empty_axes"] and not listed:
         return (
             x
             if at.op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean")
-            else REDUCTIONS[at.op](at, x, ())
+            else REDUCTIONS[at.op](at, x, ()).cast(x.element)
         )
     over = sorted(real_axes(listed, x.rank)) if listed else list(range(x.rank))
     y = REDUCTIONS[at.op](at, x, tuple(over)).cast(x.element)
-    return y.with_ones(over) if at["keepdims"] else y
+    return y.with_ones(over) if keeps else y
 
 
 # Softmax and its kin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 
 from cvm.dialect.ir.sizes import Dim, same_size
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 
 from .elements import I64
 from .elementwise import clipped, number
 from .importer import At
+from .matmul_conv_pool import contract
 from .movement import at_step
 from .rules import (
     MAX_CONSTANT,
@@ -22,6 +24,7 @@ from .rules import (
     Known,
     Unsupported,
     known_size,
+    numbers,
     real_axes,
     rule,
     static,
@@ -40,11 +43,11 @@ def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
         if scales is None
         else scales.tolist()
     )
+    m = [resized(n, s) for n, s in zip(x.shape, factors, strict=True)]
+    at.rule_exactness = sampling.exactness(x.shape, m, factors)
     for axis, scale in enumerate(factors):
         if scale != 1:
-            x = along(
-                at, x, axis, known_size(resized(x.shape[axis], scale), WHAT), float(scale), sampling
-            )
+            x = along(at, x, axis, known_size(m[axis], WHAT), float(scale), sampling)
     return x
 
 
@@ -78,6 +81,8 @@ def resize(
         output_sizes = [resized(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
     else:
         raise ValueError("it has neither sizes nor scales")
+    of_axes = [x.shape[a] for a in axes]
+    at.rule_exactness = sampling.exactness(of_axes, output_sizes, factors)
     region = (
         None
         if roi is None or sampling.transform != "tf_crop_and_resize"
@@ -93,18 +98,19 @@ def resize(
 
 
 def resized(n: Dim, factor: float) -> Dim:
-    return n if factor == 1 else int(np.floor(known_size(n, WHAT) * factor))
+    """The product in f32, the type of scales, without its fraction."""
+    return n if factor == 1 else int(np.float32(known_size(n, WHAT)) * np.float32(factor))
 
 
-# the position among n elements of the numbers x: the scale is the ratio before rounding to whole elements, of which `length` is
-# the product
+# the position among n elements of the numbers x, in f32: the scale is the ratio before rounding to
+# whole elements, of which `length` is the product
 PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
     "half_pixel": lambda x, n, scale, length: (x + 0.5) / scale - 0.5,
     "half_pixel_symmetric": lambda x, n, scale, length: (
         n / 2 * (1 - len(x) / length) + (x + 0.5) / scale - 0.5
     ),
     "pytorch_half_pixel": lambda x, n, scale, length: (
-        (x + 0.5) / scale - 0.5 if length != 1 else np.full(len(x), -0.5)
+        (x + 0.5) / scale - 0.5 if len(x) > 1 else np.zeros(len(x), np.float32)
     ),
     "align_corners": lambda x, n, scale, length: (
         x * (n - 1) / (length - 1) if length != 1 else np.zeros(len(x))
@@ -112,7 +118,7 @@ PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
     "asymmetric": lambda x, n, scale, length: x / scale,
     "tf_half_pixel_for_nn": lambda x, n, scale, length: (x + 0.5) / scale,
 }
-ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5), "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor, "ceil": np.ceil,
 }  # fmt: skip
@@ -134,22 +140,35 @@ class Sampling:
         if self.mode not in ("nearest", "linear", "cubic"):
             raise Unsupported(f"the mode {self.mode}")
 
+    def exactness(self, n: Sequence[Dim], m: Sequence[Dim], scales: Sequence[float]) -> Exactness:
+        """Say where onnxruntime leaves ONNX's definition; nearest elements are chosen in f32."""
+        pairs = [(float(a), float(b), s) for a, b, s in zip(n, m, scales, strict=True) if s != 1]
+        if self.transform == "tf_crop_and_resize":
+            return Exactness(
+                bound="unlike onnxruntime, which crops to whole lengths and only what is resized"
+            )
+        if pairs and all(a == b for a, b, _ in pairs):
+            return Exactness(bound="unlike onnxruntime, which copies what keeps its sizes")
+        if self.transform == "align_corners" and any(abs(a * s - b) > 1e-5 for a, b, s in pairs):
+            return Exactness(bound="unlike onnxruntime, which aligns the corners of whole elements")
+        return EXACT if self.mode == "nearest" else ROUNDED
+
     def places(self, n: int, m: int, scale: float, part: tuple[float, float]) -> np.ndarray:
         """The position in n elements of each of m."""
-        x, length = np.arange(m, dtype=np.float64), scale * n
+        x, length = np.arange(m, dtype=np.float32), scale * n
         if self.transform == "tf_crop_and_resize":
-            step = x / (length - 1) if length != 1 else np.full(len(x), 0.5)
+            step = x / (length - 1) if length != 1 else np.full(len(x), 0.5, np.float32)
             return (part[0] + step * (part[1] - part[0])) * (n - 1)
         if self.transform not in PLACES:
             raise Unsupported(f"coordinates by {self.transform}")
-        return PLACES[self.transform](x, n, scale, length)
+        return PLACES[self.transform](x, n, scale, length).astype(np.float64)
 
     def weights(self, n: int, places: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """The elements that each place is made of, and their weights."""
         if self.mode == "nearest":
-            if self.rounding not in ROUNDED:
+            if self.rounding not in NEAREST:
                 raise Unsupported(f"rounding by {self.rounding}")
-            return ROUNDED[self.rounding](places)[:, None].astype(np.int64), np.ones(
+            return NEAREST[self.rounding](places)[:, None].astype(np.int64), np.ones(
                 (len(places), 1)
             )
         stretch = min(scale, 1.0) if self.antialias else 1.0
@@ -208,6 +227,24 @@ def along(
             at.node(outside).dimshuffle(column).scalar("switch", number(x, sampling.beyond), total)
         )
     return total
+
+
+@rule("AffineGrid")
+def affine_grid(at: At, theta: Node, shape: Ints) -> Known:
+    """Take the end of an axis with one place, as onnxruntime, where corners are aligned."""
+    rank = len(shape) - 2
+    sizes = [known_size(n, "a grid") for n in shape[2:]]
+    if theta.rank != 3 or rank < 1 or tuple(theta.shape[1:]) != (rank, rank + 1):
+        raise ValueError(f"the transformations have shape {theta.shape}, the grid {rank} axes")
+    numbers(int(np.prod(sizes, dtype=object)))
+    if at["align_corners"]:
+        axes = [np.linspace(-1, 1, n) if n > 1 else np.ones(n) for n in sizes]
+    else:
+        axes = [(2 * np.arange(n) + 1) / n - 1 for n in sizes]
+    grid = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(sizes)], -1)
+    places = at.node(grid.reshape(-1, rank + 1).astype(theta.element.dtype))
+    moved = contract(theta, places, "nij", "pj", "npi")
+    return at.apply("builtin.reshape", moved, split=((-1,), tuple(sizes), (-1,)))
 
 
 @rule("GridSample")

@@ -15,7 +15,7 @@ from cvm.importers.onnx.rules import aligned
 
 from . import quantization as q
 from .fixed_point import high, leading_zeros, shifted
-from .rules import ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
+from .rules import FINITE, ROUNDED, At, Known, Tensor, Unsupported, forward, plain, rule, same_scale
 from .schema import ACTIVATIONS
 
 
@@ -29,7 +29,7 @@ def activated(at: At, y: Node) -> Node:
     return q.bounded(y, kind)
 
 
-@rule("ADD", "SUB")
+@rule("ADD", "SUB", floats=FINITE)
 def add(at: At, a: Node, b: Node) -> Known:
     x, z = at.input(0), at.input(1)
     if not at.y.is_quantised:
@@ -64,7 +64,7 @@ def power_shifted(at: At, x: Node, of: Tensor) -> Node:
     return q.requantized(at, x.cast(I32), 2.0**-shift, I32) if shift else x.cast(I32)
 
 
-@rule("MUL")
+@rule("MUL", floats=FINITE)
 def multiply(at: At, a: Node, b: Node) -> Known:
     x, z, y = at.input(0), at.input(1), at.y
     if not y.is_quantised:
@@ -100,7 +100,7 @@ NO_ZERO = Exactness(
 )
 
 
-@rule("DIV", exact=NO_ZERO)
+@rule("DIV", exact=NO_ZERO, floats=FINITE)
 def divide(at: At, a: Node, b: Node) -> Known:
     """Take all but quantised numbers of 16 bits."""
     if not at.y.is_quantised:
@@ -128,7 +128,7 @@ def divide(at: At, a: Node, b: Node) -> Known:
     return reshaped(at, result, whole.shape)
 
 
-@rule("FLOOR_DIV")
+@rule("FLOOR_DIV", floats=FINITE)
 @rule("FLOOR_MOD", "POW", "ATAN2", floats=ROUNDED)
 def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
@@ -142,8 +142,8 @@ def binary(at: At, a: Node, b: Node) -> Known:
     )
 
 
-forward({"ADD_N": "Sum"}, plain)
-forward({"MAXIMUM": "Max", "MINIMUM": "Min"}, same_scale)
+forward({"ADD_N": "Sum"}, plain, FINITE)
+forward({"MAXIMUM": "Max", "MINIMUM": "Min"}, same_scale, FINITE)
 forward({"LOGICAL_AND": "And", "LOGICAL_OR": "Or"})
 
 
@@ -188,7 +188,9 @@ def prelu(at: At, x: Node, alpha: Node) -> Known:
 # Conversions
 
 
-@rule("QUANTIZE")
+@rule(
+    "QUANTIZE", floats=Exactness("no element is NaN, and divided by the scale it is within 32 bits")
+)
 def quantize(at: At, x: Node) -> Known:
     """From floats, and from other scales."""
     y = at.y
@@ -209,4 +211,4 @@ def dequantize(at: At, x: Node) -> Known:
     return (x.cast(I32) - zeros).cast(F32) * scales
 
 
-rule("CAST")(lambda at, x: converted(x, at.y.element))
+rule("CAST")(lambda at, x: converted(at, x, at.y.element))

@@ -26,7 +26,7 @@ from .quantization import (
     requantized,
     rounded,
 )
-from .rules import ROUNDED, At, Ints, Known, Tensor, Unsupported, plain, rule, same_scale
+from .rules import FINITE, ROUNDED, At, Ints, Known, Tensor, Unsupported, plain, rule, same_scale
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 UNIT_ZEROS = {"INT8": 0, "UINT8": 128}  # the zero points of numbers from -1 to 1
@@ -169,7 +169,7 @@ def batch_matmul(at: At, a: Node, b: Node) -> Known:
     return requantized(at, sums, factors(at, at.x), at.y.element, at.y.zero_point)
 
 
-@rule("MAX_POOL_2D")
+@rule("MAX_POOL_2D", floats=FINITE)
 @rule("AVERAGE_POOL_2D", floats=ROUNDED)
 def pooling(at: At, x: Node) -> Known:
     """An average is over the elements that are inside, in integers with halves away from zero."""
@@ -252,7 +252,7 @@ def l2_normalization(at: At, x: Node) -> Known:
     return reshaped(at, at.apply("quant.requantize", rows, m, s, **attributes), x.shape)
 
 
-@rule("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")
+@rule("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL", floats=FINITE)
 @rule("REDUCE_PROD", floats=ROUNDED)
 def reduce(at: At, x: Node, axes: Ints) -> Known:
     same_scale(at)

@@ -18,7 +18,7 @@ from cvm.importers.onnx.rules import Array, known_size, numbers, real_axes, stat
 
 from .arithmetic import activated
 from .quantization import at_i32, rescaled
-from .rules import ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale
+from .rules import FINITE, ROUNDED, At, Ints, Known, Unsupported, forward, rule, same_scale
 from .schema import ELEMENTS, TYPES
 
 
@@ -167,14 +167,14 @@ def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
     )
 
 
-@rule("ARG_MAX", "ARG_MIN")
+@rule("ARG_MAX", "ARG_MIN", floats=FINITE)
 def extreme(at: At, x: Node, axis: Array) -> Known:
     return at.apply(
         f"builtin.{at.op.lower().replace('_', '')}", x, axis=place(axis.item(), x.rank)
     ).cast(at.y.element)
 
 
-@rule("TOPK_V2")
+@rule("TOPK_V2", floats=FINITE)
 def top_k(at: At, x: Node, k: Array) -> Any:
     values, places = at.onnx("TopK", x, k, axis=-1, largest=1, sorted=1)
     return [values, at.node(places).cast(at.outputs[1].element)]

@@ -26,6 +26,8 @@ from cvm.importers.onnx.rules import LATEST, Known, Rule, Unsupported, find_rule
 from .schema import ELEMENTS, SCHEMA
 
 RULES: dict[str, Rule] = {}
+# kernels clip results to finite numbers, and choose between equal zeros in their own order
+FINITE = Exactness("every element and result is finite, and none is -0.0")
 Ints: TypeAlias = tuple[int, ...]  # an input that is constant integers
 
 REFUSED = {

@@ -15,7 +15,7 @@ from cvm.importers.exactness import EXACT, Exactness
 
 from .fixed_point import divide_by_power, high, inverse_square_root
 from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
-from .rules import ROUNDED, At, Known, Unsupported, rule
+from .rules import FINITE, ROUNDED, At, Known, Unsupported, rule
 
 Function = Callable[[At, np.ndarray], np.ndarray]
 F64 = np.float64
@@ -222,5 +222,5 @@ def function(at: At, x: Node) -> Known:
 TRANSCENDENTAL = {"LOGISTIC", "TANH", "ELU", "GELU", "EXP", "LOG", "SIN", "COS"}
 INEXACT_FLOATS = {*TRANSCENDENTAL, "RSQRT", "HARD_SWISH"}
 for _op in sorted(TABLES.keys() | OF_FLOATS.keys()):
-    _floats = ROUNDED if _op in INEXACT_FLOATS else EXACT
+    _floats = ROUNDED if _op in INEXACT_FLOATS else FINITE if _op in LIMITS else EXACT
     rule(_op, exact=NEAR_TIE if _op in TRANSCENDENTAL else EXACT, floats=_floats)(function)
