@@ -28,7 +28,7 @@ from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from ...lowering.analysis.accesses import index_factor, stride
 from . import ir_builder as ll
-from .scalar_functions import INSTRUCTIONS
+from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS
 
 Terms: TypeAlias = list[tuple[Expr, int]]  # multiples of expressions
 
@@ -88,6 +88,7 @@ class Addresses:
     scope: Scope
     sizes: Mapping[object, ll.Value]
     value: Callable[[Expr], ll.Value]
+    spell: Callable[[str, list[ll.Value], Expr], ll.Value]
     lengths: dict[object, ll.Value] = field(default_factory=dict)  # sizes that were computed
     parts: dict[Expr, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions
     accesses: dict[tuple[object, ...], tuple[Terms, int]] = field(
@@ -99,6 +100,8 @@ class Addresses:
     unknown: dict[tuple[Expr, ...], list[Expr]] = field(
         default_factory=dict
     )  # variables and reads of indices
+
+    open: set[ll.Value] = field(default_factory=set)  # values of data, of which sums may overflow
 
     # pointers
 
@@ -141,13 +144,29 @@ class Addresses:
         if len(terms) == 1 and factor == 1:
             return value
         last = (
-            value
-            if factor == 1
-            else self.b.earliest(ll.binary("mul", value, ll.index(factor), "nsw"))
+            value if factor == 1 else self.linear("mul", value, ll.index(factor), self.b.earliest)
         )
         if len(terms) == 1:
             return last
-        return self.b.earliest(ll.binary("add", self.total(terms[:-1]), last, "nsw"))
+        return self.linear("add", self.total(terms[:-1]), last, self.b.earliest)
+
+    def linear(
+        self,
+        opcode: str,
+        a: ll.Value,
+        b: ll.Value,
+        put: Callable[[ll.Instruction], ll.Value] | None = None,
+    ) -> ll.Value:
+        """A sum, difference or product of indices, which do not overflow unless they are computed of data."""
+        is_open = a in self.open or b in self.open
+        flags = "" if is_open else "nsw"
+        if put is None:
+            value = self.b.linear(opcode, a, b, flags)
+        else:
+            value = put(ll.binary(opcode, a, b, flags))
+        if is_open:
+            self.open.add(value)
+        return value
 
     # index arithmetic
 
@@ -181,7 +200,7 @@ class Addresses:
                 if ones[0]
                 else value
                 if ones[1]
-                else self.b.earliest(ll.binary("mul", value, size, "nsw"))
+                else self.linear("mul", value, size, self.b.earliest)
             )
             add_term(terms, product, product, times)
         if sum.constant:
@@ -243,7 +262,7 @@ class Addresses:
                 )
                 return self.b.earliest(ll.binary("and", address, ll.index(line - 1)))
             case Apply("add" | "sub" | "mul", (a, b), _):
-                return self.b.linear(e.function, self.address(a), self.address(b))
+                return self.linear(e.function, self.address(a), self.address(b))
             case Apply("max" | "min", (a, b), _) if (x := self.address(a).number) is not None and (
                 y := self.address(b).number
             ) is not None:
@@ -257,11 +276,17 @@ class Addresses:
             case Apply(function, operands, type) if (
                 all(o.type is I64 for o in operands) and type is I64
             ):
-                return self.b.spell(
-                    INSTRUCTIONS[function, "int"], [self.address(o) for o in operands], ll.WORD
-                )
+                value = self.spell(function, [self.address(o) for o in operands], operands[-1])
+                if None in index_bounds(e) and any(
+                    v in self.open for v in map(self.address, operands)
+                ):
+                    self.open.add(value)
+                return value
         value = self.value(e)
-        return self.b.add(ll.extract(value, 0)) if value.lanes > 1 else value
+        value = self.b.add(ll.extract(value, 0)) if value.lanes > 1 else value
+        if value.number is None:
+            self.open.add(value)
+        return value
 
     def divided(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
         """A quotient or remainder. Of an open divisor it is found where both are known: there that may be 0, taken for 1."""
@@ -299,7 +324,8 @@ def _operation(b: ll.IRBuilder, operation: str, x: ll.Value, y: ll.Value) -> ll.
         if y.number is not None
         else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ONE, y))
     )
-    quotient = b.spell(INSTRUCTIONS["floordiv", "int"], [x, divisor], ll.WORD, b.add)
+    row = INSTRUCTIONS["floordiv", "int"] if (y.number or -1) != -1 else ANY_DIVISOR["floordiv"]
+    quotient = b.spell(row, [x, divisor], ll.WORD, b.add)
     if y.number is not None:
         return quotient
     return b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ZERO, quotient))

@@ -32,6 +32,29 @@ from .scalar_functions import (
 from .select_to_table import ENTRIES, look_up, table_of
 from .vector_accesses import VectorAccesses
 
+
+def is_nonzero(e: Expr) -> bool:
+    """Test whether a divisor is not 0 by its form."""
+    match e:
+        case Const(value):
+            return value != 0
+        case Apply("select", (Apply("eq", (x, Const(0))), Const(value), y)):
+            return x is y and value != 0
+        case Apply("max", (_, Const(value))) | Apply("max", (Const(value), _)):
+            return value > 0
+    return False
+
+
+def is_below(e: Expr, limit: int) -> bool:
+    """Test whether a shift count is from 0 to below a limit by its form."""
+    match e:
+        case Const(value):
+            return 0 <= value < limit
+        case Apply("and", (_, Const(value))) | Apply("and", (Const(value), _)):
+            return 0 <= value < limit
+    return False
+
+
 OF_BITS = ("neg", "abs", "select", "rarely")  # functions that leave the digits of a number
 
 
@@ -115,17 +138,28 @@ class Expressions:
         lanes = max([v.type.lanes for v in values])
         if function == "any":
             return values[0] if lanes == 1 else self.over_lanes("or", values[0])
-        element, divisor = operands[-1].type, operands[-1]
-        row, safe = (
-            INSTRUCTIONS[function, element.kind],
-            isinstance(divisor, Const) and divisor.value != -1,
-        )
-        if function in ANY_DIVISOR and element.kind == "int" and not safe:
-            row = ANY_DIVISOR[function]
         if lanes > 1:
-            row = VECTOR_ROWS.get(function, row)
             values = [self.splat(v, lanes) for v in values]
-        return self.b.spell(row, values, ll.value_type(element, lanes))
+        return self.spelled(function, values, operands[-1])
+
+    def spelled(self, function: str, values: list[ll.Value], last: Expr) -> ll.Value:
+        """The instructions of a function of these values, for any of them: divisors are not 0, and shifts below the width."""
+        element, lanes = last.type, max(v.lanes for v in values)
+        type, row = ll.value_type(element, lanes), INSTRUCTIONS[function, element.kind]
+
+        def all_of(n: int) -> ll.Constant:
+            return ll.splat_constant(ll.number(n, element), lanes)
+
+        if element.is_integer and function in ANY_DIVISOR:
+            if not is_nonzero(last):
+                zero = self.b.once(ll.compare("eq", values[1], all_of(0)))
+                values = [values[0], self.b.once(ll.select(zero, all_of(1), values[1]))]
+            if element.signed and not (isinstance(last, Const) and last.value != -1):
+                row = ANY_DIVISOR[function]
+        if function in ("shl", "shr") and not is_below(last, element.bits):
+            mask = ll.binary("and", values[1], all_of(element.bits - 1))
+            values = [values[0], self.b.once(mask)]
+        return self.b.spell(VECTOR_ROWS.get(function, row) if lanes > 1 else row, values, type)
 
     def of_halves(self, function: str, values: list[ll.Value]) -> ll.Value:
         """A function of f16, computed in f32 and rounded, which is exact: LLVM's instructions for f16 are not everywhere.

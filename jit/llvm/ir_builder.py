@@ -291,6 +291,11 @@ def atomic_umax(pointer: Value, value: Value) -> Instruction:
     return Instruction("atomicrmw umax", VOID, (pointer, value), "", None, "monotonic")
 
 
+def load_shared(type: Type, pointer: Value) -> Instruction:
+    """The load of what other threads write meanwhile: a plain load would be a race, whose result is undefined."""
+    return Instruction("load atomic", type, (pointer,), "", None, "monotonic, align 4")
+
+
 def phi(*incoming: tuple[Value, Block]) -> Instruction:
     return Instruction("phi", incoming[0][0].type, tuple([v for pair in incoming for v in pair]))
 
@@ -431,7 +436,8 @@ _TYPED = ("select", "store", "extractelement", "insertelement", "shufflevector",
 _FORMS: dict[str, Callable[[Instruction], str]] = {
     **dict.fromkeys(_CASTS, _cast_text),
     **dict.fromkeys(_TYPED, _typed_text),
-    **dict.fromkeys(("load", "load volatile"), _load_text),
+    "load": _load_text,
+    "load atomic": lambda i: f"{_load_text(i._replace(metadata=''))} {i.metadata}",
     "getelementptr": _element_pointer_text,
     "alloca": lambda i: f"alloca {i.source}{', ' * bool(i.metadata)}{i.metadata}",
     **dict.fromkeys(("call", "tail call"), _call_text),
@@ -591,13 +597,14 @@ class IRBuilder:
 
     # integers
 
-    def linear(self, opcode: str, a: Value, b: Value) -> Value:
-        """a + b, a - b or a * b of i64 that do not overflow, computed here where both are constants."""
+    def linear(self, opcode: str, a: Value, b: Value, flags: str = "nsw") -> Value:
+        """a + b, a - b or a * b of i64, computed here where both are constants; they do not overflow, but without flags."""
         x, y = a.number, b.number
         if x is not None and y is not None:
-            return index(x + y if opcode == "add" else x - y if opcode == "sub" else x * y)
+            exact = x + y if opcode == "add" else x - y if opcode == "sub" else x * y
+            return index((exact + (1 << 63)) % (1 << 64) - (1 << 63))
         if (y == 0 and opcode != "mul") or (y == 1 and opcode == "mul"):
             return a
         if (x == 0 and opcode == "add") or (x == 1 and opcode == "mul"):
             return b
-        return self.add(binary(opcode, a, b, "nsw"))
+        return self.add(binary(opcode, a, b, flags))

@@ -187,7 +187,13 @@ class KernelEmitter:
         }
         self.b = ll.IRBuilder()
         self.scope = Scope(set(ir.written(kernel)), self.arrays)
-        self.addresses = Addresses(self.b, self.scope, self.sizes, lambda e: self.values.value(e))
+        self.addresses = Addresses(
+            self.b,
+            self.scope,
+            self.sizes,
+            lambda e: self.values.value(e),
+            lambda *operation: self.values.spelled(*operation),
+        )
         early = prefetch_distance(kernel) if fed else {}
         asked = {s.tensor for s in ir.statements(kernel.body) if isinstance(s, ir.Prefetch)}
         stream = lambda *store: self.stores.stream(*store)  # noqa: E731  (they are made when first used)
@@ -215,7 +221,11 @@ class KernelEmitter:
             self.b.declarations.add(ll.PARALLEL)
             if self.parallel is not None:  # another piece has stopped
                 stop_if(
-                    self.b, "eq", self.b.add(ll.load(ll.STATUS, STATUS_POINTER)), STOPPED, *LEAVE
+                    self.b,
+                    "eq",
+                    self.b.add(ll.load_shared(ll.STATUS, STATUS_POINTER)),
+                    STOPPED,
+                    *LEAVE,
                 )
         if self.checks:
             self.check_entry()
@@ -231,7 +241,7 @@ class KernelEmitter:
         parameters = [
             *pointers,
             *(f"i64 {s.text}" for s in self.sizes.values()),
-            "ptr noalias %status",
+            "ptr %status",
         ]
         if self.parallel is not None:
             parameters += ["i64 %begin", "i64 %end"]
@@ -348,11 +358,11 @@ class KernelEmitter:
         b.do(ll.branch_if(due, ask, go_on, f"!prof {RARELY}"))
         b.start(ask)
         stop_if(b, "ne", b.add(ll.call(ll.PARALLEL, *NO_WORK)), ll.Constant("0", ll.STATUS), *LEAVE)
-        if self.parallel is not None:  # other threads write the status, though it is noalias
+        if self.parallel is not None:
             stop_if(
                 b,
                 "eq",
-                b.add(ll.Instruction("load volatile", ll.STATUS, (STATUS_POINTER,))),
+                b.add(ll.load_shared(ll.STATUS, STATUS_POINTER)),
                 STOPPED,
                 *LEAVE,
             )
@@ -495,7 +505,7 @@ class KernelEmitter:
 
     def check_entry(self) -> None:
         """Ends the kernel if a check of one before has failed, which is the one to report; checks the arrays' alignment."""
-        status = self.b.add(ll.load(ll.STATUS, STATUS_POINTER))
+        status = self.b.add(ll.load_shared(ll.STATUS, STATUS_POINTER))
         self.require(
             self.b.add(ll.compare("eq", status, ll.Constant("0", ll.STATUS))), 0, ends=True
         )

@@ -67,14 +67,13 @@ def complete(module: Module | str, features: Collection[str] | None = None) -> s
     lines: list[str] = []
     called: set[str] = set()
     definitions = module.definitions
+    if features is None:
+        own = processor()
+        features = {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
     for declared in module.declarations:
         line = str(declared)
-        if (define := DEFINITIONS.get(declared.stem)) is not None:
-            if features is None:
-                own = processor()
-                features = (
-                    {*LEVELS[own.cpu], *own.features} if own.cpu in LEVELS else host_features()
-                )
+        has_it = "fma" in features and declared.name.startswith("llvm.")  # as all of x86 with FMA
+        if not has_it and (define := DEFINITIONS.get(declared.stem)) is not None:
             line = define(declared, features, called)
             if line.startswith("define"):
                 name = float_functions.own_name(declared)

@@ -252,8 +252,8 @@ class VectorAccesses:
 
     def arithmetic(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
         if (lanes := max(a.lanes, b.lanes)) == 1:
-            return self.b.linear(operation, a, b)
+            return self.b.linear(operation, a, b, "")
         if (operation == "add" and a.number == 0) or (operation == "mul" and b.number == 1):
             return a if operation == "mul" else b
         a, b = self.values.splat(a, lanes), self.values.splat(b, lanes)
-        return self.b.add(ll.binary(operation, a, b, "nsw"))
+        return self.b.add(ll.binary(operation, a, b))
