@@ -148,7 +148,7 @@ class KernelReader:
         how: Any = "either" if order is None else str(order)
         given = (
             parameters,
-            self.block(body),
+            (*self.zeros(inputs, outputs, parameters), *self.block(body)),
             results,
             self.span(name),
             where,
@@ -156,6 +156,15 @@ class KernelReader:
             scheduled is not None,
         )
         self.scope.kernels.append(ir.Kernel(name[1:], *given))
+
+    def zeros(self, inputs: Any, outputs: Any, parameters: Sequence[ex.Tensor]) -> ir.Block:
+        """The nests that fill the results that the text says to hold zeros."""
+        if words := [t.children[1] for t in inputs.children if t and t.children[1]]:
+            raise self.mistake("only results and buffers are filled with zeros", words[0])
+        trees = [t for t in outputs.children if t is not None]
+        results = parameters[len(parameters) - len(trees) :]
+        pairs = zip(trees, results, strict=True)
+        return tuple(s for tree, t in pairs if tree.children[1] for s in ir.zeros(t))
 
     def kernel_loop(self, *parts: Any) -> None:
         name, inputs, outputs, steps, operands, head, *bodies = parts
@@ -198,10 +207,10 @@ class KernelReader:
     def parameters(self, inputs: Any, outputs: Any) -> tuple[tuple[ex.Tensor, ...], int]:
         """The parameters of a kernel, which may be views, and how many are results."""
         declared = [t.children for t in (*inputs.children, *outputs.children) if t is not None]
-        for t in (t for t, of in declared if of is None):
+        for t in (t for t, _, of in declared if of is None):
             self.same_sizes(*t.children)
-        found = tuple(self.tensor(t) for t, _ in declared)
-        views = {t: of for t, (_, of) in zip(found, declared, strict=True) if of is not None}
+        found = tuple(self.tensor(t) for t, _, _ in declared)
+        views = {t: of for t, (_, _, of) in zip(found, declared, strict=True) if of is not None}
         arrays = {f"%{t.name}": t for t in found if not views.get(t, "").startswith("%")}
         for t, of in views.items():
             home = (
@@ -318,7 +327,12 @@ class KernelReader:
         return e
 
     def block(self, tree: Any) -> ir.Block:
-        places = {getattr(self, s.data)(*s.children): self.span(s) for s in tree.children}
+        places: Places = {}
+        for s in tree.children:
+            statement = getattr(self, s.data)(*s.children)
+            zero = s.data in ("register", "buffer") and s.children[-1] is not None
+            for made in (statement, *(ir.zeros(statement.tensor) if zero else ())):
+                places[made] = self.span(s)
         self.scope.places |= places
         return tuple(places)
 
@@ -362,10 +376,10 @@ class KernelReader:
         found = self.typed(value, element)
         return ir.Let(self.name(ex.Var(str(name)[1:], element)), found)
 
-    def register(self, name: Any, type: Any) -> ir.Statement:
+    def register(self, name: Any, type: Any, _: Any) -> ir.Statement:
         return ir.Alloc(self.name(ex.Tensor(str(name)[1:], (), self.element(type), "register")))
 
-    def buffer(self, space: Any, tensor: Any) -> ir.Statement:
+    def buffer(self, space: Any, tensor: Any, _: Any) -> ir.Statement:
         return ir.Alloc(self.tensor(tensor, str(space)))
 
     def store(self, name: Any, at: Any, value: Any, streaming: Any) -> ir.Statement:

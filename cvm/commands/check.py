@@ -51,6 +51,7 @@ def check(options: Namespace) -> int:
                 formulas = isinstance(program, Formulas)
                 count = len(program.steps) if formulas else len(program.kernels)
                 parts = [counted(count, "formula" if formulas else "kernel")]
+                by_kind["warning"] += warnings_of(program)
             elif not program.functions:
                 raise cvm.Error(
                     cvm.Diagnostic(EMPTY, Span(Source(shown(name), ""), 0, 0), "program.empty")

@@ -40,12 +40,17 @@ def reader_of(data: bytes) -> Callable[[str, str], Formulas | Plan] | None:
     return {b"formulas": read_formulas, **readers}.get(head[1] if head else b"")
 
 
-def warnings_of(module: Module) -> list[cvm.Diagnostic]:
-    """The warnings of a program: values that are not used, and what a clocked program may not mean."""
+def warnings_of(program: Level) -> list[cvm.Diagnostic]:
+    """The warnings of a program: values that are not used, what a clocked program may not mean, and arrays of kernels that
+    are filled with zeros."""
+    if isinstance(program, Plan):
+        from cvm.lowering.analysis.written import unwritten
+
+        found = unwritten(program)
+        return [cvm.Diagnostic(u.message, u.kernel.span, "kernel.unwritten") for u in found]
+    functions = program.functions.values() if isinstance(program, Module) else ()
     return [
-        d
-        for f in module.functions.values()
-        for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))
+        d for f in functions for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))
     ]
 
 
@@ -79,10 +84,17 @@ def _check(kernels: Iterable[Kernel], places: Mapping[Statement, Span]) -> None:
 
 def read_kernels(text: str, filename: str) -> Plan:
     """The verified kernels of a text, linked by the names of their arrays; raises with a mistake of each."""
+    from cvm.lowering.analysis.written import unwritten
     from cvm.parser.kernels import read_kernels as parse
 
     plan, places = parse(text, filename)
     _check(plan.all_kernels, places)
+    if missing := [
+        cvm.Diagnostic(u.message, places.get(u.statement, u.kernel.span), "kernel.unwritten")
+        for u in unwritten(plan)
+        if u.sure
+    ]:
+        raise cvm.VerifyError(missing)
     return plan
 
 

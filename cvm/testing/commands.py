@@ -26,9 +26,11 @@ from cvm.commands.read_level import (
     read_level,
     reader_of,
     targets_of,
+    warnings_of,
 )
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.ir.types import kind_of
+from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.jit.functions.clocked_program import CompiledGraph
@@ -251,7 +253,8 @@ def check(test: Filetest, command: Command) -> None:
     """The mistakes of the program are those that the file expects, as a set."""
     diagnostics: Iterable[cvm.Diagnostic] = ()
     try:
-        _program(test, command)
+        if isinstance(program := _program(test, command), Plan):
+            _same_set(test, test.expected("warning"), warnings_of(program))
     except cvm.Error as e:
         diagnostics = e.diagnostics
     _same_set(test, test.expected("error"), diagnostics)

@@ -32,7 +32,7 @@ CHECKS = ("check", "check-next", "check-not", "check-dag")
 NEEDS = {
     "run": ("run",),
     "error": ("check",),
-    "warning": ("overflow",),
+    "warning": ("overflow", "check"),
 }  # the command that looks at an expectation
 MARKS = ("run", *ENDS, *CHECKS)
 OPTION = re.compile(r"\??(\w+)=(\S+)")

@@ -35,6 +35,7 @@ from .expressions import (
     Var,
     apply,
     as_index,
+    axes,
     constant,
 )
 from .scalar_functions import SCALARS
@@ -300,6 +301,13 @@ def perfect_nest(loop: For) -> list[For]:
     ):
         found.append(inner)
     return found
+
+
+def zeros(tensor: Tensor) -> Block:
+    """A nest that fills an array with zeros."""
+    at = axes(tensor.shape)
+    value = Const(tensor.element.dtype.type(0).item(), tensor.element)
+    return nested(at, (Store(tensor, at, value),))
 
 
 def identity(function: str, element: ElementType) -> Const:

@@ -22,6 +22,7 @@ from ...dialect.program.function import Function, Value
 from ...dialect.program.module import Module
 from ...lowering.analysis.evaluate_expressions import Evaluation
 from ...lowering.analysis.verify_kernel import check_kernel
+from ...lowering.analysis.written import filled
 from ...lowering.loops.expand_functions import expand_functions
 from ...lowering.loops.legalize_types import legalize_types
 from ...lowering.loops.sanitize import sanitize
@@ -61,7 +62,8 @@ class PlanFunction(CompiledFunction):
             raise TargetError("kernels run as they are; -O 0 is for programs of functions")
         self.given, self.declared = plan, declared
         self.options = options
-        self.legal: Plan = run_passes((expand_functions, legalize_types), plan, Context())
+        given = plan if declared else filled(plan)
+        self.legal: Plan = run_passes((expand_functions, legalize_types), given, Context())
         self.plan = self._prepared(self.legal)
         views = {t: of for p in plan.plans for t, of in p.views.items()}
         self.views = (

@@ -13,6 +13,7 @@ from ...dialect.notation.traverse import rewrite, walk
 from .prove import plain, prove
 
 Values = Mapping[ex.Expr, ex.Expr]
+Side = tuple[object, bool]  # a branch at an instance, and the side that is taken there
 Branch = tuple[ir.If, bool]  # a branch, and which side of it
 
 
@@ -42,6 +43,9 @@ class Nest:
     stores: list[Access] = field(default_factory=list[Access])
     values: dict[ex.Expr, ex.Expr] = field(default_factory=dict[ex.Expr, ex.Expr])
     depth: dict[object, int] = field(default_factory=dict[object, int])
+    around: dict[ex.Tensor, tuple[Branch, ...]] = field(
+        default_factory=dict[ex.Tensor, tuple[Branch, ...]]
+    )
     loops_of: dict[ex.Expr, tuple[ir.For, ...]] = field(
         default_factory=dict[ex.Expr, tuple[ir.For, ...]]
     )
@@ -78,6 +82,7 @@ class Nest:
                         self.values[var] = rewrite(value, self.values.get)
                 case ir.Alloc(tensor):
                     self.depth[tensor] = len(loops)
+                    self.around[tensor] = branches
                 case ir.Store(tensor, at, _):
                     stored = Access(s, tensor, at, loops, branches, 2 * number + 1)
                     self.stores.append(stored)
@@ -111,7 +116,8 @@ class Instance:
         )
         if inside or (isinstance(e, ex.Read) and e.tensor in self.nest.mutable):
             if e not in self._own:
-                self._own[e] = new = ex.Var("unknown", e.type)
+                name = "unknown" if self.values else "here"
+                self._own[e] = new = ex.Var(name, e.type)
                 self.nest.rank(new)
             return self._own[e]
         return None
@@ -126,26 +132,44 @@ class Instance:
         upper = [affine(self.at(e)) - index for e in ex.flat_operands("min", s.end)]
         return [index, *lower, *(u.plus(-1) for u in upper)]
 
-    def guards(self) -> tuple[list[Affine], list[tuple[object, bool]]]:
-        """The conditions under which the instance is executed: affine ones, and branches of other conditions."""
-        found, opaque = list[Affine](), list[tuple[object, bool]]()
+    def guards(self, inside: int = 0) -> tuple[list[Affine], list[Side]]:
+        """The conditions under which the instance is executed: affine ones, and sides of branches of other conditions;
+        without those of the first `inside` branches around it."""
+        found, opaque = list[Affine](), list[Side]()
         parts = [] if self.nest.condition is None else ex.conjunction(self.nest.condition)
         for part in parts:
             found += affine_conditions(self.at(part)) or []
-        for branch, side in self.access.branches:
+        for (branch, side), way in zip(
+            self.access.branches[inside:], self.sides(inside), strict=True
+        ):
             forms = affine_conditions if side else negated_conditions
             conditions = ex.conjunction(branch.condition) if side else [branch.condition]
             known = [forms(self.at(c)) for c in conditions]
-            if any(k is None for k in known):
-                around = self.access.loops
-                inside = (s for s in around if _within(branch, s.body))
-                opaque.append(((id(branch), *(key(self.at(s.index)) for s in inside)), side))
+            opaque += [way] if any(k is None for k in known) else []
             found += [f for k in known for f in k or ()]
         return found, opaque
 
+    def sides(self, inside: int = 0) -> list[Side]:
+        """The sides of the branches around the instance: each is the branch at the values of the loops around it."""
+        return [
+            (
+                (
+                    id(branch),
+                    *(key(self.at(s.index)) for s in self.access.loops if _within(branch, s.body)),
+                ),
+                side,
+            )
+            for branch, side in self.access.branches[inside:]
+        ]
+
     def facts(self) -> list[Affine]:
-        """What holds where the instance is executed."""
-        stated = [*(f for s in self.access.loops for f in self.bounds(s)), *self.guards()[0]]
+        """The facts that hold where the instance is executed."""
+        stated = list[Affine]()
+        for s in self.access.loops:
+            stated += (bounds := self.bounds(s))
+            count = len(ex.flat_operands("min", s.end))
+            stated += [low + high for low in bounds[:-count] for high in bounds[-count:]]
+        stated += self.guards()[0]
         return [*dict.fromkeys(r for f in stated for r in _relaxed(f))]
 
 

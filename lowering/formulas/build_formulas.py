@@ -31,6 +31,7 @@ from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Operation, Value, unique_name
 from ...dialect.program.module import Module
 from ...dialect.program.verify import called
+from ...dialect.spec.op import OURS
 from ..math import in_primitives
 from ..pass_context import Context
 from ..passes import declare
@@ -92,7 +93,13 @@ def build_formulas(
                 e.tensor for e in nodes(nest) if isinstance(e, Read)
             }  # only the shape of others is used
             steps.append(
-                Nest(results, tuple(t for t in operands if t in read), nest, operation.span)
+                Nest(
+                    results,
+                    tuple(t for t in operands if t in read),
+                    nest,
+                    operation.span,
+                    outside=None if type(typed).__module__.startswith(OURS) else operation.operator,
+                )
             )
         else:
             element = typed.element(results[0])

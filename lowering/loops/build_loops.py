@@ -18,6 +18,7 @@ from ..formulas.propagate_constants import PARTIAL
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 from ..passes import declare
+from .verify_nest import verified_nest
 
 LOWERED = (ex.Reduce, ex.When, ex.Check)  # to statements, as "rarely" is
 
@@ -39,7 +40,8 @@ def build_loops(program: Formulas) -> Plan:
                 kernels += _loop(step, name)
             case Nest(tensors, operands, body, span):
                 parameters = (*sorted_tensors(set(operands)), *tensors)
-                kernels.append(ir.Kernel(name, parameters, body, len(tensors), span, spans=(span,)))
+                nest = ir.Kernel(name, parameters, body, len(tensors), span, spans=(span,))
+                kernels.append(verified_nest(nest, step.outside) if step.outside else nest)
     results: list[ex.Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:

@@ -1,0 +1,119 @@
+"""The nests of other packages' operators are verified as kernels that are given as text are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.extending import (
+    F64,
+    I32,
+    I64,
+    For,
+    If,
+    Index,
+    Operator,
+    Store,
+    T,
+    Tensor,
+    constant,
+    operator,
+)
+
+
+class Outside(Operator[T]):
+    """An operator of this dialect: a copy of x."""
+
+    dialect = "outside"
+
+    x: T
+
+    def infer(self: Any) -> Any:
+        return self.x
+
+    def reference(self: Any) -> Any:
+        return np.maximum(self.x, 0)
+
+
+@operator
+class Whole(Outside[T]):
+    """Stores each element by its sign."""
+
+    x: T
+
+    def nest(self: Any, y: Tensor) -> Any:
+        i = Index("i", y.shape[0])
+        sides = (Store(y, (i,), self.x[i]),), (Store(y, (i,), constant(0, F64)),)
+        return (For(i, (If(self.x[i] > 0, *sides),)),)
+
+
+@operator
+class Positive(Outside[T]):
+    """Stores positive elements only."""
+
+    x: T
+
+    def nest(self: Any, y: Tensor) -> Any:
+        i = Index("i", y.shape[0])
+        return (For(i, (If(self.x[i] > 0, (Store(y, (i,), self.x[i]),)),)),)
+
+
+@operator
+class Integers(Outside[T]):
+    """Stores integers where floats belong."""
+
+    x: T
+
+    def nest(self: Any, y: Tensor) -> Any:
+        i = Index("i", y.shape[0])
+        return (For(i, (Store(y, (i,), constant(1, I32)),)),)
+
+
+@operator
+class Rest(Outside[T]):
+    """Leaves the first element out."""
+
+    x: T
+
+    def nest(self: Any, y: Tensor) -> Any:
+        i = Index("i", y.shape[0])
+        return (For(i, (Store(y, (i,), self.x[i]),), start=constant(1, I64)),)
+
+
+@operator
+class Carried(Outside[T]):
+    """Sums in a loop that is said to be parallel."""
+
+    x: T
+
+    def nest(self: Any, y: Tensor) -> Any:
+        i, j = Index("i", y.shape[0]), Index("j", y.shape[0])
+        clear = For(j, (Store(y, (j,), constant(0, F64)),))
+        total = Store(y, (constant(0, I64),), y[0] + self.x[i])
+        return (clear, For(i, (total,), kind="parallel"))
+
+
+def call(name: str) -> Any:
+    program = f"func @main(%x: tensor<4xf64>) {{ %y = outside.{name} %x return %y }}"
+    return cvm.compile(program)(np.array([1.0, -2.0, 3.0, -4.0]))
+
+
+@pytest.mark.parametrize("name", ["whole", "positive"])
+def test_every_element_has_a_value(name: str) -> None:
+    assert call(name).tolist() == [1, 0, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("integers", "%y is f64, the value i32"),
+        ("rest", r"its element \[0\] is never written"),
+        ("carried", "%y is carried from one iteration to another of the parallel loop over %i"),
+    ],
+)
+def test_a_nest_that_is_not_legal_is_refused(name: str, said: str) -> None:
+    with pytest.raises(cvm.Error, match=f"outside.{name}: `nest` is not legal: .*{said}"):
+        call(name)
