@@ -28,6 +28,7 @@ from cvm.commands.inputs import load, random_arrays
 from cvm.commands.read_level import read_level
 from cvm.importers.cvm_runtime import program_text, read_model
 
+from . import random_kernels
 from .mutate import mutate_bytes, mutate_text
 from .mutate_arrays import change_entries, mutate_npy, mutate_npz, mutate_safetensors
 from .mutate_models import TFLITE, TOSA, Format, mutate_flatbuffer, mutate_onnx
@@ -419,6 +420,7 @@ ATTACKS = {
     "cvm_runtime": Attack(read_runtime, graphs, mutate_text),
     "programs": Attack(partial(generated, "cpu"), seeds, partial(reseed, size=16), 16),
     "functions": Attack(functions, seeds, partial(reseed, size=16), 16),
+    "kernels": Attack(random_kernels.attack, seeds, reseed),
     "cuda": Attack(partial(generated, "cuda-sim"), seeds, partial(reseed, size=8), 8),
     "certificates": Attack(
         certified,
