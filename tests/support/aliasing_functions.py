@@ -304,7 +304,7 @@ class Writer:
             f"np.clip({name}, 0, 9)",
             f"np.round({name})",
             f"{name}.flatten()",
-            f"np.tensordot({name}, {name}, 0)",
+            f"np.tensordot({name}, {name if x.size == 1 else 1}, 0)",  # which loops do not enlarge
         ]
         texts += [
             f"np.einsum('...->', {name})" if x.ndim == 0 else f"{name}.sum(axis=0)",
