@@ -9,7 +9,7 @@ import tiers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.fuzz.random_kernels import run, text_of  # noqa: E402
+from tests.fuzz.random_kernels import run, text_of
 
 
 def test_accepted_kernels_give_what_they_say() -> None:
