@@ -36,8 +36,10 @@ ROUNDING = ("Add", "Div", "Mul", "Sqrt", "Sub")
 HALF = Exactness("onnxruntime rounds each result to f16, also between operators")
 WITHIN = Exactness("every element, rounded toward zero, is within the type that it is cast to")
 # onnxruntime reduces integers in doubles
-REDUCED = dict.fromkeys(("Einsum", "ReduceL1", "ReduceMean", "ReduceSum", "ReduceSumSquare"), "sum")
-REDUCED["ReduceProd"] = "product"
+REDUCED: dict[str, str] = {
+    **dict.fromkeys(["Einsum", "ReduceL1", "ReduceMean", "ReduceSum", "ReduceSumSquare"], "sum"),
+    "ReduceProd": "product",
+}
 
 
 def reduced(op: str) -> str:
