@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import": ("import model.onnx --size N=1 -o model.cvm",),
     "test": ("test tests", "test tests --bless"),
     "ops": ("ops cvm", "ops cvm.conv2d"),
+    "selftest": ("selftest", "selftest --cpu x86-64-v3 --threads 1 --report > here.txt"),
     "completion": ("completion bash > ~/.local/share/bash-completion/completions/cvm",),
 }
 
@@ -220,6 +221,13 @@ COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
     "test": ("run the `// test` lines of .cvm files", [
         _arg("paths", nargs="+", metavar="DIR|FILE"),
         _flag("--bless", "write what they print into their golden lines (also: CVM_BLESS=1)"),
+    ]),
+    "selftest": ("compute a fixed set of programs, and compare its digest with the recorded one", [
+        _TARGET, _CPU, _OPTIMIZE,
+        _arg("--threads", "how many threads run large loops", type=int, metavar="N"),
+        _arg("--only", "the parts whose names match, such as 'cvm.*'", default="*", metavar="PATTERN"),
+        _flag("--report", "print the digest of each part, to compare two machines' by diff"),
+        _flag("--bless", "record the digests, which are computed on cpu (also: CVM_BLESS=1)"),
     ]),
     "doctor": ("show versions, processor, targets, cache and extras, and how to get what is missing", []),
     "cache": ("show or empty the disk cache of compiled code", [_arg("action", choices=("info", "clear"))]),

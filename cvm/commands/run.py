@@ -254,7 +254,7 @@ def advanced(g: CompiledGraph, ticks: int, feeds: dict[str, Any]) -> Iterator[in
 
 
 @contextmanager
-def progress(steps: int) -> Iterator[Callable[[int], object]]:
+def progress(steps: int, unit: str = " ticks") -> Iterator[Callable[[int], object]]:
     """A progress bar on a terminal, by tqdm if it is installed; otherwise the elapsed time."""
     if not sys.stderr.isatty() or find_spec("tqdm") is None:
         with waiting("running"):
@@ -264,7 +264,7 @@ def progress(steps: int) -> Iterator[Callable[[int], object]]:
 
     with tqdm(
         total=steps,
-        unit=" ticks",
+        unit=unit,
         unit_scale=True,
         leave=False,
         delay=1,

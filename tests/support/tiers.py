@@ -13,9 +13,14 @@ everything = False  # set before the tests are collected
 
 def some(items: Sequence[T], quick: int) -> Sequence[T]:
     """All items with `--all`; in the quick tier so many of them, evenly spread, the first and last among them."""
-    if everything or len(items) <= quick:
+    return items if everything else spread(items, quick)
+
+
+def spread(items: Sequence[T], count: int) -> Sequence[T]:
+    """So many of the items, evenly spread, the first and last among them."""
+    if len(items) <= count:
         return items
-    return [items[k * (len(items) - 1) // (quick - 1)] for k in range(quick)]
+    return [items[k * (len(items) - 1) // (count - 1)] for k in range(count)]
 
 
 def examples(count: int, quick: int = 10) -> settings:
