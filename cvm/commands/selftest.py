@@ -2,13 +2,13 @@
 
 `selftest.txt` has the recorded digest of each part. Those of `exact` parts hold on every target, also without optimization, and those of
 all parts where code is optimized. A part is exact if its formulas have neither a sum or product of floats nor a function that
-IEEE 754 does not round."""
+IEEE 754 does not round, and the reference gave the same when it was recorded."""
 
 import os
 import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from importlib.resources import files
@@ -66,7 +66,11 @@ def selftest(options: Namespace) -> int:
         with progress(len(every), " parts") as advance:
             lines = []
             for part in every:
-                lines.append(line_of(part, options.target, options.optimize, known))
+                line = line_of(part, options.target, options.optimize, known)
+                if blesses and line.kind == EXACT:
+                    same = line_of(part, "reference", options.optimize).digest == line.digest
+                    line = line if same else replace(line, kind=ROUNDED)
+                lines.append(line)
                 advance(1)
     finally:
         cvm.set_num_threads(before)

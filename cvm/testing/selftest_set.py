@@ -109,7 +109,7 @@ def arguments(
 
 
 def _ticks(graph: Any, name: str) -> Outcome:
-    """What can be read of a graph after some ticks from values of its state."""
+    """Read all that a graph shows after some ticks from values of its state."""
     found: Outcome = []
     for kind in RUNS[:2]:
         graph.reset()

@@ -15,7 +15,7 @@ SIGNIFICANT = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}  # bits
 
 
 def bits(name: str, count: int) -> np.ndarray:
-    """So many pseudo-random words of 64 bits, by the name."""
+    """Pseudo-random words of 64 bits, by a name."""
     seed = np.uint64(int.from_bytes(sha256(name.encode()).digest()[:8], "little"))
     z = (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)) + seed
     z = (z ^ (z >> np.uint64(30))) * np.uint64(FIRST)

@@ -1,8 +1,9 @@
 """Reductions of a loop: the update of its accumulator, and whether the order of its terms decides the result's bits."""
 
+from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor
-from ...dialect.notation.loops import Alloc, Block, For, Let, Store, is_rare
-from ...dialect.notation.reduce_in_order import LANES
+from ...dialect.notation.loops import Alloc, Block, For, Let, Store, has_loops, is_rare, statements
+from ...dialect.notation.reduce_in_order import BLOCK_TERMS, LANES
 from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import walk
 from .accesses import accumulators, reads, stores, stride
@@ -61,3 +62,18 @@ def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
         return False
     strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]
     return 1 in strides and all(n in (0, 1) for n in strides)
+
+
+def terms(reduction: For) -> Dim:
+    return product(
+        tuple(
+            s.index.extent for s in (reduction, *statements(reduction.body)) if isinstance(s, For)
+        )
+    )
+
+
+def length(reduction: For) -> Dim:
+    """The iterations of a long reduction's outermost loop per block."""
+    if not has_loops(reduction.body):
+        return BLOCK_TERMS
+    return larger(reduction.index.extent * BLOCK_TERMS // larger(terms(reduction), 1), 1)

@@ -28,8 +28,8 @@ from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Block, If
 from ...dialect.notation.traverse import substitute
 from ..analysis.integer_ranges import interval
+from ..analysis.reduction_order import length
 from ..processor import processor
-from ..reductions.blocked_sums import length
 from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
 from .micro_kernel import (

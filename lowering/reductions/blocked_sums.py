@@ -15,13 +15,12 @@ from which a guard leaves out terms, as beyond the edge of an array, keeps the o
 
 from collections.abc import Callable
 
-from ...dialect.ir.sizes import Dim, larger, product
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index
-from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
+from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, stores
-from ..analysis.reduction_order import ORDERED, reduction_update
+from ..analysis.reduction_order import ORDERED, length, reduction_update, terms
 from ..loops.parallelize import block_bounds
 from ..passes import kernel_pass
 
@@ -113,23 +112,6 @@ def has_order(functions: dict[Tensor, str]) -> bool:
     return any(
         t.element.kind == "float" and function in ORDERED for t, function in functions.items()
     )
-
-
-def terms(reduction: ir.For) -> Dim:
-    return product(
-        tuple(
-            s.index.extent
-            for s in (reduction, *ir.statements(reduction.body))
-            if isinstance(s, ir.For)
-        )
-    )
-
-
-def length(reduction: ir.For) -> Dim:
-    """The iterations of a long reduction's outermost loop per block."""
-    if not ir.has_loops(reduction.body):
-        return BLOCK_TERMS
-    return larger(reduction.index.extent * BLOCK_TERMS // larger(terms(reduction), 1), 1)
 
 
 def blocked(reduction: ir.For, functions: dict[Tensor, str]) -> ir.For:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS
+from cvm.dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from float_windows import shaped, text as windows
 from legal_and_equal import legal
 from tiers import some

@@ -248,7 +248,7 @@ STREAMS |= dict.fromkeys(
 )
 IN_BLOCKS = {
     f"{F}.blocked_sums.MIN_TERMS": 1,
-    f"{F}.blocked_sums.BLOCK_TERMS": 16,
+    "cvm.lowering.analysis.reduction_order.BLOCK_TERMS": 16,
     "l2_bytes": 0,
     "column_pitch_bytes": 1,
 }

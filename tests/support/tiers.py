@@ -17,7 +17,7 @@ def some(items: Sequence[T], quick: int) -> Sequence[T]:
 
 
 def spread(items: Sequence[T], count: int) -> Sequence[T]:
-    """So many of the items, evenly spread, the first and last among them."""
+    """Choose a number of items, evenly spread, the first and last among them."""
     if len(items) <= count:
         return items
     return [items[k * (len(items) - 1) // (count - 1)] for k in range(count)]
