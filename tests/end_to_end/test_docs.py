@@ -260,6 +260,7 @@ BY_OTHERS = {  # what runs the blocks of a language in a page
     ): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
     ("docs/clocked.md", "sh"): "test_docs.py::test_a_graph_from_python_and_from_the_command_line",
     ("docs/command_line.md", "sh"): "test_levels.py::test_constants_that_the_text_leaves_out",
+    ("docs/promises.md", "sh"): "test_selftest.py::test_some_parts_are_equal",
     ("docs/derivatives.md", "python"): "test_docs.py::test_python_in_pages_runs",
     ("docs/exactness.md", "sh"): "test_exactness.py::test_the_commands_of_the_page",
     ("docs/extending.md", "python"): "test_docs.py::test_the_pass_of_the_extending_page",
