@@ -1,10 +1,10 @@
 """Expressions of the loop language as LLVM IR: values, a lane each inside a vector loop, and accesses to memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
+from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, UI64, ElementType
 from ...dialect.notation.expressions import (
     Apply,
     Bitcast,
@@ -45,13 +45,23 @@ def is_nonzero(e: Expr) -> bool:
     return False
 
 
-def is_below(e: Expr, limit: int) -> bool:
-    """Test whether a shift count is from 0 to below a limit by its form."""
-    match e:
+def is_below(
+    e: Expr, limit: int, known: Mapping[Expr, ll.Value], lets: Mapping[Expr, Expr]
+) -> bool:
+    """Test whether a shift count is from 0 to below a limit by its form; `known` are values, `lets` what names stand for."""
+    match lets.get(e, e):
         case Const(value):
             return 0 <= value < limit
         case Apply("and", (_, Const(value))) | Apply("and", (Const(value), _)):
             return 0 <= value < limit
+        case Apply("select", (condition, x, otherwise)):
+            match lets.get(condition, condition):
+                case Apply("lt", (wide, Const(value))):
+                    own = lets.get(wide, wide)
+                    of = own.operand if isinstance(own, Cast) else own
+                    same = of is x or (of in known and known[of] is known.get(x))
+                    inside = wide.type is UI64 and value <= limit
+                    return same and inside and is_below(otherwise, limit, known, lets)
     return False
 
 
@@ -69,6 +79,7 @@ class Expressions:
     asked: set[Tensor]
     stream: Callable[[ll.Value, Tensor, ll.Value], None]
     numbers: dict[Expr, ll.Constant] = field(default_factory=dict)  # constants
+    lets: dict[Expr, Expr] = field(default_factory=dict)  # what variables stand for
 
     @cached_property
     def vectors(self) -> VectorAccesses:
@@ -156,7 +167,9 @@ class Expressions:
                 values = [values[0], self.b.once(ll.select(zero, all_of(1), values[1]))]
             if element.signed and not (isinstance(last, Const) and last.value != -1):
                 row = ANY_DIVISOR[function]
-        if function in ("shl", "shr") and not is_below(last, element.bits):
+        if function in ("shl", "shr") and not is_below(
+            last, element.bits, self.scope.values, self.lets
+        ):
             mask = ll.binary("and", values[1], all_of(element.bits - 1))
             values = [values[0], self.b.once(mask)]
         return self.b.spell(VECTOR_ROWS.get(function, row) if lanes > 1 else row, values, type)

@@ -263,6 +263,7 @@ class KernelEmitter:
                 self.values.write(tensor, at, self.values.value(value), streaming)
             case ir.Let(var, value):
                 self.scope.values[var] = self.values.value(value)
+                self.values.lets[var] = value
             case ir.For(kind="unrolled"):
                 self.unrolled(s)
             case ir.For():

@@ -148,11 +148,28 @@ class _Scan:
         known = self.constant(count)
         if known is None and count in self.f.made and self.f.made[count][0] == "and":
             known = self.constant(self.f.made[count][1].rpartition(", ")[2])
+        if known is None and self.chosen_below(count, width):
+            return ""
         return (
             "" if known is not None and 0 <= known < width else "a count that may reach the width"
         )
 
     of_lshr = of_ashr = of_shl
+
+    def chosen_below(self, name: str, width: int) -> bool:
+        """Test for select(x < number, x, number), x as 64 bits without a sign."""
+        opcode, body = self.f.made.get(name, ("", ""))
+        found = re.fullmatch(rf" .* (%[\w.]+), .* (%[\w.]+), .*? {OPERAND}", body)
+        if opcode != "select" or found is None:
+            return False
+        test = re.fullmatch(
+            rf" ult (?:<\d+ x )?i64>? (%[\w.]+), {OPERAND}", self.f.made[found[1]][1]
+        )
+        if test is None or (last := self.constant(found[3])) is None:
+            return False
+        wide = self.f.made.get(test[1], ("", ""))
+        same = test[1] == found[2] or (wide[0] in ("zext", "sext") and f" {found[2]} to" in wide[1])
+        return same and (self.constant(test[2]) or width + 1) <= width and 0 <= last < width
 
     def of_udiv(self, result: str, rest: str, line: str) -> str:
         divisor = rest.rpartition(", ")[2]

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 import tiers
 from conformance_cases import cases
-from cvm.dialect.ir.types import I8, I32, I64, UI16, ElementType
-from cvm.dialect.notation.expressions import Index, apply, as_index, maximum, minimum
+from cvm.dialect.ir.types import I8, I32, I64, UI16, UI64, ElementType
+from cvm.dialect.notation.expressions import (
+    Index,
+    apply,
+    as_index,
+    cast,
+    constant,
+    maximum,
+    minimum,
+    select,
+)
 from cvm.dialect.notation.loops import For, Store
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.printer import print_module
@@ -95,6 +104,24 @@ def test_sums_of_data_may_overflow() -> None:
     (found,) = compiled(k, given, numbers)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(found, np.clip(given * 3 + 5, 0, 7))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_a_count_that_is_chosen_below_the_width_is_not_masked(lanes: int) -> None:
+    i = Index("i", 16)
+    x, n, y = (tensor(name, I32, 16) for name in "xny")
+    inside = cast(n[i], UI64) < 32
+    value = select(inside, x[i] << select(inside, n[i], constant(0, I32)), constant(0, I32))
+    store = Store(y, (i,), value)
+    loop = For(i, (store,), kind="vector", width=lanes) if lanes > 1 else For(i, (store,))
+    k = kernel((loop,), x, n, y)
+    text = str(emit_plans(Plan("k", k.inputs, k.outputs, {}, (k,))).module)
+    assert violations(text) == [] and " and " not in text
+    counts = np.array([0, 1, 31, 32, 33, -1, -(2**31), 2**31 - 1] * 2, np.int32)
+    (found,) = compiled(k, np.arange(1, 17, dtype=np.int32), counts)
+    np.testing.assert_array_equal(found[:5], [1, 4, -(2**31), 0, 0])
+    wrong = text.replace(" 32", " 33").replace("i32 32)", "i32 33)")
+    assert any("a count" in v for v in violations(wrong))
 
 
 def test_what_is_declared_is_documented() -> None:
