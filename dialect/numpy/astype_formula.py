@@ -32,7 +32,7 @@ def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
 
 
 def arrays_like_numpy(array: Any, element: ElementType) -> np.ndarray:
-    """The same conversion of arrays: `ndarray.astype` differs between NumPy's loops and processors where C leaves it open."""
+    """The same of arrays: NumPy's own differs between its loops, and between processors."""
     given = np.asarray(array)
     source = BY_DTYPE[given.dtype]
     if source.kind == "complex" and element.kind not in ("complex", "bool"):

@@ -157,7 +157,7 @@ class Addresses:
         b: ll.Value,
         put: Callable[[ll.Instruction], ll.Value] | None = None,
     ) -> ll.Value:
-        """A sum, difference or product of indices, which do not overflow unless they are computed of data."""
+        """A sum, difference or product of indices; those that are computed of data may overflow."""
         is_open = a in self.open or b in self.open
         flags = "" if is_open else "nsw"
         if put is None:

@@ -48,7 +48,7 @@ def is_nonzero(e: Expr) -> bool:
 def is_below(
     e: Expr, limit: int, known: Mapping[Expr, ll.Value], lets: Mapping[Expr, Expr]
 ) -> bool:
-    """Test whether a shift count is from 0 to below a limit by its form; `known` are values, `lets` what names stand for."""
+    """Test whether a count is from 0 to below a limit by its form, by values and definitions."""
     match lets.get(e, e):
         case Const(value):
             return 0 <= value < limit
@@ -154,7 +154,7 @@ class Expressions:
         return self.spelled(function, values, operands[-1])
 
     def spelled(self, function: str, values: list[ll.Value], last: Expr) -> ll.Value:
-        """The instructions of a function of these values, for any of them: divisors are not 0, and shifts below the width."""
+        """The instructions of a function of any values: divisors are not 0, counts below the width."""
         element, lanes = last.type, max(v.lanes for v in values)
         type, row = ll.value_type(element, lanes), INSTRUCTIONS[function, element.kind]
 
@@ -175,7 +175,7 @@ class Expressions:
         return self.b.spell(VECTOR_ROWS.get(function, row) if lanes > 1 else row, values, type)
 
     def of_halves(self, function: str, values: list[ll.Value]) -> ll.Value:
-        """A function of f16, computed in f32 and rounded, which is exact: LLVM's instructions for f16 are not everywhere.
+        """A function of f16, computed in f32 and rounded, which is exact, without LLVM's own of f16.
 
         A product and a sum in f64 are one multiply-add of f16."""
         wide = F64 if function == "fma" else F32

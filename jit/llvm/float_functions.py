@@ -239,7 +239,7 @@ def half_to_float(b: ll.IRBuilder, x: ll.Value) -> ll.Value:
 
 
 def _float_to_half(b: ll.IRBuilder, x: ll.Value) -> ll.Value:
-    """An f32 as the nearest f16, ties to even. The last place of 0.5 is the least subnormal number of f16."""
+    """An f32 as the nearest f16, ties to even. The last place of 0.5 is the least f16."""
     bits = Word(b, b.add(ll.cast("bitcast", x, ll.STATUS.of(x.lanes))))
     size = bits & 0x7FFFFFFF
     small = _in_floats(size, "fadd", 0.5) - 0x3F000000

@@ -292,7 +292,7 @@ def atomic_umax(pointer: Value, value: Value) -> Instruction:
 
 
 def load_shared(type: Type, pointer: Value) -> Instruction:
-    """The load of what other threads write meanwhile: a plain load would be a race, whose result is undefined."""
+    """The load of what other threads write: a plain one would be a race, whose result is undefined."""
     return Instruction("load atomic", type, (pointer,), "", None, "monotonic, align 4")
 
 
@@ -598,7 +598,7 @@ class IRBuilder:
     # integers
 
     def linear(self, opcode: str, a: Value, b: Value, flags: str = "nsw") -> Value:
-        """a + b, a - b or a * b of i64, computed here where both are constants; they do not overflow, but without flags."""
+        """a + b, a - b or a * b of i64, computed here where both are constants; `nsw` by default."""
         x, y = a.number, b.number
         if x is not None and y is not None:
             exact = x + y if opcode == "add" else x - y if opcode == "sub" else x * y

@@ -217,7 +217,7 @@ def test_halves_are_rounded_once(
 
 
 def test_functions_of_halves_are_rounded_once() -> None:
-    """No instruction of f16 is emitted, which LLVM gets wrong here and there: NaN to i16, `lrint` truncates (22.1)."""
+    """No operation of f16 is emitted: LLVM 22.1 gets NaN to i16 wrong, and `lrint` truncates."""
     random = np.random.default_rng(0)
     a, b, c = (random.integers(0, 1 << 16, 4096, np.uint16).view(np.float16) for _ in range(3))
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)

@@ -1,4 +1,4 @@
-"""Emitted IR has no poison that matters and no undefined behavior, for any input: read from its text, and run at the edges."""
+"""Emitted IR has no poison that matters and no undefined behavior: read from its text, and run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_functions_of_any_operands(function: str, element: ElementType, lanes: i
 
 
 def test_sums_of_data_may_overflow() -> None:
-    """An index of data is held inside after a sum that wraps: with a flag it would be poison, and so the address."""
+    """An index of data is held inside after a sum that wraps: with a flag it would be poison."""
     i = Index("i", 16)
     p, x, y = tensor("p", I64, 16), tensor("x", I32, 8), tensor("y", I32, 16)
     at = minimum(maximum(p[i] * 3 + 5, as_index(0)), as_index(7))

@@ -25,7 +25,7 @@ ANYWHERE = r"mem(cpy|set|move)|_GLOBAL_OFFSET_TABLE_|__(linear_memory|stack_poin
 INTEGERS = r"__(u?div|u?mod|mul|ashl|ashr|lshr)[ds]i3|__u?divmod[ds]i4|__clz[ds]i2"
 FLOATS = r"__(add|sub|mul|div)[sd]f3|__(eq|ne|lt|le|gt|ge|unord)[sd]f2|__(float|fix)(un|uns)?[ds][if][ds][if]|__extendsfdf2|__truncdfsf2"
 EABI = r"__aeabi_\w+"  # the same on Arm; no name of libm begins so
-QUICK = ("x86-64", "x86-64-v2", "rv64gc", "cortex-m4", "wasm32")
+QUICK = ("x86-64-v2", "cortex-m4", "wasm32")
 
 
 def everything(lanes: int) -> list[Kernel]:
