@@ -4,6 +4,7 @@ A body is a Python function of tuples, lists and dictionaries of arrays. It is t
 arguments are the carried values, slices of what is scanned, and the arrays of the enclosing function that it uses."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def scan(
     ys: Sequence[Any]
     if isinstance(sizes[0], int) and sizes[0] == 0:
         last, ys = (
-            [x.copied() for x in body.carried],
+            [copy(x) for x in body.carried],
             [np.zeros((0, *y.shape), y.dtype) for y in body.collected],
         )
     else:

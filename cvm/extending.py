@@ -104,7 +104,7 @@ def register_pass(
             raise Error(
                 f"pass {name}: only a pass of level graph, without a place, changes signatures"
             )
-        package = function.__module__.partition(".")[0]
+        package = (function.__module__ or "__main__").partition(".")[0]
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
         kind = ((UNITS[level], Kernels, NoneType), f"a {UNITS[level].__name__}")
         owner = SimpleNamespace(name=f"pass {name} of {package}")

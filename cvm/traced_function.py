@@ -321,7 +321,15 @@ class TracedFunction(Generic[P, R]):
         tracer.parameters = dict(zip(named_leaves(structure), parameters, strict=True))
         given = zip(named_leaves(structure).items(), arrays, shapes, strict=True)
         arguments = iter(
-            [tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for (n, k), a, s in given]
+            [
+                tracer.argument(
+                    n,
+                    TensorType(s, BY_DTYPE[a.dtype]),
+                    None if k is np.generic else k,
+                    is_scalar=k is not None,
+                )
+                for (n, k), a, s in given
+            ]
         )
         call = self._parameters.bind_partial()
         for parameter, part in structure:
@@ -444,7 +452,7 @@ def pattern(shapes: Sequence[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
     ]
 
 
-# Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
+# Structures: ("array",), ("weak", type) of Python's numbers and NumPy's scalars, ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
 
 
 def static(value: Any, name: str, requirement: str = " is static, so it has to be hashable") -> Any:
@@ -472,7 +480,7 @@ def flatten(value: Any, leaf: Callable[[Any, str], Any], name: str = "") -> Any:
 
 
 def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -> Any:
-    """The structure of an array, which is appended, or of a static value. `weak` keeps that a number was one of Python's."""
+    """The structure of an array, which is appended, or of a static value. `weak` keeps the kind of numbers."""
     if weak and type(value) in PYTHON_NUMBERS:
         try:
             arrays.append(
@@ -497,7 +505,7 @@ def argument_leaf(arrays: list[np.ndarray], weak: bool, value: Any, name: str) -
     if array.dtype not in BY_DTYPE:
         raise CallError(f"argument {name}: no element type holds {array.dtype}")
     arrays.append(array)
-    return ("array",)
+    return ("weak", np.generic) if weak and isinstance(value, np.generic) else ("array",)
 
 
 def as_array(value: Any) -> np.ndarray | None:

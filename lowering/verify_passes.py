@@ -68,7 +68,7 @@ def _named(step: Pass[..., Any], mistake: Diagnostic) -> Diagnostic:
 def _signature(item: Any) -> Signature | None:
     if not isinstance(item, Function):
         return None
-    return item.name, *(tuple(v.type for v in values) for values in (item.arguments, item.results))
+    return item.name, tuple(a.type for a in item.arguments), tuple(r.type for r in item.results)
 
 
 def _mistakes(
@@ -83,8 +83,8 @@ def _mistakes(
         case Formulas():
             yield from _undefined_arrays(after)
         case Loop() | Plan() | StepPlan():
-            plans = after.plans if isinstance(after, StepPlan) else [getattr(after, "plan", after)]
-            for kernel in (k for p in plans for k in p.all_kernels):
+            plan = after.plan if isinstance(after, Loop) else after
+            for kernel in (k for p in _plans(plan) for k in p.all_kernels):
                 yield from illegal(kernel, kernel)
         case Kernel() | Kernels():
             kernels = [after] if isinstance(after, Kernel) else [*after.kernels]
@@ -95,6 +95,10 @@ def _mistakes(
                 views = after.views if isinstance(after, Kernels) else {}
                 found = [*_changed_arrays(item, after, kernels, views)]
             yield from found
+
+
+def _plans(item: Plan | StepPlan) -> list[Plan]:
+    return [item] if isinstance(item, Plan) else item.plans
 
 
 # Functions

@@ -35,7 +35,7 @@ Arrays = list[np.ndarray]
 SIMPLER: tuple[Callable[[np.ndarray], Any], ...] = (
     lambda x: x * 0 if x.dtype.kind in "iub" else np.zeros_like(x),
     lambda x: x != 0,
-    lambda x: np.round(x.real) if kind_of(x.dtype) in "fc" else x,
+    lambda x: np.round(np.real(x)) if kind_of(x.dtype) in "fc" else x,
     *(lambda x: x >> 1 if x.dtype.kind in "iu" else x,) * 6,
 )  # of the elements of an argument
 Values = Mapping[str, np.ndarray]

@@ -16,10 +16,11 @@ import tiers
 onnx = pytest.importorskip("onnx")
 
 from certificates import REFERENCES, installed, same_bits  # noqa: E402
+from cvm.jit.host_processor import host_name  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 
 import cvm  # noqa: E402
-from cvm.importers.exactness import ROUNDED, verdicts  # noqa: E402
+from cvm.importers.exactness import REFERENCES as PROGRAMS, ROUNDED, verdicts  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 INF, NAN, F32_MAX = np.inf, np.nan, float(np.finfo("f4").max)
@@ -154,6 +155,9 @@ def test_verdicts_on_what_onnxruntime_computes_its_own_way(case: Recorded) -> No
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_what_onnxruntime_computes_is_as_recorded(case: Recorded) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
+    here = f"onnxruntime {onnxruntime.__version__} on x86-64, {host_name()}"
+    if here != PROGRAMS["onnxruntime"]:
+        pytest.skip(f"recorded with {PROGRAMS['onnxruntime']}, here is {here}")
     model, feed = model_of(case)
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]

@@ -24,15 +24,15 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import cvm  # noqa: E402
 
-SHAPES = ((), (3,), (4,), (1,), (2, 3), (3, 3), (4, 1), (2, 3, 2))
-DTYPES = (np.int64, np.int64, np.int32, np.float64, np.uint8)
+SHAPES = ((), (), (), (3,), (4,), (1,), (2, 3), (3, 3), (4, 1), (2, 3, 2), (0, 3))
+DTYPES = (np.int64, np.int64, np.int64, np.int64, np.float64, np.uint8)
 MOST_ELEMENTS = 64  # of an array of a function
-STATEMENTS = 12
+STATEMENTS = 18
 OPERATORS = ("+", "-", "*", "&", "^", "+", "-")
 ON_CPU = 8  # one of so many functions is compiled to machine code, too
 TOO_LARGE = 2.0**40  # for floats, whose sums are exact below
 CHANGED = 0.01  # of the changes of arguments, which cvm refuses, are kept
-NAMES = "abcfgh"
+NAMES = "abcfghmnpqrsuvwyz"
 
 
 class Loops:
@@ -59,7 +59,8 @@ def _copies(arrays: Any) -> Any:
     """Copies of carried values for a step: read-only arrays, and scalars."""
     found = tuple(copied(x) for x in arrays)
     for x in found:
-        x.flags.writeable = False
+        if isinstance(x, np.ndarray):
+            x.flags.writeable = False
     return found
 
 
@@ -86,7 +87,7 @@ class Writer:
             how = chance.choice(("{0} + 0", "{0}.copy()", "np.zeros_like({0})", "{0} * 3", "{0}"))
             self._try(f"{NAMES[n]} = {how.format(name)}")
         for _ in range(chance.randrange(3, STATEMENTS)):
-            self._try(self.statement())
+            any(self._try(self.statement()) for _ in range(4))
         kept = [n for n in self.scope if n in NAMES or n in self.containers()]
         self.lines.append(f"return {', '.join(kept)},")
 
@@ -102,7 +103,8 @@ class Writer:
         """Keep statements unless NumPy refuses them, all before having run anew."""
         passed = {n: copied(x) for n, x in self.arguments.items()}
         for x in passed.values():
-            x.flags.writeable = self.random.random() < CHANGED
+            if isinstance(x, np.ndarray):
+                x.flags.writeable = self.random.random() < CHANGED
         scope: dict[str, Any] = {"np": np, "cvm": Loops, "copy": copy}
         exec(self.function([*self.lines, lines, "return locals()"]), scope)
         try:
@@ -132,21 +134,38 @@ class Writer:
         return eval(name, {"np": np}, self.scope)
 
     def name(self) -> str:
-        return self.random.choice(NAMES[: min(len(NAMES), len(self.scope) + 2)])
+        """A name to bind, most often a new one."""
+        free = [n for n in NAMES if n not in self.scope]
+        bound = [n for n in NAMES if n in self.scope]
+        return self.random.choice(bound if bound and self.random.random() < 0.2 else free or bound)
+
+    def changed(self) -> str:
+        """An array or a scalar to change, most often one that has another name, or is a view of what has."""
+        names = self.arrays()
+        values = {n: self.value(n) for n in names}
+        arguments = [values[n] for n in self.arguments]
+        own = [n for n in names if not any(_shared(values[n], x) for x in arguments)]
+        several = [
+            n for n in own if any(_shared(values[n], x) for m, x in values.items() if m != n)
+        ]
+        return self.random.choice(
+            several if several and self.random.random() < 0.8 else own or names
+        )
 
     # statements
 
     def statement(self) -> str:
         kinds = (
-            (self.binding, 8),
+            (self.binding, 5),
             (self.view, 8),
-            (self.in_place, 8),
+            (self.in_place, 12),
             (self.item, 6),
-            (self.again, 5),
+            (self.again, 4),
             (self.container, 4),
             (self.out, 2),
+            (self.at, 1),
             (self.unrolled, 2),
-            (self.loop, 3),
+            (self.loop, 2),
             (self.scan, 1),
         )
         return self.random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]()
@@ -161,11 +180,11 @@ class Writer:
         return f"{self.name()} = {self.view_of(self.random.choice(self.arrays()))}"
 
     def in_place(self) -> str:
-        name = self.random.choice(self.arrays())
+        name = self.changed()
         return f"{name} {self.random.choice(OPERATORS)}= {self.operand(self.value(name).shape)}"
 
     def item(self) -> str:
-        name = self.random.choice(self.arrays())
+        name = self.changed()
         key = self.key(name, assigned=True)
         sign = "" if ">" in key else self.random.choice(("", "", *OPERATORS))
         try:
@@ -175,13 +194,17 @@ class Writer:
         return f"{name}[{key}] {sign}= {self.operand(shape)}"
 
     def out(self) -> str:
-        name = self.random.choice(self.arrays())
+        name = self.changed()
         shape = self.value(name).shape
         a, b = self.operand(shape), self.operand(shape)
         function = self.random.choice(("add", "multiply", "maximum"))
         target = self.random.choice((name, name, self.view_of(name)))
         bound = self.random.choice(("", f"{self.name()} = "))
         return f"{bound}np.{function}({a}, {b}, out={target})"
+
+    def at(self) -> str:
+        name = self.changed()
+        return f"np.add.at({name}, [0, 0], {self.operand(())})"
 
     def container(self) -> str:
         chance, names = self.random, self.arrays()
@@ -413,15 +436,24 @@ class Writer:
         )
 
 
-def _array(chance: random.Random, shape: tuple[int, ...]) -> np.ndarray:
+def _array(chance: random.Random, shape: tuple[int, ...]) -> np.ndarray | np.generic:
     found = np.array([chance.randrange(9) for _ in range(int(np.prod(shape)))])
     found = found.reshape(shape).astype(chance.choice(DTYPES))
+    if not shape and chance.random() < 0.5:
+        return found[()]
     return np.asfortranarray(found) if chance.random() < 0.1 else found
 
 
 def copied(x: Any) -> Any:
     """A copy that has the layout, and is a scalar where it was one."""
     return x.copy(order="K") if isinstance(x, np.ndarray) else x
+
+
+def _shared(x: Any, y: Any) -> bool:
+    """Test whether a change of one is one of the other, or would be if scalars changed."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return np.shares_memory(x, y)
+    return x is y
 
 
 def _fits(x: Any) -> bool:

@@ -16,11 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cvm.jit.host_processor import host_name
 from special_values import special_values
 
 import cvm
 from cvm.importers.exactness import SUMS, Imported
-from cvm.importers.onnx.exactness import CONDITIONS_ON_INTEGERS, HALF, PAIRS, WITHIN, reduced
+from cvm.importers.onnx.exactness import (
+    CONDITIONS_ON_INTEGERS,
+    HALF,
+    PAIRS,
+    SATURATING,
+    WITHIN,
+    reduced,
+)
 from cvm.importers.tflite.rules import FINITE, RULES
 
 Arrays = Sequence[np.ndarray]
@@ -50,6 +58,7 @@ def few_factors(x: np.ndarray) -> np.ndarray:
     return np.where(np.arange(x.size).reshape(x.shape) < 6, x % 9, one)
 
 
+HAS_VNNI = host_name() in ("znver4", "znver5", "sapphirerapids", "graniterapids", "cascadelake")
 # what fulfills each condition
 TAMED: dict[str, Tame] = {
     "no element is NaN": lambda x, n: no_nan(x),
@@ -73,7 +82,7 @@ TAMED: dict[str, Tame] = {
     HALF.condition: lambda x, n: x,
     FINITE.condition: lambda x, n: np.where((np.abs(x) > 1e-9) & (np.abs(x) < 1e9), x, 1),
     RULES["QUANTIZE"].exact[1].condition: lambda x, n: np.clip(no_nan(x), -1e4, 1e4),
-    PAIRS.condition: lambda x, n: x,
+    PAIRS.condition: lambda x, n: x if HAS_VNNI else np.clip(x, -SATURATING, SATURATING),
 }
 
 

@@ -659,6 +659,31 @@ def qlinear_conv(d: Draw, op: str) -> Node:
     return Node(arrays, attributes, [*range(1, 9)])
 
 
+@makes("QLinearAdd", "QLinearMul", "QLinearLeakyRelu", "QLinearGlobalAveragePool")
+def of_microsoft(d: Draw, op: str) -> Node:
+    two, is_pool = op in ("QLinearAdd", "QLinearMul"), op.endswith("Pool")
+    t = d.pick(BYTES)
+    shape = tuple(d.ints(1, 9, 4)) if is_pool else d.shape(1, 3, 1)
+    arrays: list[Any] = []
+    for n in range(2 if two else 1):
+        x = d.array(broadcastable(d, shape) if n else shape, t)
+        arrays += [x, scale(d), d.array((), t)]
+    constants = [n for n in range(len(arrays) + 2) if n not in (0, 3)]
+    constants += [3] * (not two)
+    attributes = {"alpha": d.pick((0.1, 0.3))} if op.endswith("Relu") else {}
+    return Node([*arrays, scale(d), d.array((), t)], attributes, constants, 1, "com.microsoft")
+
+
+@makes("QGemm")
+def qgemm(d: Draw, op: str) -> Node:
+    (m, k, n), t = d.ints(1, 9, 3), d.pick(BYTES)
+    bias = d.random.integers(-9999, 9999, n).astype(np.int32) if d.chance() else None
+    a, b = d.array((m, k), t), d.array((n, k), t)
+    zero_b = np.zeros((), t) if t == "i1" else d.array((), t)
+    arrays = [a, scale(d), d.array((), t), b, scale(d), zero_b, bias, scale(d), d.array((), t)]
+    return Node(arrays, {"transB": 1}, [*range(1, 9)], 1, "com.microsoft")
+
+
 @makes("Resize", "Upsample")
 def resize(d: Draw, op: str) -> Node:
     x = d.array(
@@ -792,8 +817,11 @@ def case(seed: int, ops: Sequence[str] = (), tame: Tame | None = None) -> Case:
     }
     outputs = [f"y{k}" for k in range(made.outputs)]
     nodes = [helper.make_node(op, names, outputs, domain=made.domain, **made.attributes)]
-    kind = "f" if arrays and next(iter(arrays.values())).dtype.kind == "f" else "i"
-    chain = [d.pick(AFTER[kind]) for _ in range(d.int(1, 2))] if d.chance(0.2) else []
+    first = next(iter(arrays.values()))
+    quantised = helper.np_dtype_to_tensor_dtype(first.dtype)
+    kind = "f" if first.dtype.kind == "f" else "i"
+    is_alone = made.domain != "" or d.chance(0.8)
+    chain = [] if is_alone else [d.pick(AFTER[kind]) for _ in range(d.int(1, 2))]
     for n, after in enumerate(chain):
         more, attributes = [], {}
         if after == "Cast":
@@ -813,12 +841,10 @@ def case(seed: int, ops: Sequence[str] = (), tame: Tame | None = None) -> Case:
         [helper.make_empty_tensor_value_info(n) for n in outputs],
         [numpy_helper.from_array(a, n) for n, a in constants.items()],
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", d.opset)]
+    opsets = [helper.make_opsetid("", d.opset), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    for output, inferred in zip(
-        model.graph.output, onnx.shape_inference.infer_shapes(model).graph.output, strict=True
-    ):
-        output.type.tensor_type.elem_type = (
-            inferred.type.tensor_type.elem_type
-        )  # whatever its shape
+    inferred = onnx.shape_inference.infer_shapes(model).graph.output
+    for output, known in zip(model.graph.output, inferred, strict=True):  # whatever its shape
+        kind = known.type.tensor_type.elem_type if not made.domain else quantised
+        output.type.tensor_type.elem_type = kind
     return Case(model, feed, [op, *chain], d.calm)

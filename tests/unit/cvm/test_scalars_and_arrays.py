@@ -266,5 +266,29 @@ def test_arrays_of_rank_0_are_shared_and_arguments_stay() -> None:
     for function in (argument, carried):
         with pytest.raises(cvm.TraceError, match="leaves its arguments as they are"):
             cvm.compile(function, rules="numpy")(x)
-    assert cvm.compile(argument, rules="numpy")(3.0) == 4.0  # of a Python number
+    for number in (3.0, np.float64(3)):  # which are scalars
+        assert cvm.compile(argument, rules="numpy")(number) == 4.0
     assert x == 3
+
+
+def test_arguments_are_scalars_or_arrays() -> None:
+    def kept(x: Any) -> Any:
+        copied = x.copy()
+        before = copied
+        copied += 1
+        return before
+
+    f = cvm.compile(kept, target="reference", rules="numpy")
+    assert [f(x) for x in (np.float64(3), np.array(3.0), np.float64(3))] == [3, 4, 3]
+
+
+def test_loops_of_no_steps_give_arrays_of_their_own() -> None:
+    def none(x: Any) -> Any:
+        made = np.zeros_like(x)
+        (found,) = cvm.fori_loop(0, 0, lambda i, carry: carry, (made,))
+        found[...] = 3
+        return made, found
+
+    for x in (np.array(1.0), np.ones(2)):
+        made, found = cvm.compile(none, target="reference", rules="numpy")(x)
+        assert np.all(made == 0) and np.all(found == 3)

@@ -117,6 +117,8 @@ def test_the_place_of_a_function_of_too_many_operations() -> None:
     """Its name, once and without a note; its own calls and calls of it are not reported."""
     assert located(TWO, operations=2) == [("limit.operations", "p.cvm:6:6", "@main", [])]
     assert located(TWO, operations=1)[:1] == [("limit.operations", "p.cvm:1:6", "@two", [])]
+    exceeds = [("limit.operations", "p.cvm:13:13", "@main", [("@main has 9", "p.cvm:6:6")])]
+    assert located(TWO, operations=9) == exceeds  # of a callee that is just within the limit
     with cvm.limits(operations=9):
         inside = TWO.partition("func @outer")[0]
         assert [*cvm.parse(inside).functions] == ["two", "main"]
