@@ -163,7 +163,7 @@ class _Batch:
             ):
                 return []
             if name in NUMBERING:
-                entries = tuple(a + 1 if isinstance(a, int) else a for a in entries)
+                entries = tuple(a + 1 if isinstance(a, int) and a >= 0 else a for a in entries)
             changes[name] = (first(self.size), *entries)
         return self._add(replace(operator, **changes), self._stack) if changes else []
 

@@ -148,8 +148,9 @@ class PanelTiling:
         """The same where sums go by blocks: of so many iterations of the outermost reduction axis."""
         tile, r, start, sums, loop = self._steps(reduction_axes, sum)
         if loop.index is not reduction_axes[0]:  # of unrolled steps
-            each = divided(each, self.micro.steps_together(reduction_axes[0].extent))
-        block, place = _parts(loop, each, divided(loop.index.extent, each)), (r, self.place)
+            each = each // self.micro.steps_together(reduction_axes[0].extent)
+        count = (loop.index.extent + (each - 1)) // each
+        block, place = _parts(loop, each, count), (r, self.place)
 
         def add(part: ir.For, totals: ex.Tensor, at: tuple[ex.Expr, ...]) -> ir.Block:
             more = self.each(r, ir.Store(totals, at, totals[at] + sums[place]))

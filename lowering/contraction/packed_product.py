@@ -97,7 +97,8 @@ def lower_fma(problem: Problem) -> LoweredContraction:
         return apply("fma", substitute(c.a, {c.row: at}), column, sum)
 
     if problem.kernel.sum_order == "blocks":
-        each = length(ir.nested(c.reduction_axes, ())[0])
+        first, *inner = c.reduction_axes
+        each = length(ir.For(first, ir.nested(inner, ())))
         tiles = tiling.tiles_of_blocks(c.reduction_axes, added, each)
     else:
         tiles = tiling.tiles(c.reduction_axes, added, tiling.parts(tiling.terms))
